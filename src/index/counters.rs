@@ -1,0 +1,46 @@
+//! Work counters: what was read, inflated, decompressed and compressed. They are the performance tests' yardstick.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Serialize, Serializer};
+
+/// A number that threads add to.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `amount` and returns the value before.
+    pub fn add(&self, amount: u64) -> u64 {
+        self.0.fetch_add(amount, Ordering::Relaxed)
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Serialize for Counter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.get())
+    }
+}
+
+/// What was done since the input was opened. Units are bytes unless the name says otherwise.
+#[derive(Debug, Default, Serialize)]
+pub struct Counters {
+    /// Read from the input.
+    pub bytes_read: Counter,
+    /// Made by inflating wheel members.
+    pub bytes_inflated: Counter,
+    /// Made by decompressing offload bundles.
+    pub bytes_decompressed: Counter,
+    /// Code object bytes that were compressed.
+    pub bytes_compressed: Counter,
+    /// Number of zstd frames made.
+    pub frames_made: Counter,
+    /// Number of pieces found in a cache.
+    pub cache_hits: Counter,
+    /// Number of requests answered by the mount.
+    pub requests: Counter,
+}

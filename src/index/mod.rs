@@ -1,0 +1,41 @@
+//! What is remembered: work counters and byte-budgeted caches, shared by everything that reads one input.
+
+mod cache;
+mod counters;
+
+use std::sync::Arc;
+
+pub use cache::{ByteCache, Weight};
+pub use counters::{Counter, Counters};
+
+/// What all work on one input shares.
+#[derive(Debug)]
+pub struct Resources {
+    /// What the work cost so far.
+    pub counters: Counters,
+    /// Inflated spans of wheel members, by member number and span number.
+    pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
+    /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
+    pub bundles: ByteCache<u64, Arc<[u8]>>,
+    /// Compressed code objects, by the number given by [`Resources::next_id`].
+    pub frames: ByteCache<u64, Arc<[u8]>>,
+    ids: Counter,
+}
+
+impl Resources {
+    /// Caches that hold about `budget` bytes together.
+    pub fn new(budget: u64) -> Arc<Self> {
+        Arc::new(Self {
+            counters: Counters::default(),
+            spans: ByteCache::new(budget / 8),
+            bundles: ByteCache::new(budget / 2),
+            frames: ByteCache::new(budget / 8 * 3),
+            ids: Counter::default(),
+        })
+    }
+
+    /// A number that nobody else has, to serve as a cache key.
+    pub fn next_id(&self) -> u64 {
+        self.ids.add(1)
+    }
+}

@@ -1,0 +1,10 @@
+//! kpackfs shows a fat ROCm wheel or install tree as if it had already been split by GPU architecture.
+//!
+//! Data flows one way: an input is *listed* (`source`), its binaries are *scanned* (`binary`, `fatbin`), the split
+//! is *planned* (`split`), views are *laid out* (`view`), and bytes are *served* (`fs`) or *written* (`export`).
+//! Every byte that is served or written comes out of a `rope`.
+
+pub mod index;
+pub mod rope;
+pub mod source;
+pub mod view;

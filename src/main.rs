@@ -1,0 +1,3 @@
+//! The `kpackfs` command.
+
+fn main() {}

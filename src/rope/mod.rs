@@ -1,0 +1,233 @@
+//! Content as a rope: an immutable list of segments whose total length is known when it is built.
+//!
+//! A file's size has to be exact before its first byte is made: tools that trust `st_size` are silently wrong
+//! otherwise. So planning fixes lengths, and reading copies ranges.
+
+mod edit;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use edit::{Edit, EditError, edited};
+
+/// Bytes of a fixed length that can be read at any offset, from any thread.
+pub trait Content: Send + Sync + fmt::Debug {
+    /// Length in bytes. It never changes.
+    fn size(&self) -> u64;
+
+    /// Fills `buffer` with the bytes that start at `offset`. Fails with [`ReadError::OutOfRange`] unless all of
+    /// them lie inside the content.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+
+    /// Fills `buffer` with the first bytes, doing no more work than these need.
+    fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.read_at(0, buffer)
+    }
+
+    /// The file of the operating system that holds exactly these bytes, if there is one.
+    fn backing(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Whether reading merely copies bytes. What is not prompt inflates, decompresses or compresses, and must not
+    /// run on a thread that others wait for.
+    fn is_prompt(&self) -> bool {
+        true
+    }
+}
+
+/// Why bytes cannot be had. Cheap to clone, because everyone who waited for a failed piece of work gets a copy.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The operating system refused to read the input.
+    #[error("{entry}: {source}")]
+    Io {
+        /// What was being read.
+        entry: Arc<str>,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The input is no longer the file that was planned with.
+    #[error("{entry}: changed since it was opened; unmount and mount it again")]
+    Changed {
+        /// What was being read.
+        entry: Arc<str>,
+    },
+    /// The input's bytes contradict its own description of them.
+    #[error("{entry}: {reason}")]
+    Damaged {
+        /// What was being read.
+        entry: Arc<str>,
+        /// What is wrong with it.
+        reason: Arc<str>,
+    },
+    /// A caller asked for bytes that the content does not have.
+    #[error("bytes {offset}+{length} lie outside of a content of {size} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Number of bytes asked for.
+        length: u64,
+        /// Bytes there are.
+        size: u64,
+    },
+}
+
+impl ReadError {
+    /// An I/O error that names the entry it concerns.
+    pub fn io(entry: &Arc<str>, source: io::Error) -> Self {
+        Self::Io { entry: Arc::clone(entry), source: Arc::new(source) }
+    }
+
+    /// A damaged entry, with the reason.
+    pub fn damaged(entry: &Arc<str>, reason: impl Into<Arc<str>>) -> Self {
+        Self::Damaged { entry: Arc::clone(entry), reason: reason.into() }
+    }
+}
+
+/// Checks that `offset..offset + length` lies inside `size` bytes.
+pub fn check_range(offset: u64, length: usize, size: u64) -> Result<(), ReadError> {
+    let length = length as u64;
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(ReadError::OutOfRange { offset, length, size }),
+    }
+}
+
+/// One piece of a rope. The fields are private so that every segment that exists has been validated.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    origin: Origin,
+    length: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Origin {
+    Literal(Arc<[u8]>),
+    Range { content: Arc<dyn Content>, offset: u64 },
+    Zeros,
+}
+
+impl Segment {
+    /// Bytes held in memory.
+    pub fn literal(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        Self { length: bytes.len() as u64, origin: Origin::Literal(bytes) }
+    }
+
+    /// `length` bytes of `content` from `offset`. Fails if the content does not have them.
+    pub fn range(content: Arc<dyn Content>, offset: u64, length: u64) -> Result<Self, ReadError> {
+        match offset.checked_add(length) {
+            Some(end) if end <= content.size() => Ok(Self { length, origin: Origin::Range { content, offset } }),
+            _ => Err(ReadError::OutOfRange { offset, length, size: content.size() }),
+        }
+    }
+
+    /// All of `content`.
+    pub fn whole(content: Arc<dyn Content>) -> Self {
+        Self { length: content.size(), origin: Origin::Range { content, offset: 0 } }
+    }
+
+    /// `length` zero bytes.
+    pub fn zeros(length: u64) -> Self {
+        Self { length, origin: Origin::Zeros }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        match &self.origin {
+            Origin::Literal(bytes) => {
+                check_range(offset, buffer.len(), self.length)?;
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let piece = bytes.get(start..start.saturating_add(buffer.len()));
+                buffer.copy_from_slice(piece.unwrap_or_default());
+                Ok(())
+            }
+            Origin::Range { content, offset: start } => content.read_at(start + offset, buffer),
+            Origin::Zeros => {
+                buffer.fill(0);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An immutable list of segments; see the [module](self).
+#[derive(Debug)]
+pub struct Rope {
+    segments: Vec<Segment>,
+    /// End offset of each segment, ascending; the last one is the rope's size.
+    ends: Vec<u64>,
+}
+
+impl Rope {
+    /// Joins segments. Empty ones are left out. Fails with [`ReadError::OutOfRange`] if the total length does not
+    /// fit into 63 bits, which is what a file offset can hold.
+    pub fn new(segments: impl IntoIterator<Item = Segment>) -> Result<Self, ReadError> {
+        let mut rope = Self { segments: Vec::new(), ends: Vec::new() };
+        let mut end = 0_u64;
+        for segment in segments {
+            if segment.length == 0 {
+                continue;
+            }
+            end = end
+                .checked_add(segment.length)
+                .filter(|&end| i64::try_from(end).is_ok())
+                .ok_or(ReadError::OutOfRange { offset: end, length: segment.length, size: i64::MAX.unsigned_abs() })?;
+            rope.segments.push(segment);
+            rope.ends.push(end);
+        }
+        Ok(rope)
+    }
+
+    /// The bytes as a vector; for small contents only.
+    pub fn to_vec(&self) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; usize::try_from(self.size()).unwrap_or(usize::MAX)];
+        self.read_at(0, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Content for Rope {
+    fn size(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size())?;
+        let first = self.ends.partition_point(|&end| end <= offset);
+        let mut at = offset;
+        let mut rest = buffer;
+        for (segment, &end) in self.segments.iter().zip(&self.ends).skip(first) {
+            if rest.is_empty() {
+                break;
+            }
+            let here = usize::try_from(end - at).unwrap_or(usize::MAX).min(rest.len());
+            let (piece, after) = rest.split_at_mut(here);
+            segment.read_at(at - (end - segment.length), piece)?;
+            at += here as u64;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn backing(&self) -> Option<PathBuf> {
+        match self.segments.as_slice() {
+            [Segment { origin: Origin::Range { content, offset: 0 }, length }] if *length == content.size() => {
+                content.backing()
+            }
+            _ => None,
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.segments.iter().all(|segment| match &segment.origin {
+            Origin::Range { content, .. } => content.is_prompt(),
+            Origin::Literal(_) | Origin::Zeros => true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! The input: what entries it has, and readers for their bytes.
+//!
+//! An input is an install tree, an unpacked wheel or a `.whl` file. It is never written, and it is read with pread
+//! rather than mapped: a mapped file that shrinks kills the process that touches it.
+
+mod path;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::index::Resources;
+use crate::rope::Content;
+
+pub use path::{EntryPath, PathError};
+
+/// An input that has been listed.
+#[derive(Debug)]
+pub struct Input {
+    /// What it is.
+    pub kind: InputKind,
+    /// Where it is, absolute.
+    pub location: PathBuf,
+    /// What the root directory looks like.
+    pub root: Attributes,
+    /// Everything below the root, sorted by path, each path once, each directory before its content.
+    pub entries: Vec<Entry>,
+    /// What could not be taken over, for the user to read.
+    pub warnings: Vec<String>,
+}
+
+/// What an input is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Any directory.
+    Tree,
+    /// A directory that holds exactly one `*.dist-info`, named here.
+    UnpackedWheel(EntryPath),
+    /// A `.whl` file; the `*.dist-info` directory is named here.
+    Wheel(EntryPath),
+}
+
+/// One file, directory or symlink of the input.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Where it is, relative to the root.
+    pub path: EntryPath,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permissions, owner and time.
+    pub attributes: Attributes,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A symlink, with the text it holds.
+    Symlink(Arc<[u8]>),
+    /// A regular file.
+    File {
+        /// Its bytes.
+        content: Arc<dyn Content>,
+        /// Entries with the same number are hard links to one file.
+        link_group: Option<u64>,
+    },
+}
+
+/// What `stat` tells besides kind and size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Permission bits, including set-uid, set-gid and sticky (mask 0o7777).
+    pub mode: u16,
+    /// User id of the owner.
+    pub uid: u32,
+    /// Group id of the owner.
+    pub gid: u32,
+    /// Seconds since 1970 of the last change of content.
+    pub mtime: i64,
+    /// Nanoseconds to add to `mtime`, below 10^9.
+    pub mtime_nanoseconds: u32,
+}
+
+/// Why an input cannot be listed.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was accessed.
+        path: PathBuf,
+        /// The answer.
+        source: std::io::Error,
+    },
+    /// It is neither a directory nor a file that ends in `.whl`.
+    #[error("{}: neither a directory nor a .whl file", .0.display())]
+    UnknownKind(PathBuf),
+    /// It calls itself a wheel and is none.
+    #[error("{}: not a usable wheel: {reason}", path.display())]
+    NotAWheel {
+        /// The wheel.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A member of the wheel breaks a rule that makes the whole wheel unusable.
+    #[error("{}: member {member:?}: {reason}", path.display())]
+    BadMember {
+        /// The wheel.
+        path: PathBuf,
+        /// The member's name as it is written in the wheel.
+        member: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Input {
+    /// Lists the directory or wheel at `location`.
+    pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        let io = |source| SourceError::Io { path: location.to_owned(), source };
+        let location = location.canonicalize().map_err(io)?;
+        let metadata = location.metadata().map_err(io)?;
+        if metadata.is_dir() { tree::list(location, resources) } else { Err(SourceError::UnknownKind(location)) }
+    }
+
+    /// The wheel's `*.dist-info` directory, if the input is a wheel.
+    pub fn dist_info(&self) -> Option<&EntryPath> {
+        match &self.kind {
+            InputKind::Tree => None,
+            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
+        }
+    }
+
+    /// The entry at `path`.
+    pub fn entry(&self, path: &EntryPath) -> Option<&Entry> {
+        let found = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
+        self.entries.get(found)
+    }
+}
+
+/// The one top-level `*.dist-info` directory that holds METADATA and WHEEL, if there is exactly one.
+fn find_dist_info(entries: &[Entry]) -> Option<EntryPath> {
+    let is_file = |path: &EntryPath| {
+        let found = entries.binary_search_by(|entry| entry.path.cmp(path)).ok().and_then(|found| entries.get(found));
+        found.is_some_and(|entry| matches!(entry.kind, EntryKind::File { .. }))
+    };
+    let mut candidates = entries.iter().filter(|entry| {
+        matches!(entry.kind, EntryKind::Directory)
+            && entry.path.depth() == 1
+            && entry.path.as_bytes().ends_with(b".dist-info")
+    });
+    let only = candidates.next()?;
+    let complete = ["METADATA", "WHEEL"].iter().all(|name| is_file(&only.path.child(name.as_bytes())));
+    (complete && candidates.next().is_none()).then(|| only.path.clone())
+}

@@ -1,0 +1,192 @@
+//! Paths inside an input: relative, normalised, and possibly not UTF-8.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A path relative to the input's root: components separated by single slashes, none of them empty, `.` or `..`,
+/// none with a NUL byte. The root itself is the empty path. Paths sort component by component, so a directory comes
+/// before what it holds and subtrees are contiguous.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct EntryPath(Arc<[u8]>);
+
+/// Why a name cannot be the path of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// It begins with a slash.
+    #[error("the name is absolute")]
+    Absolute,
+    /// A component is empty, `.` or `..`.
+    #[error("the name has a component that is empty, \".\" or \"..\"")]
+    Component,
+    /// A component is longer than 255 bytes, or the whole longer than 4095.
+    #[error("the name is too long for a file system")]
+    TooLong,
+    /// There is a NUL byte in it.
+    #[error("the name has a NUL byte")]
+    Nul,
+}
+
+impl EntryPath {
+    /// The path of the input itself.
+    pub fn root() -> Self {
+        Self(Arc::from([]))
+    }
+
+    /// Checks a name and takes it over.
+    pub fn new(name: &[u8]) -> Result<Self, PathError> {
+        if name.first() == Some(&b'/') {
+            return Err(PathError::Absolute);
+        }
+        if name.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        // PATH_MAX counts the terminating NUL.
+        if name.len() > 4095 || name.split(|&byte| byte == b'/').any(|component| component.len() > 255) {
+            return Err(PathError::TooLong);
+        }
+        if name.split(|&byte| byte == b'/').any(|component| matches!(component, b"" | b"." | b"..")) {
+            return Err(PathError::Component);
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// `self` extended by one component or by several separated by slashes, which the caller knows to be valid.
+    #[must_use]
+    pub fn child(&self, name: &[u8]) -> Self {
+        if self.is_root() { Self(name.into()) } else { Self([&self.0, &b"/"[..], name].concat().into()) }
+    }
+
+    /// Whether this is the input itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The path's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path for calls to the operating system.
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+
+    /// The path as text, with bytes that are not UTF-8 replaced.
+    pub fn to_text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+
+    /// The components from the top.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
+    }
+
+    /// Number of components.
+    pub fn depth(&self) -> usize {
+        self.components().count()
+    }
+
+    /// The last component; empty for the root.
+    pub fn name(&self) -> &[u8] {
+        self.components().next_back().unwrap_or_default()
+    }
+
+    /// The directory that holds this; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        Some(Self(self.0.get(..end).unwrap_or_default().into()))
+    }
+
+    /// What remains below `ancestor`, or `None` if this is not below it. Below itself the root remains.
+    pub fn below(&self, ancestor: &Self) -> Option<Self> {
+        if ancestor.is_root() {
+            return Some(self.clone());
+        }
+        match self.0.strip_prefix(&*ancestor.0)? {
+            [] => Some(Self::root()),
+            [b'/', rest @ ..] => Some(Self(rest.into())),
+            _ => None,
+        }
+    }
+}
+
+impl Ord for EntryPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.components().cmp(other.components())
+    }
+}
+
+impl PartialOrd for EntryPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for EntryPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.to_text())
+    }
+}
+
+impl fmt::Debug for EntryPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", self.to_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::{EntryPath, PathError};
+
+    fn path(name: &str) -> EntryPath {
+        EntryPath::new(name.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn names_that_leave_the_tree_are_refused() {
+        for (name, error) in [
+            ("/etc/passwd", PathError::Absolute),
+            ("../x", PathError::Component),
+            ("a/../b", PathError::Component),
+            ("a//b", PathError::Component),
+            ("a/", PathError::Component),
+            ("", PathError::Component),
+            ("./a", PathError::Component),
+            ("a\0b", PathError::Nul),
+            (&"x".repeat(256), PathError::TooLong),
+            (&"xy/".repeat(1400), PathError::TooLong),
+        ] {
+            assert_eq!(EntryPath::new(name.as_bytes()).unwrap_err(), error, "{name:?}");
+        }
+        assert!(EntryPath::new(b"a\xff..b/...").is_ok());
+    }
+
+    #[test]
+    fn a_directory_comes_before_its_content_and_subtrees_are_contiguous() {
+        let mut paths = [path("a.b"), path("a/z"), path("a"), path("a/b/c"), path("a-b")];
+        paths.sort();
+        assert_eq!(paths.map(|path| path.to_string()), ["a", "a/b/c", "a/z", "a-b", "a.b"]);
+    }
+
+    #[test]
+    fn relations() {
+        assert_eq!(path("a/b/c").below(&path("a")), Some(path("b/c")));
+        assert_eq!(path("ab").below(&path("a")), None);
+        assert_eq!(path("a").below(&EntryPath::root()), Some(path("a")));
+        assert_eq!(path("a").below(&path("a")), Some(EntryPath::root()));
+        assert_eq!(path("a/b").parent(), Some(path("a")));
+        assert_eq!(path("a").parent(), Some(EntryPath::root()));
+        assert_eq!(EntryPath::root().parent(), None);
+        assert_eq!((path("a/b").name(), path("a/b").depth()), (&b"b"[..], 2));
+        assert_eq!(EntryPath::root().child(b"x"), path("x"));
+    }
+}

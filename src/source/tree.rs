@@ -1,0 +1,251 @@
+//! A directory as input, listed with `lstat` and read with `pread`.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
+
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
+use crate::index::Resources;
+use crate::rope::{Content, ReadError, check_range};
+
+/// Descriptors kept open per input, well below the usual limit of 1024.
+const OPEN_FILES: usize = 128;
+
+/// Lists everything below the directory `location`. Symlinks are not followed. What is neither a file, a directory
+/// nor a symlink is left out with a warning.
+pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let files = Arc::new(OpenFiles::new(OPEN_FILES));
+    let root = metadata(&location)?;
+    let mut input =
+        Input { kind: InputKind::Tree, root: attributes(&root), location, entries: Vec::new(), warnings: Vec::new() };
+    let mut directories = vec![EntryPath::root()];
+    while let Some(directory) = directories.pop() {
+        list_directory(&mut input, &directory, &mut directories, &files, resources)?;
+    }
+    input.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(dist_info) = find_dist_info(&input.entries) {
+        input.kind = InputKind::UnpackedWheel(dist_info);
+    }
+    Ok(input)
+}
+
+fn list_directory(
+    input: &mut Input,
+    directory: &EntryPath,
+    directories: &mut Vec<EntryPath>,
+    files: &Arc<OpenFiles>,
+    resources: &Arc<Resources>,
+) -> Result<(), SourceError> {
+    let place = input.location.join(directory.as_path());
+    let io = |source| SourceError::Io { path: place.clone(), source };
+    for found in fs::read_dir(&place).map_err(io)? {
+        let name = found.map_err(io)?.file_name();
+        let path = directory.child(name.as_bytes());
+        let place = input.location.join(path.as_path());
+        let metadata = metadata(&place)?;
+        let kind = if metadata.is_dir() {
+            directories.push(path.clone());
+            EntryKind::Directory
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(&place).map_err(|source| SourceError::Io { path: place, source })?;
+            EntryKind::Symlink(target.into_os_string().into_vec().into())
+        } else if metadata.is_file() {
+            let link_group = (metadata.nlink() > 1).then(|| metadata.ino() ^ metadata.dev().rotate_left(32));
+            let content = TreeFile {
+                entry: path.to_text().into(),
+                stamp: Stamp::of(&metadata),
+                id: resources.next_id(),
+                place,
+                files: Arc::clone(files),
+                resources: Arc::clone(resources),
+            };
+            EntryKind::File { content: Arc::new(content), link_group }
+        } else {
+            input.warnings.push(format!("{path}: left out: neither a file, a directory nor a symlink"));
+            continue;
+        };
+        input.entries.push(Entry { path, kind, attributes: attributes(&metadata) });
+    }
+    Ok(())
+}
+
+fn metadata(path: &Path) -> Result<Metadata, SourceError> {
+    fs::symlink_metadata(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })
+}
+
+pub(super) fn attributes(metadata: &Metadata) -> Attributes {
+    Attributes {
+        mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0),
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+        mtime: metadata.mtime(),
+        mtime_nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+    }
+}
+
+/// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    mtime: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// Fills `buffer` from `file`, and fails if the file is not (any more) the one that `stamp` describes.
+pub(super) fn read_unchanged(
+    file: &File,
+    stamp: &Stamp,
+    entry: &Arc<str>,
+    offset: u64,
+    buffer: &mut [u8],
+    resources: &Resources,
+) -> Result<(), ReadError> {
+    check_range(offset, buffer.len(), stamp.size)?;
+    let read = file.read_exact_at(buffer, offset);
+    resources.counters.bytes_read.add(buffer.len() as u64);
+    // After the read, so that bytes of a file that changed meanwhile are never handed out.
+    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
+    if Stamp::of(&now) != *stamp {
+        return Err(ReadError::Changed { entry: Arc::clone(entry) });
+    }
+    read.map_err(|source| ReadError::io(entry, source))
+}
+
+#[derive(Debug)]
+struct TreeFile {
+    entry: Arc<str>,
+    place: PathBuf,
+    stamp: Stamp,
+    id: u64,
+    files: Arc<OpenFiles>,
+    resources: Arc<Resources>,
+}
+
+impl Content for TreeFile {
+    fn size(&self) -> u64 {
+        self.stamp.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let file = self.files.get(self.id, &self.place).map_err(|source| ReadError::io(&self.entry, source))?;
+        read_unchanged(&file, &self.stamp, &self.entry, offset, buffer, &self.resources)
+    }
+
+    fn backing(&self) -> Option<PathBuf> {
+        Some(self.place.clone())
+    }
+}
+
+/// Keeps the most recently used files open.
+#[derive(Debug)]
+struct OpenFiles(Mutex<LruCache<u64, Arc<File>>>);
+
+impl OpenFiles {
+    fn new(capacity: usize) -> Self {
+        let capacity = std::num::NonZeroUsize::new(capacity).unwrap_or(std::num::NonZeroUsize::MIN);
+        Self(Mutex::new(LruCache::new(capacity)))
+    }
+
+    fn get(&self, id: u64, place: &Path) -> io::Result<Arc<File>> {
+        if let Some(file) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(File::open(place)?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(id, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    use crate::index::Resources;
+    use crate::rope::{Content, ReadError};
+    use crate::source::{EntryKind, EntryPath, Input, InputKind};
+
+    fn content(input: &Input, path: &str) -> std::sync::Arc<dyn Content> {
+        match &input.entry(&EntryPath::new(path.as_bytes()).unwrap()).unwrap().kind {
+            EntryKind::File { content, .. } => content.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn everything_in_a_directory_is_listed() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        fs::create_dir_all(root.join("lib/empty")).unwrap();
+        fs::write(root.join("lib/a.so"), "hello").unwrap();
+        fs::hard_link(root.join("lib/a.so"), root.join("lib/b.so")).unwrap();
+        symlink("a.so", root.join("lib/link")).unwrap();
+        std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+        let input = Input::open(root, &Resources::new(1 << 20)).unwrap();
+        let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
+        assert_eq!(paths, ["lib", "lib/a.so", "lib/b.so", "lib/empty", "lib/link"]);
+        assert!(input.warnings[0].starts_with("socket: left out"));
+        assert_eq!(input.kind, InputKind::Tree);
+        let links: Vec<_> = input
+            .entries
+            .iter()
+            .filter_map(|entry| match entry.kind {
+                EntryKind::File { link_group, .. } => link_group,
+                _ => None,
+            })
+            .collect();
+        assert_eq!((links.len(), links[0]), (2, links[1]));
+        let mut bytes = [0; 3];
+        content(&input, "lib/b.so").read_at(2, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"llo");
+    }
+
+    #[test]
+    fn a_file_that_changes_or_shrinks_is_not_served() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("data");
+        fs::write(&file, "0123456789").unwrap();
+        let resources = Resources::new(1 << 20);
+        let input = Input::open(place.path(), &resources).unwrap();
+        let content = content(&input, "data");
+        content.read_at(0, &mut [0; 10]).unwrap();
+        assert_eq!(resources.counters.bytes_read.get(), 10);
+        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap();
+        assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
+        fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(2).unwrap();
+        assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
+    }
+
+    #[test]
+    fn an_unpacked_wheel_is_recognised() {
+        let place = tempfile::tempdir().unwrap();
+        let info = place.path().join("x-1.dist-info");
+        fs::create_dir(&info).unwrap();
+        let open = || Input::open(place.path(), &Resources::new(0)).unwrap().kind;
+        assert_eq!(open(), InputKind::Tree);
+        fs::write(info.join("METADATA"), "").unwrap();
+        fs::write(info.join("WHEEL"), "").unwrap();
+        assert_eq!(open(), InputKind::UnpackedWheel(EntryPath::new(b"x-1.dist-info").unwrap()));
+        fs::create_dir(place.path().join("y-1.dist-info")).unwrap();
+        assert_eq!(open(), InputKind::Tree);
+    }
+}

@@ -1,0 +1,241 @@
+//! A tree of nodes: directories, symlinks and files with a rope each.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::rope::{Content, ReadError};
+use crate::source::{Attributes, EntryPath};
+
+/// Number of a node, from 1 (the root) upwards. The same input and options give the same numbers.
+pub type NodeId = u64;
+
+/// The root directory of every tree.
+pub const ROOT: NodeId = 1;
+
+/// Everything that a mount shows, or that `split` writes.
+#[derive(Debug)]
+pub struct Tree {
+    nodes: Vec<Node>,
+}
+
+/// One file, directory or symlink.
+#[derive(Debug)]
+pub struct Node {
+    /// The directory that holds it; the root is its own parent.
+    pub parent: NodeId,
+    /// Permissions, owner and time.
+    pub attributes: Attributes,
+    /// What it is.
+    pub kind: NodeKind,
+}
+
+/// What a node is.
+#[derive(Debug)]
+pub enum NodeKind {
+    /// A directory with its children, sorted by name.
+    Directory(Vec<Child>),
+    /// A symlink, with the text it holds.
+    Symlink(Arc<[u8]>),
+    /// A regular file. Other nodes may be hard links to it.
+    File {
+        /// Its bytes.
+        body: Body,
+        /// Nodes in the same view with the same number are one file.
+        link_group: Option<u64>,
+    },
+}
+
+/// A name in a directory.
+#[derive(Debug)]
+pub struct Child {
+    /// The name, without slashes.
+    pub name: Box<[u8]>,
+    /// The node it leads to.
+    pub node: NodeId,
+    /// Whether the name is left out of listings although it can be opened.
+    pub hidden: bool,
+}
+
+/// Where the bytes of a file come from.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// They are known, and so is their number.
+    Ready(Arc<dyn Content>),
+    /// Their number is known only after work.
+    Made(Arc<dyn Make>),
+    /// They change: a report that is written anew each time it is opened.
+    Live(Arc<dyn Report>),
+}
+
+/// A content whose length only the work itself reveals.
+pub trait Make: Send + Sync + fmt::Debug {
+    /// The content if it was made before.
+    fn made(&self) -> Option<Arc<dyn Content>>;
+
+    /// The content; whoever asks first makes it, and others wait.
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
+}
+
+/// A text that tells the state of things now.
+pub trait Report: Send + Sync + fmt::Debug {
+    /// The text, at most [`Report::size`] bytes of it.
+    fn text(&self) -> String;
+
+    /// Every reader sees exactly this many bytes: the text is filled up with spaces and a newline.
+    fn size(&self) -> u64 {
+        8192
+    }
+
+    /// The text in its fixed size.
+    fn bytes(&self) -> Vec<u8> {
+        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
+        let mut bytes = self.text().into_bytes();
+        bytes.resize(size.saturating_sub(1), b' ');
+        bytes.push(b'\n');
+        bytes
+    }
+}
+
+impl Body {
+    /// The size if it is known without work.
+    pub fn known_size(&self) -> Option<u64> {
+        match self {
+            Self::Ready(content) => Some(content.size()),
+            Self::Made(make) => make.made().map(|content| content.size()),
+            Self::Live(report) => Some(report.size()),
+        }
+    }
+
+    /// The bytes, made now if need be.
+    pub fn content(&self) -> Result<Arc<dyn Content>, ReadError> {
+        match self {
+            Self::Ready(content) => Ok(Arc::clone(content)),
+            Self::Made(make) => make.make(),
+            Self::Live(report) => {
+                Ok(Arc::new(crate::rope::Rope::new([crate::rope::Segment::literal(report.bytes())])?))
+            }
+        }
+    }
+}
+
+/// Why a path cannot be put into a tree.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// Something is at this path already.
+    #[error("{0}: two entries claim this path")]
+    Occupied(EntryPath),
+    /// A file or symlink stands where a directory is needed.
+    #[error("{0}: a file or symlink stands where a directory is needed")]
+    NotADirectory(EntryPath),
+}
+
+impl Tree {
+    /// A tree that holds an empty root directory.
+    pub fn new(root: Attributes) -> Self {
+        let node = Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()) };
+        Self { nodes: vec![node] }
+    }
+
+    /// The node with this number.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(usize::try_from(id.checked_sub(1)?).ok()?)
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Never true: there is always a root.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The children of a directory; `None` if the node is not one.
+    pub fn children(&self, id: NodeId) -> Option<&[Child]> {
+        match &self.node(id)?.kind {
+            NodeKind::Directory(children) => Some(children),
+            NodeKind::Symlink(_) | NodeKind::File { .. } => None,
+        }
+    }
+
+    /// What `name` leads to in the directory `parent`.
+    pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
+        let children = self.children(parent)?;
+        let found = children.binary_search_by(|child| (*child.name).cmp(name)).ok()?;
+        children.get(found).map(|child| child.node)
+    }
+
+    /// What a path leads to from `start`; symlinks are not followed.
+    pub fn resolve(&self, start: NodeId, path: &EntryPath) -> Option<NodeId> {
+        path.components().try_fold(start, |node, name| self.lookup(node, name))
+    }
+
+    /// Number of directories directly below `id`, for its link count.
+    pub fn subdirectories(&self, id: NodeId) -> usize {
+        let is_directory = |child: &&Child| self.children(child.node).is_some();
+        self.children(id).unwrap_or_default().iter().filter(is_directory).count()
+    }
+
+    /// Puts a node at `path` below `start`. Directories on the way are made if they are missing, with the attributes
+    /// of the last one that was there. A directory that is there already only takes over the attributes.
+    pub fn insert(
+        &mut self,
+        start: NodeId,
+        path: &EntryPath,
+        attributes: Attributes,
+        kind: NodeKind,
+    ) -> Result<NodeId, TreeError> {
+        let Some(parent_path) = path.parent() else { return Err(TreeError::Occupied(path.clone())) };
+        let mut parent = start;
+        for name in parent_path.components() {
+            parent = if let Some(next) = self.lookup(parent, name) {
+                next
+            } else {
+                let attributes = self.node(parent).map_or(attributes, |node| node.attributes);
+                self.add(parent, name, attributes, NodeKind::Directory(Vec::new()), path)?
+            };
+        }
+        match (self.lookup(parent, path.name()), &kind) {
+            (None, _) => self.add(parent, path.name(), attributes, kind, path),
+            (Some(there), NodeKind::Directory(_)) if self.children(there).is_some() => {
+                if let Some(node) = self.node_mut(there) {
+                    node.attributes = attributes;
+                }
+                Ok(there)
+            }
+            (Some(_), _) => Err(TreeError::Occupied(path.clone())),
+        }
+    }
+
+    /// Leaves `name` in the directory `parent` out of listings.
+    pub fn hide(&mut self, parent: NodeId, name: &[u8]) {
+        if let Some(Node { kind: NodeKind::Directory(children), .. }) = self.node_mut(parent)
+            && let Some(child) = children.iter_mut().find(|child| *child.name == *name)
+        {
+            child.hidden = true;
+        }
+    }
+
+    fn add(
+        &mut self,
+        parent: NodeId,
+        name: &[u8],
+        attributes: Attributes,
+        kind: NodeKind,
+        path: &EntryPath,
+    ) -> Result<NodeId, TreeError> {
+        let id = self.nodes.len() as NodeId + 1;
+        let Some(Node { kind: NodeKind::Directory(children), .. }) = self.node_mut(parent) else {
+            return Err(TreeError::NotADirectory(path.clone()));
+        };
+        let at = children.partition_point(|child| *child.name < *name);
+        children.insert(at, Child { name: name.into(), node: id, hidden: false });
+        self.nodes.push(Node { parent, attributes, kind });
+        Ok(id)
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.nodes.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
+    }
+}
