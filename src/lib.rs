@@ -7,4 +7,5 @@
 pub mod index;
 pub mod rope;
 pub mod source;
+pub mod target;
 pub mod view;

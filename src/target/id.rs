@@ -1,0 +1,224 @@
+//! Target IDs: a processor and what is known of its features, as offload bundles and loaders write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::hierarchy::generic_isa_of;
+
+/// Longest name that is taken over; it has to fit into file names beside a package's name.
+const MAX_LENGTH: usize = 128;
+
+/// Each feature doubles the number of [`TargetId::candidates`]; real targets have two at most (sramecc, xnack).
+const MAX_FEATURES: usize = 4;
+
+/// What a code object was compiled for: a processor, then the features that it depends on, in the order in which they
+/// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetId {
+    processor: String,
+    /// Names with their sign: `xnack+`.
+    features: Vec<String>,
+}
+
+/// Why a string is no target ID.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetIdError {
+    /// The processor is empty or has characters that do not belong into a file name.
+    #[error("{0:?} is no target: a processor is lower-case letters, digits and inner \".\", \"_\" or \"-\"")]
+    Processor(String),
+    /// What follows a colon is no name with a sign.
+    #[error("{0:?} is no target: a feature is a name and \"+\" or \"-\"")]
+    Feature(String),
+    /// One feature is there twice.
+    #[error("{0:?} is no target: it names a feature twice")]
+    DuplicateFeature(String),
+    /// It has more features than any target has.
+    #[error("{0:?} is no target: it has more than {MAX_FEATURES} features")]
+    TooManyFeatures(String),
+    /// It is longer than a name needs to be.
+    #[error("a target of {0} bytes is longer than {MAX_LENGTH}")]
+    TooLong(usize),
+}
+
+impl TargetId {
+    /// A target without features; the caller knows that the name is valid.
+    pub(super) fn bare(processor: impl Into<String>) -> Self {
+        Self { processor: processor.into(), features: Vec::new() }
+    }
+
+    /// The processor: `gfx90a`.
+    pub fn processor(&self) -> &str {
+        &self.processor
+    }
+
+    /// The features with their signs, in original order: `sramecc+`, `xnack-`.
+    pub fn features(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.features.iter().map(String::as_str)
+    }
+
+    /// The same processor with no feature named.
+    #[must_use]
+    pub fn without_features(&self) -> Self {
+        Self::bare(self.processor.as_str())
+    }
+
+    /// Whether this is a generic ISA, whose code runs on several processors: `gfx11-generic`.
+    pub fn is_generic(&self) -> bool {
+        self.processor.ends_with("-generic")
+    }
+
+    /// The targets whose code a runtime accepts for a device of this target, in the order in which it looks them up:
+    /// this one with all its features, then with fewer of them, then the same for the generic ISA of its processor.
+    ///
+    /// The order is that of rocm-kpack's loader (all subsets of the features, most specific first) and of HIP, which
+    /// asks the loader once more with the generic name and the same features.
+    pub fn candidates(&self) -> Vec<Self> {
+        // The first feature is the highest bit, so among sets of one size those with earlier features come first.
+        let mut subsets: Vec<u32> = (0..1 << self.features.len()).collect();
+        subsets.sort_by_key(|&subset| std::cmp::Reverse((subset.count_ones(), subset)));
+        let subset = |processor: &str, bits: u32| {
+            let chosen = |&(position, _): &(usize, &String)| bits >> (self.features.len() - 1 - position) & 1 == 1;
+            let features = self.features.iter().enumerate().filter(chosen).map(|(_, feature)| feature.clone());
+            Self { processor: processor.to_owned(), features: features.collect() }
+        };
+        let processors = std::iter::once(self.processor.as_str()).chain(generic_isa_of(&self.processor));
+        processors.flat_map(|processor| subsets.iter().map(move |&bits| subset(processor, bits))).collect()
+    }
+}
+
+impl FromStr for TargetId {
+    type Err = TargetIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > MAX_LENGTH {
+            return Err(TargetIdError::TooLong(text.len()));
+        }
+        let mut parts = text.split(':');
+        let processor = parts.next().unwrap_or_default();
+        if !is_processor(processor) {
+            return Err(TargetIdError::Processor(text.to_owned()));
+        }
+        let features: Vec<String> = parts.map(str::to_owned).collect();
+        if features.len() > MAX_FEATURES {
+            return Err(TargetIdError::TooManyFeatures(text.to_owned()));
+        }
+        for (position, feature) in features.iter().enumerate() {
+            let name = feature_name(feature).ok_or_else(|| TargetIdError::Feature(text.to_owned()))?;
+            if features.iter().take(position).any(|earlier| feature_name(earlier) == Some(name)) {
+                return Err(TargetIdError::DuplicateFeature(text.to_owned()));
+            }
+        }
+        Ok(Self { processor: processor.to_owned(), features })
+    }
+}
+
+/// Whether `name` can stand in the names of files, directories and Python distributions. The first and the last
+/// character may be no punctuation: distributions allow none there, and `..` has to be refused.
+fn is_processor(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    name.bytes().all(inner) && outer(name.as_bytes().first()) && outer(name.as_bytes().last())
+}
+
+/// The name in a feature such as `xnack+`.
+fn feature_name(feature: &str) -> Option<&str> {
+    let name = feature.strip_suffix(['+', '-'])?;
+    let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    (!name.is_empty() && name.bytes().all(valid)).then_some(name)
+}
+
+impl fmt::Display for TargetId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.processor)?;
+        self.features.iter().try_for_each(|feature| write!(formatter, ":{feature}"))
+    }
+}
+
+impl fmt::Debug for TargetId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TargetId, TargetIdError};
+
+    fn target(text: &str) -> TargetId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn names_are_taken_apart_and_written_again() {
+        for (text, processor, features) in [
+            ("gfx942", "gfx942", &[][..]),
+            ("gfx90a:sramecc+:xnack-", "gfx90a", &["sramecc+", "xnack-"]),
+            ("gfx90a:xnack-:sramecc+", "gfx90a", &["xnack-", "sramecc+"]),
+            ("gfx9-4-generic:xnack+", "gfx9-4-generic", &["xnack+"]),
+            ("amdgcnspirv", "amdgcnspirv", &[]),
+            ("gfx1250-strict", "gfx1250-strict", &[]),
+            ("gfx12_0", "gfx12_0", &[]),
+        ] {
+            let target = target(text);
+            assert_eq!(target.processor(), processor);
+            assert_eq!(target.features().collect::<Vec<_>>(), features);
+            assert_eq!(target.to_string(), text);
+            assert_eq!(target.without_features().to_string(), processor);
+        }
+        assert!(target("gfx10-3-generic:xnack+").is_generic() && !target("gfx1250-strict").is_generic());
+    }
+
+    #[test]
+    fn names_that_do_not_belong_into_paths_are_refused() {
+        for text in [
+            "",
+            ":xnack+",
+            ".",
+            "..",
+            "gfx90a/..",
+            "gfx90a\0",
+            "GFX90A",
+            "gfx90a-xnack-",
+            "-gfx",
+            "gfx90a ",
+            "gfx\u{e4}",
+        ] {
+            assert_eq!(text.parse::<TargetId>(), Err(TargetIdError::Processor(text.to_owned())), "{text:?}");
+        }
+        for text in ["gfx90a:", "gfx90a:xnack", "gfx90a:+", "gfx90a:xnack+:", "gfx90a:xnack++", "gfx90a:../x+"] {
+            assert_eq!(text.parse::<TargetId>(), Err(TargetIdError::Feature(text.to_owned())), "{text:?}");
+        }
+        let twice = "gfx90a:xnack+:xnack-".to_owned();
+        assert_eq!(twice.parse::<TargetId>(), Err(TargetIdError::DuplicateFeature(twice)));
+        let many = "gfx90a:a+:b+:c+:d+:e+".to_owned();
+        assert_eq!(many.parse::<TargetId>(), Err(TargetIdError::TooManyFeatures(many)));
+        assert_eq!("g".repeat(129).parse::<TargetId>(), Err(TargetIdError::TooLong(129)));
+    }
+
+    #[test]
+    fn runtimes_look_up_the_most_specific_code_first_and_generic_code_last() {
+        for (text, candidates) in [
+            (
+                "gfx942:sramecc+:xnack-",
+                &[
+                    "gfx942:sramecc+:xnack-",
+                    "gfx942:sramecc+",
+                    "gfx942:xnack-",
+                    "gfx942",
+                    "gfx9-4-generic:sramecc+:xnack-",
+                    "gfx9-4-generic:sramecc+",
+                    "gfx9-4-generic:xnack-",
+                    "gfx9-4-generic",
+                ][..],
+            ),
+            ("gfx90a:xnack+", &["gfx90a:xnack+", "gfx90a"]),
+            ("gfx1100", &["gfx1100", "gfx11-generic"]),
+            ("gfx11-generic", &["gfx11-generic"]),
+            ("gfx1250-strict", &["gfx1250-strict"]),
+            ("x:a+:b+:c+", &["x:a+:b+:c+", "x:a+:b+", "x:a+:c+", "x:b+:c+", "x:a+", "x:b+", "x:c+", "x"]),
+        ] {
+            let found: Vec<_> = target(text).candidates().iter().map(ToString::to_string).collect();
+            assert_eq!(found, candidates, "{text}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! GPU targets: their names, where they stand in the packaging hierarchy, and which of them this machine has.
+
+mod detect;
+mod hierarchy;
+mod id;
+mod key;
+
+pub use detect::{DetectError, KFD_TOPOLOGY, detect};
+pub use hierarchy::{BUNDLES, Bundle, Level, TARGETS, Target, Xnack, target_of_version};
+pub use id::{TargetId, TargetIdError};
+pub use key::BundleKey;
