@@ -1,0 +1,28 @@
+//! AOTriton: images of attention kernels, in `aotriton.images/amd-<arch>/`.
+
+use crate::target::{BundleKey, Level};
+
+use super::Arch;
+use super::names::Names;
+
+pub(super) fn detect(names: &Names) -> Option<Arch> {
+    let [directory, _, ..] = names.below(&["aotriton.images"])? else { return None };
+    let name = directory.strip_prefix("amd-").filter(|name| name.starts_with("gfx"))?;
+    let key = match name.parse().ok()? {
+        key if !BundleKey::is_known(&key) => family_key(name).unwrap_or(key),
+        key => key,
+    };
+    // A target keeps the name that it has here.
+    if key.level() == Level::Target { Some(Arch::Target(name.parse().ok()?)) } else { Some(Arch::Bundle(key)) }
+}
+
+/// AOTriton writes an `x` for each digit that differs inside a group: `gfx11xx` for gfx11, `gfx120x` for `gfx12_0`.
+fn family_key(name: &str) -> Option<BundleKey> {
+    let key = if let Some(family) = name.strip_suffix("xx") {
+        family.to_owned()
+    } else {
+        let (major, minor) = name.strip_suffix('x')?.split_at_checked(name.len() - 2)?;
+        format!("{major}_{minor}")
+    };
+    key.parse().ok().filter(BundleKey::is_known)
+}

@@ -1,0 +1,13 @@
+//! The rocjitsu hot-swap cache: translations of gfx1250 code between steppings, named after SHA-256 digests.
+
+use super::Arch;
+use super::names::Names;
+
+pub(super) fn detect(names: &Names) -> Option<Arch> {
+    if !names.parents_end_with(&["share", "rocjitsu", "translations", "gfx1250-b0-a0", "v1"]) {
+        return None;
+    }
+    let digest = names.file().strip_suffix(".man").or_else(|| names.file().strip_suffix(".obj"))?;
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_digest { Some(Arch::Target("gfx1250".parse().ok()?)) } else { None }
+}

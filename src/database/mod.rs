@@ -1,0 +1,203 @@
+//! Databases of kernels: files beside the libraries that hold device code, or tuning data, for one architecture each.
+//!
+//! Each library names its files in its own way, so there is one handler for each. A handler looks at names only. What
+//! none of them claims stays in the host part, where every architecture finds it.
+
+mod aotriton;
+mod composablekernel;
+mod hipkernelprovider;
+mod hotswap_cache;
+mod miopen;
+mod names;
+mod tensile;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::source::EntryPath;
+use crate::target::{BundleKey, TargetId};
+
+use names::Names;
+
+/// A library whose databases can be told apart by architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Handler {
+    /// rocBLAS: Tensile kernels.
+    Rocblas,
+    /// hipBLASLt: Tensile kernels.
+    Hipblaslt,
+    /// hipSPARSELt: Tensile kernels.
+    Hipsparselt,
+    /// AOTriton: images of attention kernels.
+    Aotriton,
+    /// MIOpen: tuning databases, models, and libraries of composable kernels.
+    Miopen,
+    /// Composable Kernel: static libraries.
+    Composablekernel,
+    /// The kernel provider of hipDNN.
+    Hipkernelprovider,
+    /// Translations of the rocjitsu hot-swap cache.
+    HotswapCache,
+}
+
+/// What a database file is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arch {
+    /// One target, with the features that the name tells.
+    Target(TargetId),
+    /// All targets of a family or sub-family.
+    Bundle(BundleKey),
+}
+
+/// A file that belongs to a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Who claimed it.
+    pub handler: Handler,
+    /// What it is for.
+    pub arch: Arch,
+}
+
+/// The handlers of one run, in the order in which they are asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Databases {
+    handlers: Vec<Handler>,
+}
+
+/// There is no handler of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown database {name:?}; there are {}", Handler::ALL.map(Handler::name).join(", "))]
+pub struct UnknownHandler {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+/// There is no preset of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown wheel type {name:?}; there is {TORCH_FAT}")]
+pub struct UnknownPreset {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+/// The preset for torch wheels that bring the ROCm libraries along.
+pub const TORCH_FAT: &str = "torch-fat";
+
+impl Handler {
+    /// Every handler.
+    pub const ALL: [Self; 8] = [
+        Self::Rocblas,
+        Self::Hipblaslt,
+        Self::Hipsparselt,
+        Self::Aotriton,
+        Self::Miopen,
+        Self::Composablekernel,
+        Self::Hipkernelprovider,
+        Self::HotswapCache,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rocblas => "rocblas",
+            Self::Hipblaslt => "hipblaslt",
+            Self::Hipsparselt => "hipsparselt",
+            Self::Aotriton => "aotriton",
+            Self::Miopen => "miopen",
+            Self::Composablekernel => "composablekernel",
+            Self::Hipkernelprovider => "hipkernelprovider",
+            Self::HotswapCache => "hotswap_cache",
+        }
+    }
+
+    fn detect(self, names: &Names) -> Option<Arch> {
+        match self {
+            Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => tensile::detect(self.name(), names),
+            Self::Aotriton => aotriton::detect(names),
+            Self::Miopen => miopen::detect(names),
+            Self::Composablekernel => composablekernel::detect(names),
+            Self::Hipkernelprovider => hipkernelprovider::detect(names),
+            Self::HotswapCache => hotswap_cache::detect(names),
+        }
+    }
+}
+
+impl FromStr for Handler {
+    type Err = UnknownHandler;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|handler| handler.name() == name);
+        found.ok_or_else(|| UnknownHandler { name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Handler {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl Arch {
+    /// The key whose package the file belongs to.
+    pub fn key(&self) -> BundleKey {
+        match self {
+            Self::Target(target) => BundleKey::of(target),
+            Self::Bundle(key) => key.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(target) => target.fmt(formatter),
+            Self::Bundle(key) => key.fmt(formatter),
+        }
+    }
+}
+
+impl Databases {
+    /// Every handler.
+    pub fn all() -> Self {
+        Self { handlers: Handler::ALL.to_vec() }
+    }
+
+    /// The handlers of these names, each once; none if there are no names.
+    pub fn from_names<S: AsRef<str>>(names: &[S]) -> Result<Self, UnknownHandler> {
+        let mut handlers = Vec::new();
+        for name in names {
+            let handler = name.as_ref().parse()?;
+            if !handlers.contains(&handler) {
+                handlers.push(handler);
+            }
+        }
+        Ok(Self { handlers })
+    }
+
+    /// The handlers for a type of wheel.
+    pub fn preset(name: &str) -> Result<Self, UnknownPreset> {
+        use Handler::{Aotriton, Hipblaslt, Hipsparselt, Miopen, Rocblas};
+        if name == TORCH_FAT {
+            Ok(Self { handlers: vec![Rocblas, Hipblaslt, Hipsparselt, Aotriton, Miopen] })
+        } else {
+            Err(UnknownPreset { name: name.to_owned() })
+        }
+    }
+
+    /// The handlers in the order in which they are asked.
+    pub fn handlers(&self) -> &[Handler] {
+        &self.handlers
+    }
+
+    /// Who claims the file at `path`, and what it is for. The first handler that claims it wins; a path that is not
+    /// UTF-8 is nobody's.
+    pub fn classify(&self, path: &EntryPath) -> Option<Found> {
+        if self.handlers.is_empty() {
+            return None;
+        }
+        let names = Names::new(path)?;
+        self.handlers.iter().find_map(|&handler| Some(Found { handler, arch: handler.detect(&names)? }))
+    }
+}

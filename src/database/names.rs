@@ -1,0 +1,135 @@
+//! What the handlers share: a path as text, and architectures inside names.
+
+use crate::source::EntryPath;
+use crate::target::TargetId;
+
+/// The components of a path, all of them text.
+pub(super) struct Names<'a> {
+    components: Vec<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    /// Takes a path apart unless it is not UTF-8.
+    pub(super) fn new(path: &'a EntryPath) -> Option<Self> {
+        let text = std::str::from_utf8(path.as_bytes()).ok()?;
+        Some(Self { components: text.split('/').collect() })
+    }
+
+    /// The file's own name.
+    pub(super) fn file(&self) -> &'a str {
+        self.components.last().copied().unwrap_or_default()
+    }
+
+    /// Whether the path ends with these components.
+    pub(super) fn parents_end_with(&self, directories: &[&str]) -> bool {
+        self.components.split_last().is_some_and(|(_, parents)| parents.ends_with(directories))
+    }
+
+    /// The components below the first place where `directories` (not empty) stand one below the other; at least one.
+    pub(super) fn below(&self, directories: &[&str]) -> Option<&[&'a str]> {
+        let position = self.components.windows(directories.len()).position(|window| window == directories)?;
+        self.components.get(position + directories.len()..).filter(|below| !below.is_empty())
+    }
+}
+
+/// The first architecture in `text`.
+pub(super) fn find_arch(text: &str) -> Option<TargetId> {
+    starts(text).find_map(|rest| Some(arch_at(rest)?.0))
+}
+
+/// The architecture that `text` consists of.
+pub(super) fn whole_arch(text: &str) -> Option<TargetId> {
+    arch_at(text).filter(|(_, rest)| rest.is_empty()).map(|(arch, _)| arch)
+}
+
+/// The places in `text` where the name of a processor may start.
+pub(super) fn starts(text: &str) -> impl Iterator<Item = &str> {
+    let mut previous = None;
+    text.char_indices().filter_map(move |(position, character)| {
+        let before = previous.replace(character);
+        let rest = text.get(position..).filter(|rest| rest.starts_with("gfx"))?;
+        before.is_none_or(|before: char| !before.is_alphanumeric()).then_some(rest)
+    })
+}
+
+/// The architecture at the start of `text` as build systems write it into file names, and what follows:
+/// `gfx90a`, `gfx1250-strict`, `gfx942-xnack-`, `gfx10-3-generic`.
+pub(super) fn arch_at(text: &str) -> Option<(TargetId, &str)> {
+    let (processor, mut rest) = processor_at(text)?;
+    let mut id = processor.to_owned();
+    while let Some((feature, after)) = feature_at(rest) {
+        id.push(':');
+        id.push_str(feature);
+        rest = after;
+    }
+    Some((id.parse().ok()?, rest))
+}
+
+/// The processor at the start of `text`, and what follows. It ends where neither a letter nor a digit follows, so
+/// `gfx90a68` is none: only MIOpen writes numbers behind processors.
+fn processor_at(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = number_at(text)?;
+    let minor = rest.strip_prefix('-').map_or(rest, |rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let ends_well = |rest: &str| !rest.starts_with(char::is_alphanumeric);
+    let after = [minor.strip_prefix("-generic"), rest.strip_prefix("-generic"), rest.strip_prefix("-strict")];
+    let rest = after.into_iter().flatten().find(|after| ends_well(after)).unwrap_or(rest);
+    ends_well(rest).then(|| text.split_at(text.len() - rest.len()))
+}
+
+/// `gfx`, digits and letters at the start of `text`, and what follows.
+pub(super) fn number_at(text: &str) -> Option<(&str, &str)> {
+    let after_gfx = text.strip_prefix("gfx")?;
+    let letters = after_gfx.trim_start_matches(|character: char| character.is_ascii_digit());
+    if letters.len() == after_gfx.len() {
+        return None;
+    }
+    let rest = letters.trim_start_matches(|character: char| character.is_ascii_lowercase());
+    Some(text.split_at(text.len() - rest.len()))
+}
+
+/// The feature at the start of `text`, which a hyphen introduces, and what follows: `xnack+`.
+fn feature_at(text: &str) -> Option<(&str, &str)> {
+    let feature = text.strip_prefix('-')?;
+    let sign = ["sramecc", "xnack"].into_iter().find_map(|name| feature.strip_prefix(name))?;
+    let rest = sign.strip_prefix(['+', '-'])?;
+    Some(feature.split_at(feature.len() - rest.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{find_arch, whole_arch};
+
+    #[test]
+    fn architectures_are_found_inside_names() {
+        for (text, expected) in [
+            ("TensileLibrary_gfx90a.co", Some("gfx90a")),
+            ("Kernels.so-000-gfx906-xnack-.hsaco", Some("gfx906:xnack-")),
+            ("x_gfx90a-xnack+.hsaco", Some("gfx90a:xnack+")),
+            ("x_gfx90a-sramecc+-xnack-.co", Some("gfx90a:sramecc+:xnack-")),
+            ("x_gfx1250-strict.co", Some("gfx1250-strict")),
+            ("x_gfx1250-strict-xnack+.co", Some("gfx1250-strict:xnack+")),
+            ("x_gfx1250-stricter.co", Some("gfx1250")),
+            ("x_gfx11-generic.co", Some("gfx11-generic")),
+            ("x_gfx10-3-generic-xnack-.co", Some("gfx10-3-generic:xnack-")),
+            ("x_gfx942-000.co", Some("gfx942")),
+            ("gfx942_gfx950", Some("gfx942")),
+            ("gfx90a68_gfx942", Some("gfx942")),
+            ("xgfx942", None),
+            ("gfx", None),
+            ("gfxa", None),
+            ("gfx942CU80", None),
+            ("gfx90a-xnack+-xnack-", None),
+        ] {
+            assert_eq!(find_arch(text).map(|arch| arch.to_string()).as_deref(), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("gfx942-xnack+", Some("gfx942:xnack+")),
+            ("gfx9-4-generic", Some("gfx9-4-generic")),
+            ("gfx950:sramecc+:xnack-", None),
+            ("gfx1250-b0-a0", None),
+            ("gfx942_", None),
+        ] {
+            assert_eq!(whole_arch(text).map(|arch| arch.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+}
