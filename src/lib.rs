@@ -4,9 +4,15 @@
 //! is *planned* (`split`), views are *laid out* (`view`), and bytes are *served* (`fs`) or *written* (`export`).
 //! Every byte that is served or written comes out of a `rope`.
 
+pub mod binary;
+pub mod cli;
 pub mod database;
+pub mod export;
+pub mod fatbin;
 pub mod index;
+pub mod kpack;
 pub mod rope;
 pub mod source;
+pub mod split;
 pub mod target;
 pub mod view;

@@ -1,3 +1,7 @@
 //! The `kpackfs` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kpackfs::cli::run()
+}

@@ -18,6 +18,12 @@ impl Weight for Arc<[u8]> {
     }
 }
 
+impl Weight for Arc<Vec<u8>> {
+    fn weight(&self) -> u64 {
+        self.capacity() as u64
+    }
+}
+
 /// Holds values up to a number of bytes; the least recently used ones leave first. A value that is larger than the
 /// whole cache is handed out without being kept.
 #[derive(Debug)]

@@ -16,9 +16,9 @@ pub struct Resources {
     /// Inflated spans of wheel members, by member number and span number.
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
-    pub bundles: ByteCache<u64, Arc<[u8]>>,
+    pub bundles: ByteCache<u64, Arc<Vec<u8>>>,
     /// Compressed code objects, by the number given by [`Resources::next_id`].
-    pub frames: ByteCache<u64, Arc<[u8]>>,
+    pub frames: ByteCache<u64, Arc<Vec<u8>>>,
     ids: Counter,
 }
 

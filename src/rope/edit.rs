@@ -45,7 +45,7 @@ pub enum EditError {
 }
 
 /// The rope that `content` becomes when all `edits` are made. Their offsets count in the *original* content; their
-/// order does not matter.
+/// order matters only among insertions at one place.
 pub fn edited(content: &Arc<dyn Content>, mut edits: Vec<Edit>) -> Result<Rope, EditError> {
     edits.sort_by_key(|edit| (edit.start, edit.end));
     let mut segments = Vec::with_capacity(edits.len() * 2 + 1);

@@ -38,6 +38,15 @@ pub trait Content: Send + Sync + fmt::Debug {
     }
 }
 
+/// A content whose length only the work itself reveals.
+pub trait Make: Send + Sync + fmt::Debug {
+    /// The content if it was made before.
+    fn made(&self) -> Option<Arc<dyn Content>>;
+
+    /// The content; whoever asks first makes it, and others wait.
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
+}
+
 /// Why bytes cannot be had. Cheap to clone, because everyone who waited for a failed piece of work gets a copy.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {

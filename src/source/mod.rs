@@ -96,6 +96,9 @@ pub enum SourceError {
     /// It is neither a directory nor a file that ends in `.whl`.
     #[error("{}: neither a directory nor a .whl file", .0.display())]
     UnknownKind(PathBuf),
+    /// It is a directory, a device or the like.
+    #[error("{}: not a regular file", .0.display())]
+    NotAFile(PathBuf),
     /// It calls itself a wheel and is none.
     #[error("{}: not a usable wheel: {reason}", path.display())]
     NotAWheel {
@@ -138,6 +141,11 @@ impl Input {
         let found = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         self.entries.get(found)
     }
+}
+
+/// A single file as a content.
+pub fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+    tree::open_file(path, resources)
 }
 
 /// The one top-level `*.dist-info` directory that holds METADATA and WHEEL, if there is exactly one.

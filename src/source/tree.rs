@@ -74,6 +74,23 @@ fn list_directory(
     Ok(())
 }
 
+/// A single file of the operating system as a content.
+pub(super) fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
+    let io = |source| SourceError::Io { path: path.to_owned(), source };
+    let metadata = fs::metadata(path).map_err(io)?;
+    if !metadata.is_file() {
+        return Err(SourceError::NotAFile(path.to_owned()));
+    }
+    Ok(Arc::new(TreeFile {
+        entry: path.to_string_lossy().into(),
+        stamp: Stamp::of(&metadata),
+        id: resources.next_id(),
+        place: path.to_owned(),
+        files: Arc::new(OpenFiles::new(1)),
+        resources: Arc::clone(resources),
+    }))
+}
+
 fn metadata(path: &Path) -> Result<Metadata, SourceError> {
     fs::symlink_metadata(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })
 }

@@ -1,5 +1,9 @@
 //! What a user sees: the tree of host, device and merged views.
 
+mod layout;
 mod tree;
 
-pub use tree::{Body, Child, Make, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};
+pub use layout::{DEVICE, HOST, MERGED, REPORTS, ViewError, WHEELS, lay_out};
+
+pub use crate::rope::Make;
+pub use tree::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, Make, ReadError};
 use crate::source::{Attributes, EntryPath};
 
 /// Number of a node, from 1 (the root) upwards. The same input and options give the same numbers.
@@ -65,15 +65,6 @@ pub enum Body {
     Made(Arc<dyn Make>),
     /// They change: a report that is written anew each time it is opened.
     Live(Arc<dyn Report>),
-}
-
-/// A content whose length only the work itself reveals.
-pub trait Make: Send + Sync + fmt::Debug {
-    /// The content if it was made before.
-    fn made(&self) -> Option<Arc<dyn Content>>;
-
-    /// The content; whoever asks first makes it, and others wait.
-    fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
 }
 
 /// A text that tells the state of things now.

@@ -1,0 +1,267 @@
+//! The headers of an ELF file, and reading it by virtual address.
+//!
+//! Formats and names are those of the System V ABI (gABI), chapters 4 and 5: 64-bit, little-endian.
+
+use std::sync::Arc;
+
+use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType, SectionFlags, SectionHeader64};
+use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
+use object::{LittleEndian as LE, U32, U64};
+
+use crate::binary::BinaryError;
+use crate::rope::Content;
+
+/// The most section headers that are looked at; the largest real libraries have a few hundred thousand at most.
+const MAX_SECTIONS: u64 = 1 << 20;
+
+/// The most bytes a section name table may have.
+const MAX_NAMES: u64 = 64 << 20;
+
+/// Headers of an ELF file. All offsets and sizes are in bytes; they are the file's own claims, checked where used.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) content: Arc<dyn Content>,
+    pub(crate) header: FileHeader64<LE>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) sections: Vec<Section>,
+    /// Index of the section that holds the section names.
+    pub(crate) names_index: usize,
+}
+
+/// A program header.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) kind: ProgramType,
+    pub(crate) flags: ProgramFlags,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) physical_address: u64,
+    pub(crate) file_size: u64,
+    pub(crate) memory_size: u64,
+    pub(crate) alignment: u64,
+}
+
+/// A section header with its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) name: Vec<u8>,
+    pub(crate) header: SectionHeader64<LE>,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+impl Image {
+    /// Reads the headers. `Ok(None)` means that this is no ELF file which could hold device code for a loader: not
+    /// 64-bit little-endian, or neither an executable nor a shared library.
+    pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let Ok(header) = read_pod::<FileHeader64<LE>>(content, 0) else { return Ok(None) };
+        let is_loadable = matches!(header.e_type.get(LE), elf::ET_EXEC | elf::ET_DYN);
+        if header.e_ident.magic != elf::ELFMAG
+            || header.e_ident.class != elf::ELFCLASS64
+            || header.e_ident.data != elf::ELFDATA2LSB
+            || !is_loadable
+        {
+            return Ok(None);
+        }
+        let segments = read_segments(content, &header)?;
+        let (sections, names_index) = read_sections(content, &header)?;
+        Ok(Some(Self { content: Arc::clone(content), header, segments, sections, names_index }))
+    }
+
+    /// The loadable segments in the order of the file.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (usize, &Segment)> {
+        self.segments.iter().enumerate().filter(|(_, segment)| segment.kind == elf::PT_LOAD)
+    }
+
+    /// The first section with this name.
+    pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &Section)> {
+        self.sections.iter().enumerate().find(|(_, section)| section.name == name)
+    }
+
+    /// The file offset of `length` bytes at a virtual address, if they are in the file.
+    pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
+        self.loads().find_map(|(_, load)| {
+            let inside = address.checked_sub(load.address)?;
+            (inside.checked_add(length)? <= load.file_size).then(|| load.offset.checked_add(inside))?
+        })
+    }
+
+    /// The virtual address of a file offset, if a segment maps it.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        self.loads().find_map(|(_, load)| {
+            let inside = offset.checked_sub(load.offset)?;
+            (inside < load.file_size).then(|| load.address.checked_add(inside))?
+        })
+    }
+
+    /// Reads one structure at a virtual address.
+    pub(crate) fn read_at_address<T: Pod>(&self, address: u64) -> Result<T, BinaryError> {
+        let offset = self
+            .offset_of(address, size_of::<T>() as u64)
+            .ok_or_else(|| BinaryError::malformed(format!("nothing is loaded at address {address:#x}")))?;
+        read_pod(&self.content, offset)
+    }
+}
+
+impl Segment {
+    fn decode(header: &ProgramHeader64<LE>) -> Self {
+        Self {
+            kind: header.p_type.get(LE),
+            flags: header.p_flags.get(LE),
+            offset: header.p_offset.get(LE),
+            address: header.p_vaddr.get(LE),
+            physical_address: header.p_paddr.get(LE),
+            file_size: header.p_filesz.get(LE),
+            memory_size: header.p_memsz.get(LE),
+            alignment: header.p_align.get(LE),
+        }
+    }
+
+    fn encode(&self) -> ProgramHeader64<LE> {
+        ProgramHeader64 {
+            p_type: U32::new(LE, self.kind),
+            p_flags: U32::new(LE, self.flags),
+            p_offset: U64::new(LE, self.offset),
+            p_vaddr: U64::new(LE, self.address),
+            p_paddr: U64::new(LE, self.physical_address),
+            p_filesz: U64::new(LE, self.file_size),
+            p_memsz: U64::new(LE, self.memory_size),
+            p_align: U64::new(LE, self.alignment),
+        }
+    }
+
+    /// The byte after the last one that is in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.file_size)
+    }
+}
+
+impl Section {
+    /// The byte after the last one that is in the file.
+    pub(crate) fn end(&self) -> u64 {
+        if self.is_nobits() { self.offset } else { self.offset.saturating_add(self.size) }
+    }
+
+    pub(crate) fn is_nobits(&self) -> bool {
+        self.header.sh_type.get(LE) == elf::SHT_NOBITS
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.header.sh_type.get(LE) == elf::SHT_NULL
+    }
+
+    pub(crate) fn is_allocated(&self) -> bool {
+        self.flags().0 & elf::SHF_ALLOC.0 != 0
+    }
+
+    pub(crate) fn flags(&self) -> SectionFlags {
+        self.header.sh_flags.get(LE)
+    }
+}
+
+/// The bytes of a program header table.
+pub(crate) fn encode_segments(segments: &[Segment]) -> Vec<u8> {
+    let headers: Vec<_> = segments.iter().map(Segment::encode).collect();
+    bytes_of_slice(&headers).to_vec()
+}
+
+/// The bytes of a section header table.
+pub(crate) fn encode_sections(sections: &[Section]) -> Vec<u8> {
+    sections.iter().flat_map(|section| bytes_of(&section.header)).copied().collect()
+}
+
+/// Reads one structure at a file offset.
+pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Result<T, BinaryError> {
+    let mut bytes = vec![0; size_of::<T>()];
+    content.read_at(offset, &mut bytes)?;
+    let (value, _) = from_bytes::<T>(&bytes).map_err(|()| BinaryError::malformed("unreadable structure"))?;
+    Ok(*value)
+}
+
+/// Reads `count` structures at a file offset. The caller bounds `count`.
+fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let length = count.saturating_mul(size_of::<T>());
+    if offset.saturating_add(length as u64) > content.size() {
+        return Err(BinaryError::malformed("a header table reaches past the end of the file"));
+    }
+    let mut bytes = vec![0; length];
+    content.read_at(offset, &mut bytes)?;
+    let (table, _) = slice_from_bytes(&bytes, count).map_err(|()| BinaryError::malformed("unreadable table"))?;
+    Ok(table.to_vec())
+}
+
+fn read_segments(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Result<Vec<Segment>, BinaryError> {
+    let count = header.e_phnum.get(LE);
+    if count == elf::PN_XNUM {
+        return Err(BinaryError::unsupported("it has 65535 or more program headers"));
+    }
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if usize::from(header.e_phentsize.get(LE)) != size_of::<ProgramHeader64<LE>>() {
+        return Err(BinaryError::malformed("unusual size of a program header"));
+    }
+    let table = read_table::<ProgramHeader64<LE>>(content, header.e_phoff.get(LE), count.into())?;
+    let segments: Vec<_> = table.iter().map(Segment::decode).collect();
+    for segment in segments.iter().filter(|segment| segment.kind == elf::PT_LOAD) {
+        let in_memory = segment.address.checked_add(segment.memory_size);
+        let in_file = segment.offset.checked_add(segment.file_size);
+        if in_memory.is_none() || in_file.is_none_or(|end| end > content.size()) {
+            return Err(BinaryError::malformed("a segment reaches past the end of the file"));
+        }
+    }
+    Ok(segments)
+}
+
+/// The sections and the index of the one that holds their names. Files without section headers have none.
+fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Result<(Vec<Section>, usize), BinaryError> {
+    let offset = header.e_shoff.get(LE);
+    if offset == 0 {
+        return Ok((Vec::new(), 0));
+    }
+    if usize::from(header.e_shentsize.get(LE)) != size_of::<SectionHeader64<LE>>() {
+        return Err(BinaryError::malformed("unusual size of a section header"));
+    }
+    // gABI: counts that do not fit into the file header are in section header 0.
+    let first: SectionHeader64<LE> = read_pod(content, offset)?;
+    let count = match header.e_shnum.get(LE) {
+        0 => first.sh_size.get(LE),
+        count => count.into(),
+    };
+    let names_index = match header.e_shstrndx.get(LE) {
+        elf::SHN_XINDEX => first.sh_link.get(LE),
+        index => index.0.into(),
+    };
+    if count > MAX_SECTIONS {
+        return Err(BinaryError::unsupported(format!("it has {count} sections")));
+    }
+    let table = read_table::<SectionHeader64<LE>>(content, offset, count)?;
+    let names_index = usize::try_from(names_index).unwrap_or(usize::MAX);
+    let names = match table.get(names_index) {
+        Some(names) if names_index != 0 => read_names(content, names)?,
+        _ => Vec::new(),
+    };
+    let sections = table.into_iter().map(|header| Section {
+        name: name_at(&names, header.sh_name.get(LE)).to_vec(),
+        offset: header.sh_offset.get(LE),
+        address: header.sh_addr.get(LE),
+        size: header.sh_size.get(LE),
+        header,
+    });
+    Ok((sections.collect(), names_index))
+}
+
+fn read_names(content: &Arc<dyn Content>, names: &SectionHeader64<LE>) -> Result<Vec<u8>, BinaryError> {
+    let size = names.sh_size.get(LE);
+    if size > MAX_NAMES {
+        return Err(BinaryError::unsupported(format!("its section names take {size} bytes")));
+    }
+    read_table::<u8>(content, names.sh_offset.get(LE), size)
+}
+
+fn name_at(names: &[u8], offset: u32) -> &[u8] {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    names.get(start..).and_then(|rest| rest.split(|&byte| byte == 0).next()).unwrap_or_default()
+}

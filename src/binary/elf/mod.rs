@@ -1,0 +1,159 @@
+//! ELF executables and shared libraries with device code.
+
+mod image;
+mod layout;
+mod relocation;
+mod rewrite;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::{LittleEndian as LE, U32};
+
+use self::image::{Image, Section, read_pod};
+use self::layout::Device;
+use self::relocation::{Carrier, Pointer};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
+use crate::rope::Content;
+
+/// Section with the offload bundles.
+const FATBIN: &[u8] = b".hip_fatbin";
+/// Section with the fat binary wrappers.
+const WRAPPERS: &[u8] = b".hipFatBinSegment";
+
+/// A file with device code that has been looked through, but not read.
+#[derive(Debug)]
+pub(super) struct FatElf {
+    image: Image,
+    /// Index of the section with the device code.
+    section: usize,
+    device: Device,
+    /// The wrappers in the order of their section, which is the order of their indices.
+    wrappers: Vec<ElfWrapper>,
+}
+
+#[derive(Debug)]
+struct ElfWrapper {
+    offset: u64,
+    /// File offset of the bundle it points at.
+    bundle: u64,
+    carrier: Carrier,
+}
+
+impl FatElf {
+    /// Looks for device code. `Ok(None)` means that there is none (any more).
+    pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let Some(image) = Image::read(content)? else { return Ok(None) };
+        let (fatbin, wrappers) = (image.section(FATBIN), image.section(WRAPPERS));
+        // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
+        let places = match wrappers {
+            Some((_, section)) if !section.is_nobits() => wrapper_places(&image, section)?,
+            _ => Vec::new(),
+        };
+        let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
+        let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
+            return if places.is_empty() {
+                Ok(None)
+            } else {
+                Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fatbin section"))
+            };
+        };
+        if places.is_empty() {
+            return Err(BinaryError::unsupported("it has a .hip_fatbin section but no fat binary wrappers"));
+        }
+        let (device, addresses) = device(&image, section, fatbin)?;
+        // The pointer is the third field, behind two of four bytes.
+        let slots: Vec<_> = places.iter().map(|place| place.address + 8).collect();
+        let pointers = relocation::resolve(&image, &slots, &addresses)?;
+        let wrappers = places
+            .iter()
+            .zip(pointers)
+            .map(|(place, pointer)| wrapper(place, pointer, &addresses, &device))
+            .collect::<Result<_, _>>()?;
+        Ok(Some(Self { image, section, device, wrappers }))
+    }
+
+    /// The wrappers, and the offset behind the last byte of device code.
+    pub(super) fn wrappers(&self) -> Vec<Wrapper> {
+        let limit = self.device.offsets.end;
+        self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
+    }
+}
+
+/// A wrapper's place: its file offset and its virtual address.
+struct Place {
+    offset: u64,
+    address: u64,
+}
+
+/// Finds the wrappers in their section. An instrumented build pads each of them with zeros (ROCm/llvm-project#2544).
+fn wrapper_places(image: &Image, section: &Section) -> Result<Vec<Place>, BinaryError> {
+    let end = section.end();
+    let mut places = Vec::new();
+    let mut split = 0;
+    let mut offset = section.offset;
+    while offset.checked_add(FATBIN_WRAPPER_SIZE).is_some_and(|next| next <= end) {
+        let [magic, version]: [U32<LE>; 2] = [read_pod(&image.content, offset)?, read_pod(&image.content, offset + 4)?];
+        match (magic.get(LE), version.get(LE)) {
+            (FATBIN_WRAPPER_MAGIC, 1) => {
+                let address = section.address + (offset - section.offset);
+                if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) {
+                    return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
+                }
+                places.push(Place { offset, address });
+                offset += FATBIN_WRAPPER_SIZE;
+            }
+            (HIPK_MAGIC, 1) => {
+                split += 1;
+                offset += FATBIN_WRAPPER_SIZE;
+            }
+            (0, 0) => offset += 8,
+            _ => {
+                return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}")));
+            }
+        }
+    }
+    if split > 0 && !places.is_empty() {
+        return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
+    }
+    Ok(places)
+}
+
+/// The device code's place in the file, the segment that maps it, and its virtual addresses.
+fn device(image: &Image, index: usize, section: &Section) -> Result<(Device, Range<u64>), BinaryError> {
+    let malformed = || BinaryError::malformed("its .hip_fatbin section is not loaded");
+    let addresses = section.address..section.address.checked_add(section.size).ok_or_else(malformed)?;
+    let (load, _) = image
+        .loads()
+        .find(|(_, load)| {
+            let inside = section.address.checked_sub(load.address);
+            inside.is_some_and(|inside| {
+                load.offset + inside == section.offset && inside.saturating_add(section.size) <= load.file_size
+            })
+        })
+        .ok_or_else(malformed)?;
+    let offsets = section.offset..section.end();
+    let overlaps = |other: &Section| {
+        !other.is_null() && !other.is_nobits() && other.offset < offsets.end && other.end() > offsets.start
+    };
+    if image.sections.iter().enumerate().any(|(other, section)| other != index && overlaps(section)) {
+        return Err(BinaryError::unsupported("another section overlaps its device code"));
+    }
+    Ok((Device { offsets, load }, addresses))
+}
+
+fn wrapper(
+    place: &Place,
+    pointer: Pointer,
+    addresses: &Range<u64>,
+    device: &Device,
+) -> Result<ElfWrapper, BinaryError> {
+    if !addresses.contains(&pointer.value) {
+        return Err(BinaryError::unsupported(format!(
+            "the wrapper at {:#x} points outside of the .hip_fatbin section",
+            place.address
+        )));
+    }
+    let bundle = device.offsets.start + (pointer.value - addresses.start);
+    Ok(ElfWrapper { offset: place.offset, bundle, carrier: pointer.carrier })
+}

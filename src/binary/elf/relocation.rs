@@ -1,0 +1,318 @@
+//! Which value the loader puts into a pointer, and who else points into the device code.
+//!
+//! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
+//! the truth to the relocation's addend. So the relocation is asked, never the place.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
+use object::pod::slice_from_bytes;
+use object::{LittleEndian as LE, U64};
+
+use super::image::{Image, read_pod};
+use crate::binary::BinaryError;
+
+/// Entries read at a time.
+const CHUNK: u64 = 4096;
+
+/// What makes a pointer's value, and so what has to be patched to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// A relocation with an addend: the file offset of its entry.
+    Addend {
+        /// Where the `Elf64_Rela` is in the file.
+        entry: u64,
+    },
+    /// The eight bytes in place: RELR, or an executable that is loaded where it was linked.
+    InPlace,
+}
+
+/// The value of one pointer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pointer {
+    /// The address that it holds at run time, relative to the load base.
+    pub(super) value: u64,
+    /// What has to be patched.
+    pub(super) carrier: Carrier,
+}
+
+/// Relocation types of one machine, from its psABI.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine {
+    /// Base + addend.
+    pub(super) relative: u32,
+    /// Symbol + addend, 64 bits.
+    pub(super) absolute: u32,
+}
+
+impl Machine {
+    /// The relocation types of the file's machine; `None` if kpackfs does not know them.
+    pub(super) fn of(image: &Image) -> Option<Self> {
+        match image.header.e_machine.get(LE) {
+            elf::EM_X86_64 => Some(Self { relative: elf::R_X86_64_RELATIVE.0, absolute: elf::R_X86_64_64.0 }),
+            elf::EM_AARCH64 => Some(Self { relative: elf::R_AARCH64_RELATIVE.0, absolute: elf::R_AARCH64_ABS64.0 }),
+            _ => None,
+        }
+    }
+}
+
+/// Finds the values of the pointers at the addresses `slots`, in their order. Fails if anything else in the file
+/// points into `device`, or if a slot is relocated in a way that is not understood.
+pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Result<Vec<Pointer>, BinaryError> {
+    let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
+    let mut walk = Walk {
+        image,
+        machine,
+        device,
+        symbols: HashMap::new(),
+        slots: slots.iter().copied().collect(),
+        found: HashMap::new(),
+    };
+    let dynamic = Dynamic::read(image)?;
+    walk.read_symbols(&dynamic)?;
+    for table in dynamic.rela_tables()? {
+        walk.walk_rela(table)?;
+    }
+    if let Some(table) = dynamic.table(elf::DT_RELR, elf::DT_RELRSZ)? {
+        walk.walk_relr(table)?;
+    }
+    slots.iter().map(|slot| walk.pointer(*slot)).collect()
+}
+
+/// The values of the dynamic section by tag.
+#[derive(Debug, Default)]
+struct Dynamic(HashMap<i64, u64>);
+
+impl Dynamic {
+    fn read(image: &Image) -> Result<Self, BinaryError> {
+        let mut values = HashMap::new();
+        let Some(segment) = image.segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC) else {
+            return Ok(Self(values));
+        };
+        let size = size_of::<Dyn64<LE>>() as u64;
+        for index in 0..(segment.file_size / size).min(1 << 16) {
+            let entry: Dyn64<LE> = read_pod(&image.content, segment.offset.saturating_add(index * size))?;
+            let tag: DynamicTag = entry.d_tag.get(LE);
+            if tag == elf::DT_NULL {
+                break;
+            }
+            values.entry(tag.0).or_insert_with(|| entry.d_val.get(LE));
+        }
+        let dynamic = Self(values);
+        // Addends in place, or packed: no toolchain that makes HIP binaries writes these for 64-bit machines.
+        if dynamic.get(elf::DT_RELSZ).is_some_and(|size| size > 0)
+            || dynamic.get(ANDROID_RELA).is_some()
+            || (dynamic.get(elf::DT_PLTREL).is_some_and(|kind| kind != elf::DT_RELA.0.unsigned_abs()))
+        {
+            return Err(BinaryError::unsupported("it has relocations without addends"));
+        }
+        Ok(dynamic)
+    }
+
+    fn get(&self, tag: DynamicTag) -> Option<u64> {
+        self.0.get(&tag.0).copied()
+    }
+
+    /// Address and size of a table.
+    fn table(&self, address: DynamicTag, size: DynamicTag) -> Result<Option<Range<u64>>, BinaryError> {
+        match (self.get(address), self.get(size)) {
+            (Some(start), Some(size)) => {
+                let end = start.checked_add(size);
+                Ok(Some(start..end.ok_or_else(|| BinaryError::malformed("a relocation table is too long"))?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The tables of relocations with addends. The one for the PLT may be a part of the other.
+    fn rela_tables(&self) -> Result<Vec<Range<u64>>, BinaryError> {
+        let all = self.table(elf::DT_RELA, elf::DT_RELASZ)?;
+        let plt = self.table(elf::DT_JMPREL, elf::DT_PLTRELSZ)?;
+        let plt = plt.filter(|plt| !all.as_ref().is_some_and(|all| all.contains(&plt.start)));
+        Ok(all.into_iter().chain(plt).collect())
+    }
+}
+
+/// `DT_ANDROID_RELA`: relocations in Android's packed form.
+const ANDROID_RELA: DynamicTag = DynamicTag(0x6000_0011);
+
+struct Walk<'a> {
+    image: &'a Image,
+    machine: Machine,
+    device: &'a Range<u64>,
+    /// Value of each dynamic symbol that lies in the device code.
+    symbols: HashMap<u32, u64>,
+    slots: HashSet<u64>,
+    found: HashMap<u64, Pointer>,
+}
+
+impl Walk<'_> {
+    /// Notes the dynamic symbols that lie in the device code; there are none but with relocatable device code.
+    fn read_symbols(&mut self, dynamic: &Dynamic) -> Result<(), BinaryError> {
+        let Some(start) = dynamic.get(elf::DT_SYMTAB) else { return Ok(()) };
+        let section = self.image.sections.iter().find(|section| section.address == start && section.is_allocated());
+        // Without section headers the table ends, in every linker's layout, where the string table begins.
+        let end = match (section, dynamic.get(elf::DT_STRTAB)) {
+            (Some(section), _) => start.saturating_add(section.size),
+            (None, Some(strings)) if strings > start => strings,
+            _ => return Ok(()),
+        };
+        let mut index = 0;
+        self.each(start..end, |walk, symbol: &Sym64<LE>, _| {
+            let value = symbol.st_value.get(LE);
+            if symbol.st_shndx.get(LE) != elf::SHN_UNDEF && walk.device.contains(&value) {
+                walk.symbols.insert(index, value);
+            }
+            index += 1;
+            Ok(())
+        })
+    }
+
+    fn walk_rela(&mut self, table: Range<u64>) -> Result<(), BinaryError> {
+        self.each(table, |walk, rela: &Rela64<LE>, entry| walk.relocation(rela, entry))
+    }
+
+    fn relocation(&mut self, rela: &Rela64<LE>, entry: u64) -> Result<(), BinaryError> {
+        let place = rela.r_offset.get(LE);
+        let kind = rela.r_type(LE, false).0;
+        let addend = rela.r_addend.get(LE);
+        let value = if kind == self.machine.relative {
+            Some(addend.cast_unsigned())
+        } else {
+            self.symbols.get(&rela.r_sym(LE, false)).map(|value| value.wrapping_add_signed(addend))
+        };
+        if self.slots.contains(&place) {
+            let value = match value {
+                Some(value) if kind == self.machine.relative || kind == self.machine.absolute => value,
+                _ => {
+                    return Err(BinaryError::unsupported(format!(
+                        "the wrapper pointer at {place:#x} has an unusual relocation"
+                    )));
+                }
+            };
+            return self.note(place, Pointer { value, carrier: Carrier::Addend { entry } });
+        }
+        self.check_stranger(place, value)
+    }
+
+    /// RELR (gABI, "Relative relocation table"): an even word is an address, an odd one a bitmap of the 63 words after
+    /// the last address.
+    fn walk_relr(&mut self, table: Range<u64>) -> Result<(), BinaryError> {
+        let mut next = 0_u64;
+        let mut places = Vec::new();
+        self.each(table, |_, word: &U64<LE>, _| {
+            let word = word.get(LE);
+            if word & 1 == 0 {
+                places.push(word);
+                next = word.wrapping_add(8);
+            } else {
+                places.extend((0..63).filter(|bit| word >> (bit + 1) & 1 == 1).map(|bit| next.wrapping_add(8 * bit)));
+                next = next.wrapping_add(63 * 8);
+            }
+            Ok(())
+        })?;
+        let mut window = Window { image: self.image, start: 0, bytes: Vec::new() };
+        for place in places {
+            let value = window.word(place)?;
+            if self.slots.contains(&place) {
+                self.note(place, Pointer { value, carrier: Carrier::InPlace })?;
+            } else {
+                self.check_stranger(place, Some(value))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, place: u64, pointer: Pointer) -> Result<(), BinaryError> {
+        match self.found.insert(place, pointer) {
+            None => Ok(()),
+            Some(_) => Err(BinaryError::unsupported(format!("the wrapper pointer at {place:#x} is relocated twice"))),
+        }
+    }
+
+    fn check_stranger(&self, place: u64, value: Option<u64>) -> Result<(), BinaryError> {
+        if self.device.contains(&place) {
+            return Err(BinaryError::unsupported(format!(
+                "there is a relocation inside the device code, at {place:#x}"
+            )));
+        }
+        match value {
+            Some(value) if self.device.contains(&value) => Err(BinaryError::unsupported(format!(
+                "the pointer at address {place:#x} leads into the device code at {value:#x} and is not a wrapper's"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn pointer(&self, slot: u64) -> Result<Pointer, BinaryError> {
+        if let Some(pointer) = self.found.get(&slot) {
+            return Ok(*pointer);
+        }
+        if self.image.header.e_type.get(LE) != elf::ET_EXEC {
+            return Err(BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} is not relocated")));
+        }
+        let value = self.image.read_at_address::<U64<LE>>(slot)?.get(LE);
+        Ok(Pointer { value, carrier: Carrier::InPlace })
+    }
+
+    /// Calls `visit` with each entry of a table at the addresses `table` and with its file offset.
+    fn each<T: object::pod::Pod>(
+        &mut self,
+        table: Range<u64>,
+        mut visit: impl FnMut(&mut Self, &T, u64) -> Result<(), BinaryError>,
+    ) -> Result<(), BinaryError> {
+        let size = size_of::<T>() as u64;
+        let count = (table.end - table.start) / size;
+        let start = self
+            .image
+            .offset_of(table.start, count * size)
+            .ok_or_else(|| BinaryError::malformed("a dynamic table is not in the file"))?;
+        let mut bytes = Vec::new();
+        for first in (0..count).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
+            let here = CHUNK.min(count - first);
+            bytes.resize(usize::try_from(here * size).unwrap_or(usize::MAX), 0);
+            let offset = start + first * size;
+            self.image.content.read_at(offset, &mut bytes)?;
+            let here = usize::try_from(here).unwrap_or(usize::MAX);
+            let (entries, _) =
+                slice_from_bytes::<T>(&bytes, here).map_err(|()| BinaryError::malformed("unreadable table"))?;
+            for (index, entry) in entries.iter().enumerate() {
+                visit(self, entry, offset + index as u64 * size)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads neighbouring words without a request for each.
+struct Window<'a> {
+    image: &'a Image,
+    /// Address of the first byte held.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    const SIZE: u64 = 64 << 10;
+
+    fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
+        if let Some(word) = self.held(address) {
+            return Ok(word);
+        }
+        let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
+        let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
+        let length = length.ok_or_else(missing)?;
+        let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
+        self.bytes.resize(usize::try_from(length).unwrap_or(0), 0);
+        self.image.content.read_at(offset, &mut self.bytes)?;
+        self.start = address;
+        self.held(address).ok_or_else(missing)
+    }
+
+    fn held(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let word = self.bytes.get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}

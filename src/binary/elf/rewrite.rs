@@ -1,0 +1,166 @@
+//! The rewritten file as a rope over the original.
+
+use std::sync::Arc;
+
+use object::elf::{self, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
+use object::pod::bytes_of;
+use object::{I64, LittleEndian as LE, U16, U32, U64};
+
+use super::FatElf;
+use super::image::{Section, encode_sections, encode_segments, read_pod};
+use super::layout::Layout;
+use super::relocation::{Carrier, Machine};
+use crate::binary::{BinaryError, HIPK_MAGIC};
+use crate::rope::{Edit, Rope, Segment, edited};
+
+/// The section that replaces `.hip_fatbin`.
+const MARKER: &[u8] = b".rocm_kpack_ref\0";
+
+/// What is added to the section names, and where.
+struct Names {
+    edit: Edit,
+    /// Where the table begins in the new file.
+    offset: u64,
+    size: u64,
+    /// What stands behind the table in the original moves by this many bytes.
+    growth: u64,
+    /// End of the table in the original.
+    end: u64,
+    /// Offset of the marker's name in the table.
+    marker: u32,
+}
+
+impl FatElf {
+    /// The file without its device code. `marker` is what all wrappers point at afterwards.
+    pub(in crate::binary) fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
+        let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
+        let names = self.add_name(&layout)?;
+        let mut edits = self.point_wrappers()?;
+        edits.extend(self.replace_device_code(&layout, marker)?);
+        edits.extend(self.patch_headers(&layout, &names, marker)?);
+        edits.push(names.edit);
+        edited(&self.image.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
+    }
+
+    /// Each wrapper: magic HIPK, the marker's address, and the wrapper's index in the field that was unused.
+    fn point_wrappers(&self) -> Result<Vec<Edit>, BinaryError> {
+        let marker = self.marker_address()?;
+        let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
+        let mut edits = Vec::new();
+        for (index, wrapper) in self.wrappers.iter().enumerate() {
+            let mut bytes = Vec::with_capacity(24);
+            bytes.extend(HIPK_MAGIC.to_le_bytes());
+            bytes.extend(1_u32.to_le_bytes());
+            bytes.extend(marker.to_le_bytes());
+            bytes.extend((index as u64).to_le_bytes());
+            edits.push(Edit::patch(wrapper.offset, bytes));
+            if let Carrier::Addend { entry } = wrapper.carrier {
+                let old: Rela64<LE> = read_pod(&self.image.content, entry)?;
+                let new = Rela64 {
+                    r_offset: old.r_offset,
+                    r_info: U64::new(LE, machine.relative.into()),
+                    r_addend: I64::new(LE, marker.cast_signed()),
+                };
+                edits.push(Edit::patch(entry, bytes_of(&new)));
+            }
+        }
+        Ok(edits)
+    }
+
+    fn marker_address(&self) -> Result<u64, BinaryError> {
+        let section = self.image.sections.get(self.section);
+        section.map(|section| section.address).ok_or_else(|| BinaryError::malformed("no such section"))
+    }
+
+    /// The marker, perhaps the program header table, zeros, and the cut.
+    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        let device = &self.device.offsets;
+        let mut front = marker.to_vec();
+        if layout.table_moved {
+            let at = usize::try_from(layout.table - device.start)
+                .map_err(|_| BinaryError::unsupported("its marker is too long"))?;
+            front.resize(at, 0);
+            front.extend(encode_segments(&layout.segments));
+        }
+        let end = if layout.cut.is_empty() { device.end } else { layout.cut.start };
+        let padding = (end - device.start).checked_sub(front.len() as u64);
+        let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
+        let replacement = vec![Segment::literal(front), Segment::zeros(padding)];
+        let mut edits = vec![Edit { start: device.start, end, replacement }];
+        if !layout.cut.is_empty() {
+            edits.push(Edit::cut(layout.cut.start, layout.cut.end));
+            let replacement = vec![Segment::zeros(device.end - layout.cut.end)];
+            edits.push(Edit { start: layout.cut.end, end: device.end, replacement });
+        }
+        Ok(edits)
+    }
+
+    /// Appends the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
+    /// section index changes and allocated sections stay in front of the others.
+    fn add_name(&self, layout: &Layout) -> Result<Names, BinaryError> {
+        let image = &self.image;
+        let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
+        let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
+        let marker = u32::try_from(table.size).map_err(|_| BinaryError::malformed("too many section names"))?;
+        let size = table.size + MARKER.len() as u64;
+        let end = table.end();
+        let last_load = image.loads().map(|(_, load)| load.end()).max().unwrap_or(0);
+        if table.offset >= last_load {
+            let behind = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
+            let alignment =
+                behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
+            let growth = (MARKER.len() as u64).next_multiple_of(alignment);
+            let replacement = vec![Segment::literal(MARKER), Segment::zeros(growth - MARKER.len() as u64)];
+            let edit = Edit { start: end, end, replacement };
+            return Ok(Names { edit, offset: layout.moved(table.offset), size, growth, end, marker });
+        }
+        // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
+        let file = image.content.size();
+        let old = Segment::range(Arc::clone(&image.content), table.offset, table.size)?;
+        let edit = Edit { start: file, end: file, replacement: vec![old, Segment::literal(MARKER)] };
+        Ok(Names { edit, offset: layout.moved(file), size, growth: 0, end: file, marker })
+    }
+
+    fn patch_headers(&self, layout: &Layout, names: &Names, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        let image = &self.image;
+        let moved = |offset: u64| layout.moved(offset) + if offset >= names.end { names.growth } else { 0 };
+        let mut header = image.header;
+        let count = u16::try_from(layout.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
+        header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
+        header.e_phoff = U64::new(LE, layout.table);
+        header.e_shoff = U64::new(LE, moved(image.header.e_shoff.get(LE)));
+        let mut edits = vec![Edit::patch(0, bytes_of(&header))];
+        if !layout.table_moved {
+            let mut table = encode_segments(&layout.segments);
+            // An entry that was left out must not stay behind the table.
+            table.resize(table.len().max(image.segments.len() * size_of::<ProgramHeader64<LE>>()), 0);
+            edits.push(Edit::patch(layout.table, table));
+        }
+        let mut sections = image.sections.clone();
+        for (index, section) in sections.iter_mut().enumerate() {
+            if index == self.section {
+                become_marker(section, names.marker, marker.len() as u64);
+            } else if index == image.names_index {
+                section.header.sh_offset = U64::new(LE, names.offset);
+                section.header.sh_size = U64::new(LE, names.size);
+            } else if !section.is_null() {
+                section.header.sh_offset = U64::new(LE, moved(section.offset));
+            }
+        }
+        edits.push(Edit::patch(image.header.e_shoff.get(LE), encode_sections(&sections)));
+        Ok(edits)
+    }
+}
+
+fn become_marker(section: &mut Section, name: u32, size: u64) {
+    let flags = SectionFlags(section.flags().0 & (elf::SHF_ALLOC.0 | elf::SHF_WRITE.0));
+    section.header = SectionHeader64 {
+        sh_name: U32::new(LE, name),
+        sh_type: U32::new(LE, elf::SHT_PROGBITS),
+        sh_flags: U64::new(LE, flags),
+        sh_size: U64::new(LE, size),
+        sh_addralign: U64::new(LE, 1),
+        sh_entsize: U64::new(LE, 0),
+        ..section.header
+    };
+}

@@ -1,0 +1,74 @@
+//! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
+
+mod elf;
+
+use std::sync::Arc;
+
+use crate::rope::{Content, ReadError, Rope};
+
+/// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
+pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
+/// Magic of a fat binary wrapper whose pointer leads to a marker (`HIPK`, rocm-kpack).
+pub const HIPK_MAGIC: u32 = 0x4B50_4948;
+/// Bytes of a wrapper: u32 magic, u32 version, u64 pointer, u64 unused or index.
+const FATBIN_WRAPPER_SIZE: u64 = 24;
+
+/// Why a binary is not split. Wherever it happens, the binary is shown as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum BinaryError {
+    /// Its headers contradict each other or the file.
+    #[error("malformed: {0}")]
+    Malformed(String),
+    /// It is of a shape that kpackfs does not rewrite.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Its bytes cannot be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl BinaryError {
+    fn malformed(reason: impl Into<String>) -> Self {
+        Self::Malformed(reason.into())
+    }
+
+    fn unsupported(reason: impl Into<String>) -> Self {
+        Self::Unsupported(reason.into())
+    }
+}
+
+/// A binary with device code.
+#[derive(Debug)]
+pub struct FatBinary(elf::FatElf);
+
+/// A fat binary wrapper. Its index is its position in [`FatBinary::wrappers`].
+#[derive(Clone, Copy, Debug)]
+pub struct Wrapper {
+    /// File offset of the offload bundle that its pointer leads to.
+    pub bundle: u64,
+    /// File offset behind which there is no device code.
+    pub limit: u64,
+}
+
+impl FatBinary {
+    /// Looks for device code. `Ok(None)` means that the file is no binary or has none.
+    pub fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let mut magic = [0; 4];
+        let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
+        content.peek(magic.get_mut(..length).unwrap_or_default())?;
+        if magic == object::elf::ELFMAG {
+            return Ok(elf::FatElf::scan(content)?.map(Self));
+        }
+        Ok(None)
+    }
+
+    /// The fat binary wrappers by index.
+    pub fn wrappers(&self) -> Vec<Wrapper> {
+        self.0.wrappers()
+    }
+
+    /// The binary without device code, whose wrappers all point at `marker`.
+    pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
+        self.0.rewrite(marker)
+    }
+}

@@ -1,0 +1,56 @@
+//! The command line. All printing, progress bars and exit codes are here.
+
+mod inspect;
+mod kpack;
+mod options;
+mod prepare;
+mod progress;
+mod split;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit code for everything that went wrong but the command line itself (which is 2, clap's).
+const FAILURE: u8 = 1;
+
+/// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
+///
+/// Exit codes: 0 success, 1 failure, 2 wrong command line.
+#[derive(Debug, Parser)]
+#[command(name = "kpackfs", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Inspect(inspect::Inspect),
+    Split(split::Split),
+    Kpack(kpack::Kpack),
+}
+
+/// Runs the command that the arguments name.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Inspect(command) => command.run(),
+        Command::Split(command) => command.run(),
+        Command::Kpack(command) => command.run(),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kpackfs: {error:#}");
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// Whoever reads our output may stop reading.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<std::io::Error>();
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,85 @@
+//! Options that everything which plans a split has in common.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::database::{Databases, TORCH_FAT};
+use crate::kpack::{Compression, DEFAULT_LEVEL};
+use crate::source::EntryPath;
+use crate::split::Options;
+use crate::target::BundleKey;
+
+/// What to split, and how.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SplitOptions {
+    /// A wheel, an unpacked wheel or an install tree
+    pub(super) input: PathBuf,
+
+    /// Restrict everything to these GPU targets or families [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    gpu_targets: Option<Vec<BundleKey>>,
+
+    /// The kernel databases that leave the host part; "" for none [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
+    databases: Option<Vec<String>>,
+
+    /// A preset for --databases
+    #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
+    wheel_type: Option<String>,
+
+    /// Directory that gets a .kpack directory; may be given several times [default: every top-level package of a wheel
+    /// with device code, the root of an install tree]
+    #[arg(long, value_name = "DIR", help_heading = "Split")]
+    overlay_root: Vec<String>,
+
+    /// First part of the archives' names [default: the wheel's name, "rocm" for an install tree]
+    #[arg(long, value_name = "NAME", help_heading = "Split")]
+    group: Option<String>,
+
+    /// How archives store code objects: zstd or none
+    #[arg(long, value_name = "SCHEME", default_value = "zstd", help_heading = "Split")]
+    compression: Compression,
+
+    /// zstd level, 1 to 22
+    #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22), help_heading = "Split")]
+    compression_level: i32,
+
+    /// Memory for caches, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
+    pub(super) memory: u64,
+
+    /// Number of threads that plan and compress [default: one for each core]
+    #[arg(short, long, value_name = "N", help_heading = "Resources")]
+    pub(super) jobs: Option<usize>,
+}
+
+impl SplitOptions {
+    /// What the planner wants to know.
+    pub(super) fn to_options(&self) -> anyhow::Result<Options> {
+        let databases = match (&self.databases, &self.wheel_type) {
+            (Some(names), _) => {
+                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
+                Databases::from_names(&names).context("--databases")?
+            }
+            (None, Some(preset)) => Databases::preset(preset).context("--wheel-type")?,
+            (None, None) => Databases::all(),
+        };
+        let root = |name: &String| match name.trim_matches('/') {
+            "" | "." => Ok(EntryPath::root()),
+            name => EntryPath::new(name.as_bytes()).with_context(|| format!("--overlay-root {name}")),
+        };
+        let roots = self.overlay_root.iter().map(root).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Options {
+            databases,
+            gpu_targets: self.gpu_targets.clone(),
+            overlay_roots: (!roots.is_empty()).then_some(roots),
+            group: self.group.clone(),
+            compression: match self.compression {
+                Compression::None => Compression::None,
+                Compression::Zstd(_) => Compression::Zstd(self.compression_level),
+            },
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! Listing an input and planning its split, with a progress bar.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use super::options::SplitOptions;
+use super::progress::show_bytes;
+use crate::index::Resources;
+use crate::source::Input;
+use crate::split::{Plan, Progress};
+
+/// An input with its plan.
+pub(super) struct Prepared {
+    pub(super) input: Input,
+    pub(super) plan: Plan,
+    pub(super) resources: Arc<Resources>,
+}
+
+/// Plans, and tells on stderr what could not be split.
+pub(super) fn prepare(options: &SplitOptions) -> anyhow::Result<Prepared> {
+    let choices = options.to_options()?;
+    if let Some(jobs) = options.jobs {
+        rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
+    }
+    let resources = Resources::new(options.memory << 20);
+    let input = Input::open(&options.input, &resources)?;
+    let progress = Progress::default();
+    let plan = show_bytes("Planning", &progress.done, &progress.total, || {
+        Plan::make(&input, &choices, &resources, &progress)
+    })?;
+    for warning in &plan.warnings {
+        eprintln!("kpackfs: warning: {warning}");
+    }
+    Ok(Prepared { input, plan, resources })
+}

@@ -1,0 +1,81 @@
+//! `kpackfs split`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+
+use super::options::SplitOptions;
+use super::prepare::prepare;
+use super::progress::show_bytes;
+use crate::export::{self, Progress};
+use crate::source::EntryPath;
+use crate::view::{self, HOST, ROOT};
+
+/// Write the host part and the device parts to a disk
+#[derive(Debug, Args)]
+pub(super) struct Split {
+    #[command(flatten)]
+    options: SplitOptions,
+
+    /// Directory to write to; it is made, or must be empty
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+
+    /// What to write
+    #[arg(long, value_enum, default_value_t = Format::Directory)]
+    format: Format,
+
+    /// Write this view only, such as host, gfx942 or merged/gfx942; may be given several times [default: host and every
+    /// device part]
+    #[arg(long, value_name = "VIEW")]
+    view: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A directory for each part
+    Directory,
+}
+
+impl Split {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let Format::Directory = self.format;
+        let prepared = prepare(&self.options)?;
+        let tree = view::lay_out(&prepared.input, &prepared.plan, &[], Vec::new())?;
+        let views = if self.view.is_empty() {
+            let keys = prepared.plan.keys.iter().map(|key| EntryPath::root().child(key.as_str().as_bytes()));
+            std::iter::once(EntryPath::root().child(HOST.as_bytes())).chain(keys).collect()
+        } else {
+            let parse = |name: &String| EntryPath::new(name.trim_matches('/').as_bytes());
+            self.view.iter().map(parse).collect::<Result<Vec<_>, _>>().context("--view")?
+        };
+        self.prepare_output()?;
+        let archives: BTreeMap<_, _> = prepared
+            .plan
+            .archives
+            .iter()
+            .filter_map(|planned| {
+                let part = tree.lookup(ROOT, planned.key.as_str().as_bytes())?;
+                Some((tree.resolve(part, &planned.path)?, Arc::clone(&planned.archive)))
+            })
+            .collect();
+        let progress = Progress::default();
+        show_bytes("Writing", &progress.done, &progress.total, || {
+            export::write(&tree, &views, &archives, &self.output, &progress)
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn prepare_output(&self) -> anyhow::Result<()> {
+        let output = self.output.display();
+        std::fs::create_dir_all(&self.output).with_context(|| format!("{output}"))?;
+        if std::fs::read_dir(&self.output).with_context(|| format!("{output}"))?.next().is_some() {
+            bail!("{output}: the directory is not empty; name one that is, or a new one");
+        }
+        Ok(())
+    }
+}

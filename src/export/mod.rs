@@ -1,0 +1,212 @@
+//! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
+
+mod archives;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use filetime::{FileTime, set_symlink_file_times};
+use rayon::prelude::*;
+
+use crate::kpack::Archive;
+use crate::rope::{Content, ReadError};
+use crate::source::{Attributes, EntryPath};
+use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
+
+/// Bytes copied at a time.
+const STEP: usize = 1 << 20;
+
+/// How far writing is, for a progress bar: bytes of files, and uncompressed bytes of archives.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// What there is to do.
+    pub total: AtomicU64,
+    /// What is done.
+    pub done: AtomicU64,
+}
+
+/// Why a view cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// What was written.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
+    /// There are bytes that cannot be had.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// What was written.
+        path: PathBuf,
+        /// Why not.
+        source: ReadError,
+    },
+    /// There is no such view.
+    #[error("there is no view {0}")]
+    NoSuchView(EntryPath),
+}
+
+/// A file to write, and where.
+struct Job<'a> {
+    path: PathBuf,
+    node: NodeId,
+    body: &'a Body,
+    attributes: Attributes,
+}
+
+/// A directory to write, with its jobs still to do.
+#[derive(Default)]
+struct Jobs<'a> {
+    files: Vec<Job<'a>>,
+    /// Further names of files, with the name they are links to.
+    links: Vec<(PathBuf, PathBuf)>,
+    directories: Vec<(PathBuf, Attributes)>,
+}
+
+/// Writes the directories `views` of a tree below `destination`. The nodes in `archives` are written by making each
+/// frame once for all of them.
+pub fn write(
+    tree: &Tree,
+    views: &[EntryPath],
+    archives: &BTreeMap<NodeId, Arc<Archive>>,
+    destination: &Path,
+    progress: &Progress,
+) -> Result<(), ExportError> {
+    let mut jobs = Jobs::default();
+    for view in views {
+        let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+        let path = destination.join(view.as_path());
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        write_directories(tree, node, &path, &mut HashMap::new(), &mut jobs)?;
+    }
+    let (streams, files): (Vec<_>, Vec<_>) = jobs.files.into_iter().partition(|job| archives.contains_key(&job.node));
+    let streams: Vec<_> = streams.iter().filter_map(|job| Some((job, archives.get(&job.node)?))).collect();
+    let sizes = files.iter().map(|job| job.body.known_size().unwrap_or(0));
+    let of_archives = streams.iter().map(|(_, archive)| archive.original_size());
+    progress.total.fetch_add(sizes.chain(of_archives).sum(), Ordering::Relaxed);
+
+    write_files(files, progress)?;
+    archives::write(&streams, progress)?;
+    for (path, original) in jobs.links {
+        fs::hard_link(&original, &path).map_err(at(&path))?;
+    }
+    // Writing into a directory changes its time, so directories get theirs last, from the bottom up.
+    for (path, attributes) in jobs.directories.iter().rev() {
+        set_attributes(path, attributes)?;
+        let permissions = fs::Permissions::from_mode(attributes.mode.into());
+        fs::set_permissions(path, permissions).map_err(at(path))?;
+        set_time(path, attributes)?;
+    }
+    Ok(())
+}
+
+/// Makes directories and symlinks, and lists the files.
+fn write_directories<'a>(
+    tree: &'a Tree,
+    node: NodeId,
+    path: &Path,
+    first_names: &mut HashMap<u64, PathBuf>,
+    jobs: &mut Jobs<'a>,
+) -> Result<(), ExportError> {
+    let Some(found) = tree.node(node) else { return Ok(()) };
+    let attributes = found.attributes;
+    match &found.kind {
+        NodeKind::Directory(children) => {
+            fs::create_dir(path).map_err(at(path))?;
+            jobs.directories.push((path.to_owned(), attributes));
+            for child in children.iter().filter(|child| !child.hidden) {
+                let path = path.join(Path::new(std::ffi::OsStr::from_bytes(&child.name)));
+                write_directories(tree, child.node, &path, first_names, jobs)?;
+            }
+        }
+        NodeKind::Symlink(target) => {
+            symlink(std::ffi::OsStr::from_bytes(target), path).map_err(at(path))?;
+            set_attributes(path, &attributes)?;
+            set_time(path, &attributes)?;
+        }
+        NodeKind::File { body, link_group } => {
+            if let Some(original) = link_group.and_then(|group| first_names.get(&group)) {
+                jobs.links.push((path.to_owned(), original.clone()));
+                return Ok(());
+            }
+            first_names.extend(link_group.map(|group| (group, path.to_owned())));
+            jobs.files.push(Job { path: path.to_owned(), node, body, attributes });
+        }
+    }
+    Ok(())
+}
+
+fn write_files(files: Vec<Job<'_>>, progress: &Progress) -> Result<(), ExportError> {
+    // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
+    let (mut ready, made): (Vec<_>, Vec<_>) = files.into_iter().partition(|job| matches!(job.body, Body::Ready(_)));
+    ready.sort_by_key(|job| Reverse(job.body.known_size()));
+    ready.par_iter().with_max_len(1).try_for_each(|job| write_file(job, progress))?;
+    made.iter().try_for_each(|job| write_file(job, progress))
+}
+
+fn write_file(job: &Job<'_>, progress: &Progress) -> Result<(), ExportError> {
+    let content = job.body.content().map_err(reading(&job.path))?;
+    let mut file = create(&job.path)?;
+    copy(&*content, &mut file, &job.path, progress)?;
+    finish(&job.path, &job.attributes)
+}
+
+fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress) -> Result<(), ExportError> {
+    let size = content.size();
+    let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
+    let mut offset = 0;
+    while offset < size {
+        let here = buffer.len().min(usize::try_from(size - offset).unwrap_or(STEP));
+        let (piece, _) = buffer.split_at_mut(here);
+        content.read_at(offset, piece).map_err(reading(path))?;
+        file.write_all(piece).map_err(at(path))?;
+        offset += here as u64;
+        progress.done.fetch_add(here as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A new file that only its owner can open until it is complete.
+fn create(path: &Path) -> Result<File, ExportError> {
+    File::options().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
+}
+
+fn finish(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
+    set_attributes(path, attributes)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(attributes.mode.into())).map_err(at(path))?;
+    set_time(path, attributes)
+}
+
+/// Owner and group; whoever may not give files away keeps them. Permissions come after, because changing the owner
+/// clears set-uid.
+fn set_attributes(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
+    match lchown(path, Some(attributes.uid), Some(attributes.gid)) {
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn set_time(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
+    let time = FileTime::from_unix_time(attributes.mtime, attributes.mtime_nanoseconds);
+    set_symlink_file_times(path, time, time).map_err(at(path))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
+    move |source| ExportError::Io { path: path.to_owned(), source }
+}
+
+fn reading(path: &Path) -> impl FnOnce(ReadError) -> ExportError {
+    move |source| ExportError::Read { path: path.to_owned(), source }
+}

@@ -1,0 +1,144 @@
+//! The uncompressed offload bundle (clang's documentation, "Clang Offload Bundler"): the magic
+//! `__CLANG_OFFLOAD_BUNDLE__`, u64 number of entries, and for each entry u64 offset from the bundle's start, u64 size,
+//! u64 length of the entry id, and the id. All integers are little-endian.
+
+use std::sync::Arc;
+
+use super::compressed::Compressed;
+use super::{CodeObject, FatbinError};
+use crate::index::Resources;
+use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::target::TargetId;
+
+/// Magic of an uncompressed bundle.
+const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
+
+/// Bytes read at first; enough for the headers of a bundle for eight targets.
+const FIRST_READ: u64 = 1024;
+
+/// The most entries and the longest entry id that are believed.
+const MAX_ENTRIES: u64 = 4096;
+const MAX_ID: u64 = 4096;
+
+/// An entry of a bundle's table.
+struct Entry {
+    offset: u64,
+    size: u64,
+    id: Vec<u8>,
+}
+
+/// Lists the code objects of the bundle at `offset` of `content`, which must end at `limit` or before. Reads headers
+/// only; of a compressed bundle as much as holds them.
+pub fn read_bundle(
+    content: &Arc<dyn Content>,
+    offset: u64,
+    limit: u64,
+    resources: &Arc<Resources>,
+) -> Result<Vec<CodeObject>, FatbinError> {
+    let available = limit.min(content.size()).saturating_sub(offset);
+    let head = read_up_to(content, offset, available.min(FIRST_READ))?;
+    if head.starts_with(MAGIC) {
+        let entries = read_entries(offset, available, |length| read_up_to(content, offset, length.min(available)))?;
+        return entries
+            .into_iter()
+            .filter_map(|entry| {
+                let target = target(&entry.id)?;
+                let range = Segment::range(Arc::clone(content), offset + entry.offset, entry.size)
+                    .and_then(|segment| Rope::new([segment]));
+                Some(range.map(|rope| CodeObject { target, content: Arc::new(rope), bundle: None }))
+            })
+            .collect::<Result<_, ReadError>>()
+            .map_err(Into::into);
+    }
+    let Some(bundle) = Compressed::open(content, offset, &head, available, resources)? else {
+        return Err(malformed(offset, "it begins with neither magic"));
+    };
+    let bundle = Arc::new(bundle);
+    let entries = read_entries(offset, bundle.size(), |length| bundle.beginning(length))?;
+    Ok(entries
+        .into_iter()
+        .filter_map(|entry| {
+            let target = target(&entry.id)?;
+            let content = bundle.slice(entry.offset, entry.size);
+            Some(CodeObject { target, content: Arc::new(content), bundle: Some(Arc::clone(&bundle)) })
+        })
+        .collect())
+}
+
+/// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.
+fn read_entries(
+    place: u64,
+    size: u64,
+    read: impl Fn(u64) -> Result<Vec<u8>, FatbinError>,
+) -> Result<Vec<Entry>, FatbinError> {
+    let mut length = FIRST_READ;
+    loop {
+        let bytes = read(length)?;
+        match parse_entries(&bytes, place, size)? {
+            Some(entries) => return Ok(entries),
+            None if (bytes.len() as u64) < length => return Err(malformed(place, "its table is cut off")),
+            None => length = length.saturating_mul(4),
+        }
+    }
+}
+
+/// The table, or `None` if `bytes` does not hold all of it.
+fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry>>, FatbinError> {
+    let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
+        return Err(malformed(place, "its content does not begin with the magic of a bundle"));
+    };
+    let Some(count) = take_u64(&mut rest) else { return Ok(None) };
+    if count > MAX_ENTRIES {
+        return Err(malformed(place, format!("it claims to have {count} entries")));
+    }
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let (Some(offset), Some(length), Some(id)) = (take_u64(&mut rest), take_u64(&mut rest), take_u64(&mut rest))
+        else {
+            return Ok(None);
+        };
+        if id > MAX_ID {
+            return Err(malformed(place, format!("an entry id claims to have {id} bytes")));
+        }
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            return Err(malformed(place, "an entry reaches past the end"));
+        }
+        let Some((id, after)) = usize::try_from(id).ok().and_then(|id| rest.split_at_checked(id)) else {
+            return Ok(None);
+        };
+        rest = after;
+        entries.push(Entry { offset, size: length, id: id.to_vec() });
+    }
+    Ok(Some(entries))
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    let (value, rest) = bytes.split_first_chunk::<8>()?;
+    *bytes = rest;
+    Some(u64::from_le_bytes(*value))
+}
+
+/// The target of a device entry; `None` for the host's. An entry id is the offload kind, a target triple, and the
+/// target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`: the triple's environment is empty, hence two dashes, but
+/// in bundles of old compilers there is one.
+fn target(id: &[u8]) -> Option<TargetId> {
+    let id = std::str::from_utf8(id).ok()?;
+    if id.starts_with("host-") {
+        return None;
+    }
+    let name = match id.rsplit_once("--") {
+        Some((_, name)) => name,
+        None => id.get(id.find("-gfx")? + 1..)?,
+    };
+    name.parse().ok()
+}
+
+fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    content.read_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+pub(super) fn malformed(offset: u64, reason: impl Into<String>) -> FatbinError {
+    FatbinError::Malformed { offset, reason: reason.into() }
+}

@@ -1,0 +1,251 @@
+//! The compressed offload bundle (clang's documentation, "Compressed and Uncompressed HIP Device Code"; LLVM's
+//! `CompressedOffloadBundle`): the magic `CCOB`, u16 version, u16 method, sizes, u64 hash, then one zstd frame or zlib
+//! stream that holds an uncompressed bundle. All integers are little-endian.
+//!
+//! | version | total size | uncompressed size | header |
+//! |---|---|---|---|
+//! | 1 | - | u32 | 20 bytes |
+//! | 2 | u32 | u32 | 24 bytes |
+//! | 3 | u64 | u64 | 32 bytes |
+
+use std::fmt;
+use std::io::{self, BufReader, Read};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::FatbinError;
+use super::bundle::malformed;
+use crate::index::Resources;
+use crate::rope::{Content, ReadError, check_range};
+
+const MAGIC: &[u8; 4] = b"CCOB";
+
+/// The largest bundle that is decompressed. The largest known one holds 114 MB; a bundle is held in memory as a whole.
+const MAX_SIZE: u64 = 1 << 30;
+
+/// zstd windows up to 2 GiB, as clang uses them to find what code objects have in common.
+const WINDOW_LOG_MAX: u32 = 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Zlib,
+    Zstd,
+}
+
+/// A compressed bundle. It is decompressed when it is read, and kept for a while in [`Resources::bundles`].
+pub struct Compressed {
+    content: Arc<dyn Content>,
+    /// Where the compressed bytes are in `content`.
+    start: u64,
+    length: u64,
+    method: Method,
+    size: u64,
+    id: u64,
+    resources: Arc<Resources>,
+    /// The decompressed bundle as long as anybody uses it, also when it has left the cache.
+    in_use: Mutex<Weak<Vec<u8>>>,
+}
+
+impl Compressed {
+    /// Reads the header of the bundle at `offset`, of which `head` is the beginning and `available` the number of
+    /// bytes it may take. `Ok(None)` if it is no compressed bundle.
+    pub(super) fn open(
+        content: &Arc<dyn Content>,
+        offset: u64,
+        head: &[u8],
+        available: u64,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, FatbinError> {
+        let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
+        let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is cut off"))?;
+        let (header_size, total, size) = match header {
+            Header { version: 1, narrow: [size, _], .. } => (20, available, size),
+            Header { version: 2, narrow: [total, size], .. } => (24, total, size),
+            Header { version: 3, wide: [total, size], .. } => (32, total, size),
+            Header { version, .. } => return Err(malformed(offset, format!("unknown version {version} of CCOB"))),
+        };
+        let method = match header.method {
+            0 => Method::Zlib,
+            1 => Method::Zstd,
+            other => return Err(malformed(offset, format!("unknown compression method {other}"))),
+        };
+        if total > available || total < header_size {
+            return Err(malformed(offset, format!("it claims to take {total} bytes of {available}")));
+        }
+        if size > MAX_SIZE {
+            return Err(malformed(offset, format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
+        }
+        Ok(Some(Self {
+            content: Arc::clone(content),
+            start: offset + header_size,
+            length: total - header_size,
+            method,
+            size,
+            id: resources.next_id(),
+            resources: Arc::clone(resources),
+            in_use: Mutex::default(),
+        }))
+    }
+
+    /// Bytes of the bundle when it is decompressed.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// A number that no other bundle of this input has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The first `length` bytes, fewer if there are not so many, without decompressing the rest.
+    pub(super) fn beginning(&self, length: u64) -> Result<Vec<u8>, FatbinError> {
+        let length = length.min(self.size);
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+        self.stream()
+            .and_then(|stream| stream.take(length).read_to_end(&mut bytes))
+            .map_err(|error| malformed(self.start, error.to_string()))?;
+        self.resources.counters.bytes_decompressed.add(bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// All of it, from the cache if it is there. Whoever holds the result spares others to decompress it again.
+    pub fn decompressed(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        let in_use = || self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = self.resources.bundles.get(&self.id).or_else(|| in_use().upgrade()) {
+            self.resources.counters.cache_hits.add(1);
+            return Ok(bytes);
+        }
+        self.resources.bundles.get_or_make(&self.id, || {
+            let held = in_use().upgrade();
+            let bytes = held.map_or_else(|| self.decompress(), Ok)?;
+            *in_use() = Arc::downgrade(&bytes);
+            Ok(bytes)
+        })
+    }
+
+    fn decompress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        let damaged = |reason: String| ReadError::Damaged {
+            entry: format!("offload bundle at {:#x}", self.start).into(),
+            reason: reason.into(),
+        };
+        let mut compressed = vec![0; usize::try_from(self.length).unwrap_or(usize::MAX)];
+        self.content.read_at(self.start, &mut compressed)?;
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        let mut bytes = Vec::with_capacity(size);
+        match self.method {
+            Method::Zstd => {
+                let mut decoder = zstd::bulk::Decompressor::new().map_err(|error| damaged(error.to_string()))?;
+                decoder.window_log_max(WINDOW_LOG_MAX).map_err(|error| damaged(error.to_string()))?;
+                let frame = frame_of(&compressed);
+                decoder.decompress_to_buffer(frame, &mut bytes).map_err(|error| damaged(error.to_string()))?;
+            }
+            Method::Zlib => {
+                let stream = flate2::read::ZlibDecoder::new(compressed.as_slice());
+                stream.take(self.size + 1).read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
+            }
+        }
+        if bytes.len() != size {
+            return Err(damaged(format!("it holds {} bytes and claims to hold {size}", bytes.len())));
+        }
+        self.resources.counters.bytes_decompressed.add(self.size);
+        Ok(Arc::new(bytes))
+    }
+
+    fn stream(&self) -> io::Result<Box<dyn Read + '_>> {
+        let source = Source { content: &*self.content, at: self.start, rest: self.length };
+        let buffered = BufReader::with_capacity(4096, source);
+        Ok(match self.method {
+            Method::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
+                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
+            Method::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(buffered)),
+        })
+    }
+
+    /// Some bytes of the decompressed bundle as a content.
+    pub(super) fn slice(self: &Arc<Self>, offset: u64, size: u64) -> Slice {
+        Slice { bundle: Arc::clone(self), offset, size }
+    }
+}
+
+/// Version 1 does not say where its frame ends; zstd knows, and bulk decompression wants nothing behind it.
+fn frame_of(compressed: &[u8]) -> &[u8] {
+    let size = zstd::zstd_safe::find_frame_compressed_size(compressed).unwrap_or(compressed.len());
+    compressed.get(..size).unwrap_or(compressed)
+}
+
+impl fmt::Debug for Compressed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Compressed({:?} at {:#x}, {} -> {})", self.method, self.start, self.length, self.size)
+    }
+}
+
+/// The fields behind the magic. The first two sizes are read both as u32 and as u64; the version says which count.
+struct Header {
+    version: u16,
+    method: u16,
+    narrow: [u64; 2],
+    wide: [u64; 2],
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first_chunk()?;
+        let (method, rest) = rest.split_first_chunk()?;
+        let narrow = |at: usize| rest.get(at..)?.first_chunk().map(|field| u32::from_le_bytes(*field).into());
+        let wide = |at: usize| rest.get(at..)?.first_chunk().map(|field| u64::from_le_bytes(*field));
+        Some(Self {
+            version: u16::from_le_bytes(*version),
+            method: u16::from_le_bytes(*method),
+            narrow: [narrow(0)?, narrow(4)?],
+            wide: [wide(0)?, wide(8).unwrap_or(0)],
+        })
+    }
+}
+
+/// Reads a part of a content front to back.
+struct Source<'a> {
+    content: &'a dyn Content,
+    at: u64,
+    rest: u64,
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let here = buffer.len().min(usize::try_from(self.rest).unwrap_or(usize::MAX));
+        let (buffer, _) = buffer.split_at_mut(here);
+        self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
+        self.at += here as u64;
+        self.rest -= here as u64;
+        Ok(here)
+    }
+}
+
+/// Some bytes of a compressed bundle.
+#[derive(Debug)]
+pub(super) struct Slice {
+    bundle: Arc<Compressed>,
+    offset: u64,
+    size: u64,
+}
+
+impl Content for Slice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size)?;
+        let bytes = self.bundle.decompressed()?;
+        let start = usize::try_from(self.offset + offset).unwrap_or(usize::MAX);
+        let piece = bytes.get(start..start.saturating_add(buffer.len()));
+        let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
+        buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
+        Ok(())
+    }
+
+    fn is_prompt(&self) -> bool {
+        false
+    }
+}

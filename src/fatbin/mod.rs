@@ -1,0 +1,52 @@
+//! Device code: offload bundles, compressed or not, and the code objects in them.
+//!
+//! A bundle is taken from where a wrapper points; payload is never searched for magics, since device code may contain
+//! them.
+
+mod bundle;
+mod compressed;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::rope::{Content, ReadError};
+use crate::target::TargetId;
+
+pub use bundle::read_bundle;
+pub use compressed::Compressed;
+
+/// Code for one target.
+#[derive(Clone)]
+pub struct CodeObject {
+    /// What it runs on.
+    pub target: TargetId,
+    /// Its bytes, as they were in the bundle. May be empty.
+    pub content: Arc<dyn Content>,
+    /// The compressed bundle that has to be decompressed to read it, if there is one.
+    pub bundle: Option<Arc<Compressed>>,
+}
+
+impl fmt::Debug for CodeObject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CodeObject({}, {} bytes)", self.target, self.content.size())
+    }
+}
+
+/// Why an offload bundle cannot be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum FatbinError {
+    /// What the wrapper points at is no bundle, or a broken one.
+    #[error("offload bundle at {offset:#x}: {reason}")]
+    Malformed {
+        /// File offset of the bundle.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file's bytes cannot be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! A code object as a zstd frame: compressed when it is needed, remembered by length, kept for a while.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use zstd::bulk::Compressor;
+
+use crate::fatbin::CodeObject;
+use crate::index::Resources;
+use crate::rope::{Content, ReadError, check_range};
+
+/// A code object that archives hold compressed. Archives that hold the same code object share it.
+#[derive(Debug)]
+pub struct Frame {
+    /// What is compressed.
+    pub object: CodeObject,
+    level: i32,
+    length: OnceLock<u64>,
+    id: u64,
+    resources: Arc<Resources>,
+}
+
+thread_local! {
+    /// A zstd context takes a few MB; each thread keeps one for the level it used last.
+    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
+}
+
+impl Frame {
+    /// A frame of a zstd level, not made yet.
+    pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
+        Self { object, level, length: OnceLock::new(), id: resources.next_id(), resources: Arc::clone(resources) }
+    }
+
+    /// Its length in bytes, if it was made before.
+    pub fn known_length(&self) -> Option<u64> {
+        self.length.get().copied()
+    }
+
+    /// The frame, made now if it is not kept any more.
+    pub fn bytes(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        if let Some(bytes) = self.resources.frames.get(&self.id) {
+            self.resources.counters.cache_hits.add(1);
+            return Ok(bytes);
+        }
+        self.resources.frames.get_or_make(&self.id, || self.compress())
+    }
+
+    fn compress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        let content = &self.object.content;
+        let mut original = vec![0; usize::try_from(content.size()).unwrap_or(usize::MAX)];
+        content.read_at(0, &mut original)?;
+        let frame = compress(self.level, &original)
+            .map_err(|error| ReadError::io(&Arc::from(format!("code object for {}", self.object.target)), error))?;
+        let length = *self.length.get_or_init(|| frame.len() as u64);
+        if length != frame.len() as u64 {
+            return Err(ReadError::Changed { entry: format!("code object for {}", self.object.target).into() });
+        }
+        self.resources.counters.bytes_compressed.add(original.len() as u64);
+        self.resources.counters.frames_made.add(1);
+        Ok(Arc::new(frame))
+    }
+}
+
+/// The same bytes for the same level on every machine and thread.
+fn compress(level: i32, original: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| {
+        if kept.as_ref().is_none_or(|(other, _)| *other != level) {
+            *kept = Some((level, Compressor::new(level)?));
+        }
+        let (_, compressor) = kept.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut frame = compressor.compress(original)?;
+        frame.shrink_to_fit();
+        Ok(frame)
+    })
+}
+
+/// A frame as a part of an archive. It exists only when the length is known.
+#[derive(Debug)]
+pub(super) struct FrameContent {
+    pub(super) frame: Arc<Frame>,
+    pub(super) length: u64,
+}
+
+impl Content for FrameContent {
+    fn size(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.length)?;
+        let bytes = self.frame.bytes()?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let piece = bytes.get(start..start.saturating_add(buffer.len()));
+        let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
+        buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
+        Ok(())
+    }
+
+    fn is_prompt(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,154 @@
+//! What a split consists of, in numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Place, Plan};
+use crate::source::{EntryKind, Input};
+
+/// Numbers of a split, for people and for scripts. Sizes are in bytes.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// First part of the archives' names.
+    pub group: String,
+    /// Number of entries in the input.
+    pub entries: usize,
+    /// Bytes of all files in the input, unpacked.
+    pub input_size: u64,
+    /// Bytes of all files in the host part.
+    pub host_size: u64,
+    /// The binaries with device code.
+    pub binaries: Vec<BinarySummary>,
+    /// The databases by library.
+    pub databases: BTreeMap<String, DatabaseSummary>,
+    /// The device parts.
+    pub device: BTreeMap<String, DeviceSummary>,
+    /// What could not be split, and why.
+    pub warnings: Vec<String>,
+}
+
+/// A binary with device code.
+#[derive(Debug, Serialize)]
+pub struct BinarySummary {
+    /// Where it is in the input.
+    pub path: String,
+    /// Its name in archives.
+    pub kernel_name: String,
+    /// Its size in the input.
+    pub size: u64,
+    /// Its size in the host part.
+    pub host_size: u64,
+    /// Number of fat binary wrappers.
+    pub wrappers: usize,
+    /// Number of code objects of all wrappers.
+    pub code_objects: usize,
+    /// Bytes of all code objects, decompressed.
+    pub code_size: u64,
+    /// The targets there is code for.
+    pub targets: BTreeSet<String>,
+}
+
+/// The database files of one library.
+#[derive(Debug, Default, Serialize)]
+pub struct DatabaseSummary {
+    /// Number of files.
+    pub files: usize,
+    /// Bytes of these files.
+    pub size: u64,
+    /// The keys they belong to.
+    pub keys: BTreeSet<String>,
+}
+
+/// A device part.
+#[derive(Debug, Default, Serialize)]
+pub struct DeviceSummary {
+    /// Target, sub-family or family.
+    pub level: String,
+    /// Its archives.
+    pub archives: Vec<ArchiveSummary>,
+    /// Number of database files.
+    pub database_files: usize,
+    /// Bytes of database files.
+    pub database_size: u64,
+}
+
+/// An archive.
+#[derive(Debug, Serialize)]
+pub struct ArchiveSummary {
+    /// Where it is.
+    pub path: String,
+    /// Number of code objects.
+    pub code_objects: usize,
+    /// Bytes of the code objects, uncompressed.
+    pub code_size: u64,
+}
+
+impl Summary {
+    /// Counts what a plan consists of; reads nothing.
+    pub fn of(input: &Input, plan: &Plan) -> Self {
+        let mut summary = Self {
+            group: plan.group.clone(),
+            entries: input.entries.len(),
+            input_size: 0,
+            host_size: 0,
+            binaries: Vec::new(),
+            databases: BTreeMap::new(),
+            device: BTreeMap::new(),
+            warnings: plan.warnings.clone(),
+        };
+        for key in &plan.keys {
+            let level = format!("{:?}", key.level()).to_lowercase();
+            summary.device.insert(key.to_string(), DeviceSummary { level, ..DeviceSummary::default() });
+        }
+        for (entry, place) in input.entries.iter().zip(&plan.places) {
+            if let EntryKind::File { content, .. } = &entry.kind {
+                summary.count_file(content.size(), place);
+            }
+        }
+        summary.binaries = plan.binaries.iter().map(BinarySummary::of).collect();
+        for planned in &plan.archives {
+            let of_key = summary.device.entry(planned.key.to_string()).or_default();
+            of_key.archives.push(ArchiveSummary {
+                path: planned.path.to_string(),
+                code_objects: planned.archive.entries().len(),
+                code_size: planned.archive.original_size(),
+            });
+        }
+        summary
+    }
+
+    fn count_file(&mut self, size: u64, place: &Place) {
+        self.input_size += size;
+        match place {
+            Place::Host => self.host_size += size,
+            Place::Rewritten { content, .. } => self.host_size += content.size(),
+            Place::Device(key, handler) => {
+                let database = self.databases.entry(handler.name().to_owned()).or_default();
+                database.files += 1;
+                database.size += size;
+                database.keys.insert(key.to_string());
+                let device = self.device.entry(key.to_string()).or_default();
+                device.database_files += 1;
+                device.database_size += size;
+            }
+            Place::Unwanted(..) => {}
+        }
+    }
+}
+
+impl BinarySummary {
+    fn of(binary: &super::SplitBinary) -> Self {
+        let objects = || binary.wrappers.iter().flatten();
+        Self {
+            path: binary.path.to_string(),
+            kernel_name: binary.kernel_name.clone(),
+            size: binary.size,
+            host_size: binary.host_size,
+            wrappers: binary.wrappers.len(),
+            code_objects: objects().count(),
+            code_size: objects().map(|(_, size)| size).sum(),
+            targets: objects().map(|(target, _)| target.to_string()).collect(),
+        }
+    }
+}
