@@ -36,6 +36,22 @@ pub trait Content: Send + Sync + fmt::Debug {
     fn is_prompt(&self) -> bool {
         true
     }
+
+    /// The form in which a zip file holds exactly these bytes, if they come out of one.
+    fn packed(&self) -> Option<Packed> {
+        None
+    }
+}
+
+/// How a zip file holds a content.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// The bytes as they stand in the zip file: a raw deflate stream, or the content itself.
+    pub bytes: Arc<dyn Content>,
+    /// Whether `bytes` is a deflate stream.
+    pub deflated: bool,
+    /// The CRC-32 which the zip file claims for the content.
+    pub crc32: u32,
 }
 
 /// A content whose length only the work itself reveals.

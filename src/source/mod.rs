@@ -3,8 +3,17 @@
 //! An input is an install tree, an unpacked wheel or a `.whl` file. It is never written, and it is read with pread
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
 
+mod central;
+mod decoder;
+mod deflated;
+mod inflate;
+mod member;
 mod path;
+mod stamp;
+#[cfg(test)]
+pub(crate) mod testing;
 mod tree;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,7 +102,7 @@ pub enum SourceError {
         /// The answer.
         source: std::io::Error,
     },
-    /// It is neither a directory nor a file that ends in `.whl`.
+    /// It is neither a directory nor a zip file.
     #[error("{}: neither a directory nor a .whl file", .0.display())]
     UnknownKind(PathBuf),
     /// It is a directory, a device or the like.
@@ -125,7 +134,13 @@ impl Input {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let location = location.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;
-        if metadata.is_dir() { tree::list(location, resources) } else { Err(SourceError::UnknownKind(location)) }
+        if metadata.is_dir() {
+            tree::list(location, resources)
+        } else if metadata.is_file() {
+            wheel::list(location, resources)
+        } else {
+            Err(SourceError::UnknownKind(location))
+        }
     }
 
     /// The wheel's `*.dist-info` directory, if the input is a wheel.

@@ -3,15 +3,16 @@
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
+use super::stamp::{Stamp, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, check_range};
+use crate::rope::{Content, ReadError};
 
 /// Descriptors kept open per input, well below the usual limit of 1024.
 const OPEN_FILES: usize = 128;
@@ -103,46 +104,6 @@ pub(super) fn attributes(metadata: &Metadata) -> Attributes {
         mtime: metadata.mtime(),
         mtime_nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
     }
-}
-
-/// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    mtime: (i64, i64),
-}
-
-impl Stamp {
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            mtime: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-}
-
-/// Fills `buffer` from `file`, and fails if the file is not (any more) the one that `stamp` describes.
-pub(super) fn read_unchanged(
-    file: &File,
-    stamp: &Stamp,
-    entry: &Arc<str>,
-    offset: u64,
-    buffer: &mut [u8],
-    resources: &Resources,
-) -> Result<(), ReadError> {
-    check_range(offset, buffer.len(), stamp.size)?;
-    let read = file.read_exact_at(buffer, offset);
-    resources.counters.bytes_read.add(buffer.len() as u64);
-    // After the read, so that bytes of a file that changed meanwhile are never handed out.
-    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
-    if Stamp::of(&now) != *stamp {
-        return Err(ReadError::Changed { entry: Arc::clone(entry) });
-    }
-    read.map_err(|source| ReadError::io(entry, source))
 }
 
 #[derive(Debug)]

@@ -1,0 +1,167 @@
+//! The central directory of a wheel: found and parsed by the `zip` crate, read with as few bytes as possible, and kept
+//! from growing without bounds.
+
+use std::collections::HashSet;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use zip::ZipArchive;
+use zip::read::{ArchiveOffset, Config};
+use zip::result::ZipError;
+
+use super::SourceError;
+use super::member::WheelFile;
+
+/// Most members a wheel may have. The largest ROCm wheels have some ten thousand.
+pub(super) const MOST_MEMBERS: u64 = 1 << 20;
+
+/// Most bytes read while the central directory is looked for and parsed; 512 for each of [`MOST_MEMBERS`].
+const MOST_READ: u64 = 512 << 20;
+
+/// Bytes read at once.
+const BLOCK: u64 = 16 << 10;
+
+/// Lengths without comment of the end of the central directory and of the Zip64 locator before it
+/// (APPNOTE.TXT 4.3.16 and 4.3.15).
+const END: u64 = 22;
+const LOCATOR: u64 = 20;
+
+/// Parses the central directory of the wheel at `location`.
+pub(super) fn parse<'a>(
+    wheel: &'a WheelFile,
+    entry: &'a Arc<str>,
+    location: &Path,
+) -> Result<ZipArchive<Window<'a>>, SourceError> {
+    let explain = |error| match error {
+        ZipError::Io(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+            SourceError::NotAWheel { path: location.to_owned(), reason: "the zip file is cut off".into() }
+        }
+        ZipError::Io(source) => SourceError::Io { path: location.to_owned(), source },
+        other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
+    };
+    let mut window = Window { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ };
+    match claimed_members(&mut window).map_err(|source| explain(source.into()))? {
+        None => return Err(SourceError::UnknownKind(location.to_owned())),
+        Some(members) if members > MOST_MEMBERS => {
+            let reason = format!("it has {members} members, and the limit is {MOST_MEMBERS}");
+            return Err(SourceError::NotAWheel { path: location.to_owned(), reason });
+        }
+        Some(_) => {}
+    }
+    // A zip file can have something in front of it, but installers refuse such a wheel. To look for the shift would
+    // mean to search the payload.
+    let config = Config { archive_offset: ArchiveOffset::Known(0) };
+    let archive = ZipArchive::with_config(config, window).map_err(explain)?;
+    if archive.has_duplicate_names() {
+        let start = archive.central_directory_start();
+        let member = match archive.into_inner().first_duplicate(start) {
+            Ok(name) => String::from_utf8_lossy(&name).into_owned(),
+            Err(source) => return Err(SourceError::Io { path: location.to_owned(), source }),
+        };
+        let reason = "the name is there twice".into();
+        return Err(SourceError::BadMember { path: location.to_owned(), member, reason });
+    }
+    Ok(archive)
+}
+
+/// The largest number of members that any possible end of the central directory claims, or `None` if there is no such
+/// end. The parser allocates that many, so this has to come before it.
+fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
+    let size = window.wheel.stamp.size;
+    let start = size.saturating_sub(END + LOCATOR + u64::from(u16::MAX));
+    let mut tail = vec![0; usize::try_from(size - start).unwrap_or(0)];
+    window.seek(SeekFrom::Start(start))?;
+    window.read_exact(&mut tail)?;
+    let mut most = None;
+    for (at, record) in tail.windows(22).enumerate() {
+        // APPNOTE.TXT 4.3.16: signature 0, total number of entries 10.
+        let &[b'P', b'K', 5, 6, _, _, _, _, n0, n1, ..] = record else { continue };
+        let mut members = u64::from(u16::from_le_bytes([n0, n1]));
+        // 4.3.15: signature 0, offset of the Zip64 end record 8. 4.3.14: that one's number of entries is at 32.
+        let locator = at.checked_sub(20).and_then(|at| tail.get(at..)).and_then(|tail| tail.first_chunk::<16>());
+        if let Some(&[b'P', b'K', 6, 7, _, _, _, _, ref offset @ ..]) = locator {
+            let offset = u64::from_le_bytes(*offset).saturating_add(32);
+            let mut count = [0; 8];
+            if offset.saturating_add(8) <= size {
+                window.seek(SeekFrom::Start(offset))?;
+                window.read_exact(&mut count)?;
+                members = members.max(u64::from_le_bytes(count));
+            }
+        }
+        most = most.max(Some(members));
+    }
+    Ok(most)
+}
+
+/// Reads the wheel in blocks and keeps the last one.
+pub(super) struct Window<'a> {
+    wheel: &'a WheelFile,
+    entry: &'a Arc<str>,
+    at: u64,
+    start: u64,
+    block: Vec<u8>,
+    allowance: u64,
+}
+
+impl Window<'_> {
+    /// The first name that was there before in the central directory, which begins at `start`.
+    fn first_duplicate(mut self, start: u64) -> io::Result<Vec<u8>> {
+        let mut names = HashSet::new();
+        self.seek(SeekFrom::Start(start))?;
+        loop {
+            // APPNOTE.TXT 4.3.12: signature 0, lengths of name, extra fields and comment 28, 30 and 32.
+            let mut header = [0; 46];
+            self.read_exact(&mut header)?;
+            let &[b'P', b'K', 1, 2, ref rest @ ..] = &header else {
+                return Err(io::Error::other("a name is there twice"));
+            };
+            let length =
+                |at| rest.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |two| u16::from_le_bytes(*two));
+            let mut name = vec![0; length(24).into()];
+            self.read_exact(&mut name)?;
+            if names.contains(&name) {
+                return Ok(name);
+            }
+            names.insert(name);
+            self.seek(SeekFrom::Current(i64::from(length(26)) + i64::from(length(28))))?;
+        }
+    }
+}
+
+impl Read for Window<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.wheel.stamp.size;
+        if self.at >= size || buffer.is_empty() {
+            return Ok(0);
+        }
+        let start = self.at & !(BLOCK - 1);
+        if self.block.is_empty() || start != self.start {
+            let length = BLOCK.min(size - start);
+            self.allowance = self
+                .allowance
+                .checked_sub(length)
+                .ok_or_else(|| io::Error::other(format!("the central directory takes more than {MOST_READ} bytes")))?;
+            self.block.clear();
+            let mut block = vec![0; usize::try_from(length).unwrap_or(0)];
+            self.wheel.read(self.entry, start, &mut block).map_err(io::Error::other)?;
+            (self.start, self.block) = (start, block);
+        }
+        let skip = usize::try_from(self.at - start).unwrap_or(usize::MAX);
+        let count = super::decoder::copy(self.block.get(skip..).unwrap_or_default(), buffer);
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
+}
+
+impl Seek for Window<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.wheel.stamp.size.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,48 @@
+//! Reading a file of the input, and noticing that it is no longer the one that was listed.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+
+use crate::index::Resources;
+use crate::rope::{ReadError, check_range};
+
+/// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    pub(super) size: u64,
+    mtime: (i64, i64),
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// Fills `buffer` from `file`, and fails if the file is not (any more) the one that `stamp` describes.
+pub(super) fn read_unchanged(
+    file: &File,
+    stamp: &Stamp,
+    entry: &Arc<str>,
+    offset: u64,
+    buffer: &mut [u8],
+    resources: &Resources,
+) -> Result<(), ReadError> {
+    check_range(offset, buffer.len(), stamp.size)?;
+    let read = file.read_exact_at(buffer, offset);
+    resources.counters.bytes_read.add(buffer.len() as u64);
+    // After the read, so that bytes of a file that changed meanwhile are never handed out.
+    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
+    if Stamp::of(&now) != *stamp {
+        return Err(ReadError::Changed { entry: Arc::clone(entry) });
+    }
+    read.map_err(|source| ReadError::io(entry, source))
+}

@@ -1,0 +1,101 @@
+//! Hand-made wheels for tests.
+
+#![expect(clippy::cast_possible_truncation, reason = "the hand-made zip files are small")]
+
+use super::inflate::testing::{Z_NO_FLUSH, deflated};
+
+/// A member of a hand-made zip file; everything can be set to something false.
+#[derive(Clone)]
+pub(crate) struct Made {
+    pub(crate) name: Vec<u8>,
+    pub(crate) local_name: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) packed_size: u64,
+    pub(crate) crc: u32,
+    pub(crate) method: u16,
+    pub(crate) flags: u16,
+    pub(crate) system: u8,
+    pub(crate) mode: u32,
+    pub(crate) date: u16,
+    pub(crate) zip64: bool,
+    /// Instead of the offset where the local header is.
+    pub(crate) offset: Option<u32>,
+}
+
+/// APPNOTE.TXT 4.4.6.
+pub(crate) fn date(year: u16, month: u16, day: u16) -> u16 {
+    (year - 1980) * 512 + month * 32 + day
+}
+
+/// A stored member with truthful headers.
+pub(crate) fn made(name: &str, content: &[u8]) -> Made {
+    Made {
+        name: name.into(),
+        local_name: name.into(),
+        bytes: content.into(),
+        size: content.len() as u64,
+        packed_size: content.len() as u64,
+        crc: crc32fast::hash(content),
+        method: 0,
+        flags: 0,
+        system: 3,
+        mode: 0o100_644,
+        date: date(2024, 2, 29),
+        zip64: false,
+        offset: None,
+    }
+}
+
+/// A deflated member with truthful headers.
+pub(crate) fn packed(name: &str, content: &[u8]) -> Made {
+    let bytes = deflated(content, 6, content.len().max(1), Z_NO_FLUSH);
+    Made { packed_size: bytes.len() as u64, bytes, method: 8, ..made(name, content) }
+}
+
+impl Made {
+    /// From the version needed to the extra field's length, which local and central header have in common.
+    fn header(&self, name: &[u8]) -> Vec<u8> {
+        let sizes = if self.zip64 { [u32::MAX; 2] } else { [self.packed_size, self.size].map(|size| size as u32) };
+        let mut header = Vec::new();
+        for half in [20, self.flags, self.method, 0x6000, self.date] {
+            header.extend(half.to_le_bytes());
+        }
+        for word in [self.crc, sizes[0], sizes[1]] {
+            header.extend(word.to_le_bytes());
+        }
+        for half in [name.len() as u16, if self.zip64 { 20 } else { 0 }] {
+            header.extend(half.to_le_bytes());
+        }
+        header
+    }
+
+    fn extra(&self) -> Vec<u8> {
+        let field = [&[1, 0, 16, 0][..], &self.size.to_le_bytes(), &self.packed_size.to_le_bytes()].concat();
+        if self.zip64 { field } else { Vec::new() }
+    }
+}
+
+/// A zip file with these members, and a dist-info unless there is one.
+pub(crate) fn zipped(members: &[Made]) -> Vec<u8> {
+    let mut members = members.to_vec();
+    if !members.iter().any(|member| member.name.ends_with(b".dist-info/WHEEL")) {
+        members.push(packed("x-1.dist-info/METADATA", b"Name: x"));
+        members.push(made("x-1.dist-info/WHEEL", b""));
+    }
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for member in &members {
+        let start = member.offset.unwrap_or(file.len() as u32);
+        file.extend(
+            [b"PK\x03\x04", &member.header(&member.local_name)[..], &member.local_name, &member.extra()].concat(),
+        );
+        file.extend(&member.bytes);
+        directory.extend([b"PK\x01\x02", &[20, member.system][..], &member.header(&member.name)].concat());
+        directory.extend([0; 6]);
+        directory.extend([(member.mode << 16).to_le_bytes(), start.to_le_bytes()].concat());
+        directory.extend([&member.name[..], &member.extra()].concat());
+    }
+    let count = (members.len() as u16).to_le_bytes();
+    let end = [(directory.len() as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
+    [&file[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &end, &[0, 0]].concat()
+}

@@ -1,0 +1,305 @@
+//! A `.whl` file as input. Listing reads the central directory only; members are read where they stand.
+
+use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use zip::read::HasZipMetadata;
+use zip::{CompressionMethod, DateTime, System};
+
+use super::central::{self, MOST_MEMBERS};
+use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
+use super::stamp::Stamp;
+use super::tree::attributes;
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
+use crate::index::Resources;
+use crate::rope::{Content, ReadError};
+
+/// The time of what has none: 1980-01-01, the earliest that a zip file can express.
+const EARLIEST: i64 = 315_532_800;
+
+/// Deepest nesting of directories. Each member can imply as many directories as its path is deep.
+const DEEPEST: usize = 128;
+
+/// Most bytes of all paths together, implied directories included.
+const MOST_PATH_BYTES: usize = 256 << 20;
+
+/// The longest text of a symlink that Linux takes (`PATH_MAX` counts a terminating NUL).
+const LONGEST_TARGET: u64 = 4095;
+
+/// File type bits of a Unix mode.
+const TYPE: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+const SYMLINK: u32 = 0o120_000;
+
+/// Lists the members of the wheel at `location`.
+pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let io = |source| SourceError::Io { path: location.clone(), source };
+    let file = File::open(&location).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    let wheel = Arc::new(WheelFile {
+        file,
+        stamp: Stamp::of(&metadata),
+        resources: Arc::clone(resources),
+        tools: Arc::default(),
+    });
+    let owner = attributes(&metadata);
+    let (members, directory_start) = members(&wheel, &location)?;
+    let limits = limits(&members, directory_start, &location)?;
+    let mut warnings = Vec::new();
+    let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
+    let mut tree = Tree { location: &location, owner, entries: BTreeMap::new(), path_bytes: 0 };
+    // For each directory that directly holds members: one of them, and the time of the newest.
+    let mut parents: HashMap<EntryPath, (EntryPath, i64)> = HashMap::new();
+    for (member, limit) in members.into_iter().zip(limits) {
+        if let Some(parent) = member.path.parent().filter(|parent| !parent.is_root()) {
+            let newest = parents.entry(parent).or_insert_with(|| (member.path.clone(), member.mtime));
+            newest.1 = newest.1.max(member.mtime);
+        }
+        let (path, shown) = (member.path.clone(), member.shown());
+        let kind = member.kind(&wheel, limit, &mut warnings);
+        tree.insert(path, kind, &shown)?;
+    }
+    for (path, mtime) in parents.into_values() {
+        tree.imply_parents(&path, mtime)?;
+    }
+    let entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
+    let Some(dist_info) = find_dist_info(&entries) else {
+        let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
+        return Err(SourceError::NotAWheel { path: location, reason });
+    };
+    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings })
+}
+
+/// A member as the central directory describes it.
+#[derive(Debug)]
+struct Member {
+    path: EntryPath,
+    directory: bool,
+    symlink: bool,
+    mode: u16,
+    mtime: i64,
+    claims: Claims,
+}
+
+/// What a member's entry looks like.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    mode: u16,
+    mtime: i64,
+}
+
+/// All members in the order of the central directory, and where that starts.
+fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), SourceError> {
+    let label = Arc::from(location.to_string_lossy());
+    let archive = central::parse(wheel, &label, location)?;
+    let mut members = Vec::with_capacity(archive.len());
+    let mut total = 0_u64;
+    for number in 0..archive.len() {
+        let broken =
+            |reason: &dyn ToString| SourceError::NotAWheel { path: location.to_owned(), reason: reason.to_string() };
+        let found = archive.by_index_data(number).map_err(|error| broken(&error))?;
+        let name = found.name().map_err(|error| broken(&error))?.into_owned();
+        let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
+        let made_by_unix = matches!(found.system(), System::Unix | System::OsDarwin);
+        let mode = if made_by_unix { found.external_attributes() >> 16 } else { 0 };
+        let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
+        let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
+        let path = path.map_err(|error| bad(error.to_string()))?;
+        if path.depth() > DEEPEST {
+            return Err(bad(format!("more than {DEEPEST} directories deep")));
+        }
+        if directory && found.size() > 0 {
+            return Err(bad("a directory with content".into()));
+        }
+        total = total
+            .checked_add(found.size())
+            .filter(|&total| i64::try_from(total).is_ok())
+            .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
+        let permissions = u16::try_from(mode & 0o7777).unwrap_or(0);
+        members.push(Member {
+            path,
+            directory,
+            symlink: mode & TYPE == SYMLINK,
+            mode: match permissions {
+                0 if directory => 0o755,
+                0 => 0o644,
+                given => given,
+            },
+            mtime: found.last_modified().map_or(EARLIEST, seconds),
+            claims: Claims {
+                name: found.name_raw().into(),
+                header_start: found.header_start(),
+                packed_size: found.compressed_size(),
+                size: found.size(),
+                crc32: found.crc32(),
+                method: method(found.get_metadata().compression_method),
+                encrypted: found.encrypted(),
+            },
+        });
+    }
+    Ok((members, archive.central_directory_start()))
+}
+
+/// The number of a compression method. Which variants exist depends on the features that the `zip` crate is built with.
+fn method(method: CompressionMethod) -> u16 {
+    match method {
+        CompressionMethod::Stored => 0,
+        deflate if deflate == CompressionMethod::DEFLATE => 8,
+        #[expect(deprecated, reason = "the only way to the number of a method which the crate does not decode itself")]
+        CompressionMethod::Unsupported(number) => number,
+        _ => u16::MAX,
+    }
+}
+
+/// For each member, where it has to end: at the start of what comes next.
+fn limits(members: &[Member], directory_start: u64, location: &Path) -> Result<Vec<u64>, SourceError> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&number| members.get(number).map(|member| member.claims.header_start));
+    let mut limits = vec![0; members.len()];
+    let mut next = directory_start;
+    for number in order.into_iter().rev() {
+        let (Some(member), Some(limit)) = (members.get(number), limits.get_mut(number)) else { continue };
+        let claims = &member.claims;
+        let end = claims.header_start.saturating_add(LOCAL_HEADER).saturating_add(claims.name.len() as u64);
+        if end.saturating_add(claims.packed_size) > next {
+            return Err(SourceError::BadMember {
+                path: location.to_owned(),
+                member: member.path.to_string(),
+                reason: "it overlaps what comes after it".into(),
+            });
+        }
+        *limit = next;
+        next = claims.header_start;
+    }
+    Ok(limits)
+}
+
+fn newest(members: &[Member]) -> i64 {
+    members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST)
+}
+
+/// Seconds since 1970 of a DOS time, which has no time zone and is taken as UTC.
+fn seconds(time: DateTime) -> i64 {
+    // Days since 0000-03-01, so that the leap day is the last of its year; every 5 months have 153 days.
+    let month = (i64::from(time.month()) + 9) % 12;
+    let year = i64::from(time.year()) - month / 10;
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + i64::from(time.day()) - 1;
+    let clock = i64::from(time.hour()) * 3600 + i64::from(time.minute()) * 60 + i64::from(time.second());
+    (days - 719_468) * 86_400 + clock
+}
+
+impl Member {
+    fn shown(&self) -> Shown {
+        Shown { mode: self.mode, mtime: self.mtime }
+    }
+
+    fn kind(self, wheel: &Arc<WheelFile>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
+        if self.directory {
+            return EntryKind::Directory;
+        }
+        let (path, symlink, crc32) = (self.path, self.symlink, self.claims.crc32);
+        let (content, objection) = member::content(wheel, path.to_text().into(), self.claims, limit);
+        if let Some(reason) = objection {
+            warnings.push(format!("{path}: cannot be read: {reason}"));
+        } else if symlink {
+            match target(&*content, crc32) {
+                Ok(target) => return EntryKind::Symlink(target.into()),
+                Err(reason) => warnings.push(format!("{path}: shown as a file: a symlink, but {reason}")),
+            }
+        }
+        EntryKind::File { content, link_group: None }
+    }
+}
+
+/// The text of a symlink, which is the content of its member.
+fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
+    let size = content.size();
+    if size == 0 || size > LONGEST_TARGET {
+        return Err(format!("its target has {size} bytes"));
+    }
+    let mut target = vec![0; usize::try_from(size).unwrap_or(0)];
+    content.read_at(0, &mut target).map_err(|error: ReadError| error.to_string())?;
+    if target.contains(&0) {
+        return Err("its target has a NUL byte".into());
+    }
+    if crc32fast::hash(&target) != crc32 {
+        return Err("its target does not have the CRC-32 that the zip file claims".into());
+    }
+    Ok(target)
+}
+
+/// The entries while they are collected.
+struct Tree<'a> {
+    location: &'a Path,
+    owner: Attributes,
+    entries: BTreeMap<EntryPath, Node>,
+    path_bytes: usize,
+}
+
+struct Node {
+    entry: Entry,
+    /// There is no member for this directory.
+    implied: bool,
+}
+
+impl Tree<'_> {
+    fn bad(&self, member: &EntryPath, reason: impl Into<String>) -> SourceError {
+        SourceError::BadMember { path: self.location.to_owned(), member: member.to_string(), reason: reason.into() }
+    }
+
+    fn insert(&mut self, path: EntryPath, kind: EntryKind, shown: &Shown) -> Result<(), SourceError> {
+        if self.entries.contains_key(&path) {
+            return Err(self.bad(&path, "the name is there twice"));
+        }
+        self.count(&path, &path)?;
+        let attributes = Attributes { mode: shown.mode, mtime: shown.mtime, mtime_nanoseconds: 0, ..self.owner };
+        let entry = Entry { path: path.clone(), kind, attributes };
+        self.entries.insert(path, Node { entry, implied: false });
+        Ok(())
+    }
+
+    /// Adds the directories that hold `path` and are no members. Their time is that of the newest member inside.
+    fn imply_parents(&mut self, path: &EntryPath, mtime: i64) -> Result<(), SourceError> {
+        let mut above = path.parent();
+        while let Some(parent) = above.filter(|parent| !parent.is_root()) {
+            above = parent.parent();
+            match self.entries.entry(parent.clone()) {
+                Slot::Occupied(mut node) => {
+                    let node = node.get_mut();
+                    if !matches!(node.entry.kind, EntryKind::Directory) {
+                        return Err(self.bad(path, format!("{parent:?} is not a directory")));
+                    }
+                    if node.implied {
+                        node.entry.attributes.mtime = node.entry.attributes.mtime.max(mtime);
+                    }
+                }
+                Slot::Vacant(slot) => {
+                    let attributes = Attributes { mode: 0o755, mtime, mtime_nanoseconds: 0, ..self.owner };
+                    let entry = Entry { path: parent.clone(), kind: EntryKind::Directory, attributes };
+                    slot.insert(Node { entry, implied: true });
+                    self.count(path, &parent)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the tree from growing out of proportion to the wheel.
+    fn count(&mut self, member: &EntryPath, path: &EntryPath) -> Result<(), SourceError> {
+        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len());
+        if self.path_bytes > MOST_PATH_BYTES || self.entries.len() as u64 > MOST_MEMBERS {
+            let reason = format!(
+                "the limit of {MOST_MEMBERS} members and directories, or of {MOST_PATH_BYTES} bytes of names, is exceeded"
+            );
+            return Err(self.bad(member, reason));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "wheel_tests.rs"]
+mod tests;
