@@ -179,7 +179,7 @@ impl Segment {
 }
 
 /// An immutable list of segments; see the [module](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rope {
     segments: Vec<Segment>,
     /// End offset of each segment, ascending; the last one is the rope's size.

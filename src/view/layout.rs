@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::tree::{Body, NodeId, NodeKind, ROOT, Report, Tree, TreeError};
+use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
 use crate::rope::Make;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
@@ -53,12 +53,7 @@ enum ItemContent<'a> {
 }
 
 /// The tree that a mount shows. `arch` is overlaid on `host/` itself.
-pub fn lay_out(
-    input: &Input,
-    plan: &Plan,
-    arch: &[BundleKey],
-    reports: Vec<(&str, Arc<dyn Report>)>,
-) -> Result<Tree, ViewError> {
+pub fn lay_out(input: &Input, plan: &Plan, arch: &[BundleKey], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
     let host = host_part(input, plan);
     let devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
     let root = Attributes { mode: 0o755, ..input.root };
@@ -89,8 +84,8 @@ pub fn lay_out(
             overlay(&mut tree, place, devices.get(&key).map_or(&[], Vec::as_slice))?;
         }
     }
-    for (name, report) in reports {
-        let kind = NodeKind::File { body: Body::Live(report), link_group: None };
+    for (name, body) in reports {
+        let kind = NodeKind::File { body, link_group: None };
         tree.insert(ROOT, &path(&[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
     }
     tree.hide(ROOT, REPORTS.as_bytes());

@@ -1,9 +1,12 @@
 //! What a user sees: the tree of host, device and merged views.
 
 mod layout;
+mod report;
 mod tree;
 
 pub use layout::{DEVICE, HOST, MERGED, REPORTS, ViewError, WHEELS, lay_out};
+
+pub use report::{Status, fixed};
 
 pub use crate::rope::Make;
 pub use tree::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};

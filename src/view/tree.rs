@@ -73,9 +73,7 @@ pub trait Report: Send + Sync + fmt::Debug {
     fn text(&self) -> String;
 
     /// Every reader sees exactly this many bytes: the text is filled up with spaces and a newline.
-    fn size(&self) -> u64 {
-        8192
-    }
+    fn size(&self) -> u64;
 
     /// The text in its fixed size.
     fn bytes(&self) -> Vec<u8> {
