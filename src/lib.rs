@@ -7,6 +7,7 @@
 pub mod binary;
 pub mod cli;
 pub mod database;
+pub mod deflate;
 pub mod export;
 pub mod fatbin;
 pub mod index;

@@ -4,7 +4,7 @@ mod elf;
 
 use std::sync::Arc;
 
-use crate::rope::{Content, ReadError, Rope};
+use crate::rope::{Content, Edit, ReadError, Rope};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
 pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
@@ -70,5 +70,10 @@ impl FatBinary {
     /// The binary without device code, whose wrappers all point at `marker`.
     pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
         self.0.rewrite(marker)
+    }
+
+    /// The changes that [`FatBinary::rewrite`] makes to the file.
+    pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        self.0.edits(marker)
     }
 }

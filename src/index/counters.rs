@@ -33,6 +33,8 @@ pub struct Counters {
     pub bytes_read: Counter,
     /// Made by inflating wheel members.
     pub bytes_inflated: Counter,
+    /// Member bytes that were deflated anew.
+    pub bytes_deflated: Counter,
     /// Made by decompressing offload bundles.
     pub bytes_decompressed: Counter,
     /// Code object bytes that were compressed.

@@ -4,6 +4,7 @@
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 
 mod edit;
+mod packed;
 
 use std::fmt;
 use std::io;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use edit::{Edit, EditError, edited};
+pub use packed::{Joint, Packed};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Content: Send + Sync + fmt::Debug {
@@ -41,17 +43,13 @@ pub trait Content: Send + Sync + fmt::Debug {
     fn packed(&self) -> Option<Packed> {
         None
     }
-}
 
-/// How a zip file holds a content.
-#[derive(Clone, Debug)]
-pub struct Packed {
-    /// The bytes as they stand in the zip file: a raw deflate stream, or the content itself.
-    pub bytes: Arc<dyn Content>,
-    /// Whether `bytes` is a deflate stream.
-    pub deflated: bool,
-    /// The CRC-32 which the zip file claims for the content.
-    pub crc32: u32,
+    /// The block boundaries of the deflate stream in [`Content::packed`], ascending, if there is one: the first is the
+    /// stream's beginning, the last is its end. Blocks that make a few KiB only are left together with the next. Reads
+    /// all that has never been read before.
+    fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
+        Ok(None)
+    }
 }
 
 /// A content whose length only the work itself reveals.
@@ -158,6 +156,11 @@ impl Segment {
     /// `length` zero bytes.
     pub fn zeros(length: u64) -> Self {
         Self { length, origin: Origin::Zeros }
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {

@@ -179,6 +179,12 @@ impl Decoder<'_> {
         self.bench.output.get(..self.last_produced).unwrap_or_default()
     }
 
+    /// Offset in the compressed data, in bits, when so many bits of the last consumed byte are unused.
+    pub(super) fn bit(&self, unused: u8) -> u64 {
+        let input = self.fetched.saturating_sub(self.input.len() as u64);
+        input.saturating_mul(8).saturating_sub(unused.into())
+    }
+
     /// Remembers this place, a block boundary with so many unused bits in the last byte.
     pub(super) fn checkpoint(&self, bits: u8) -> Result<Checkpoint, ReadError> {
         let stream = self.stream;

@@ -2,13 +2,14 @@
 //!
 //! The output is divided into *spans* of about 1 MiB that end at deflate block boundaries. A *checkpoint* remembers
 //! what is needed to start decoding at a span: bit position, output offset and the 32 KiB before it. The first pass
-//! over a span makes the checkpoint of the next one, so the index grows exactly as far as somebody has read.
+//! over a span makes the checkpoint of the next one, so the index grows exactly as far as somebody has read. On its way it
+//! notes the block boundaries, of which `deflate` makes other streams.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::decoder::{Checkpoint, OUTPUT, Stream, copy};
+use super::decoder::{Checkpoint, Decoder, OUTPUT, Stream, copy};
 use super::inflate::Place;
-use crate::rope::{Content, Packed, ReadError, check_range};
+use crate::rope::{Content, Joint, Packed, ReadError, check_range};
 
 /// A span ends at the first block boundary after so many bytes of output. Random reads of 128 KiB then take
 /// 0.4..1 ms, and the index 0.3..1 % of the output.
@@ -23,6 +24,10 @@ const INPUT: usize = 128 << 10;
 
 /// Compressed bytes read at once for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
+
+/// Boundaries are noted at least so many bytes of output apart, so that no stream can make their list longer than 0.3 %
+/// of its content. zlib's blocks of incompressible data, the shortest usual ones, have 16 KiB.
+const JOINT_DISTANCE: u64 = 8 << 10;
 
 /// The content of a deflated member.
 #[derive(Debug)]
@@ -42,6 +47,8 @@ struct Index {
     /// Where each span starts; the last one's end is not known until `complete`.
     starts: Vec<Arc<Checkpoint>>,
     complete: bool,
+    /// Where blocks begin, as far as `starts` goes; at last, where the stream ends.
+    joints: Vec<Joint>,
     damage: Option<ReadError>,
 }
 
@@ -58,7 +65,7 @@ impl Deflated {
     /// The content into which `stream` inflates, with the CRC-32 that the zip file claims for it.
     pub(super) fn new(stream: Stream, crc32: u32) -> Self {
         let id = usize::try_from(stream.resources.next_id()).unwrap_or(usize::MAX);
-        let index = Index { starts: vec![Arc::default()], ..Index::default() };
+        let index = Index { starts: vec![Arc::default()], joints: vec![Joint::default()], ..Index::default() };
         Self { stream, crc32, id, index: Mutex::new(index), frontier: Mutex::default() }
     }
 
@@ -97,11 +104,20 @@ impl Deflated {
             }
             let mut crc = frontier.clone();
             let mut kept = Vec::with_capacity(usize::try_from(SPAN + SPAN / 4).unwrap_or(0));
-            let decoded = self.decode(&span, |piece| {
-                crc.update(piece);
+            let mut last = self.index().joints.last().map_or(0, |joint| joint.output);
+            let mut joints = Vec::new();
+            let decoded = self.decode(&span, |decoder, place| {
+                crc.update(decoder.produced());
                 if kept.len() as u64 <= LONGEST_KEPT {
-                    kept.extend_from_slice(piece);
+                    kept.extend_from_slice(decoder.produced());
                 }
+                let unused = match place {
+                    Place::Boundary(bits) if decoder.output.saturating_sub(last) >= JOINT_DISTANCE => bits,
+                    Place::End => 0,
+                    _ => return,
+                };
+                last = decoder.output;
+                joints.push(Joint { bit: decoder.bit(unused), output: last, crc32: crc.clone().finalize() });
             });
             let end = decoded.and_then(|next| match next {
                 None if crc.clone().finalize() != self.crc32 => {
@@ -125,6 +141,7 @@ impl Deflated {
                 self.stream.resources.spans.put((self.id, span.number), Arc::clone(bytes));
             }
             let mut index = self.index();
+            index.joints.extend(joints);
             match next {
                 Some(next) => index.starts.push(Arc::new(next)),
                 None => index.complete = true,
@@ -136,15 +153,15 @@ impl Deflated {
         }
     }
 
-    /// Decodes a span and gives its bytes to `sink`, piece by piece. Returns where the next span starts, or `None` at
+    /// Decodes a span and shows the decoder to `sink` after each piece. Returns where the next span starts, or `None` at
     /// the end of the stream.
-    fn decode(&self, span: &Span, mut sink: impl FnMut(&[u8])) -> Result<Option<Checkpoint>, ReadError> {
+    fn decode(&self, span: &Span, mut sink: impl FnMut(&Decoder<'_>, Place)) -> Result<Option<Checkpoint>, ReadError> {
         let size = self.stream.size;
         let stop = span.start.output.saturating_add(SPAN);
         self.stream.decode(&span.start, INPUT, OUTPUT, |decoder| {
             loop {
                 let place = decoder.step()?;
-                sink(decoder.produced());
+                sink(decoder, place);
                 match place {
                     // An empty block may follow the last byte. It belongs to the last span: nobody would ever read a
                     // span of its own, and so nobody would check the CRC-32.
@@ -165,7 +182,7 @@ impl Deflated {
     /// All bytes of a span that was decoded before.
     fn whole(&self, span: &Span, length: u64) -> Result<Arc<[u8]>, ReadError> {
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        let next = self.decode(span, |piece| bytes.extend_from_slice(piece))?;
+        let next = self.decode(span, |decoder, _| bytes.extend_from_slice(decoder.produced()))?;
         if bytes.len() as u64 == length && next.is_none_or(|next| Some(next.output) == span.end) {
             Ok(bytes.into())
         } else {
@@ -264,6 +281,13 @@ impl Content for Deflated {
 
     fn packed(&self) -> Option<Packed> {
         Some(Packed { bytes: Arc::clone(&self.stream.packed), deflated: true, crc32: self.crc32 })
+    }
+
+    fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
+        if let Some(last) = self.stream.size.checked_sub(1) {
+            self.grow(last)?;
+        }
+        Ok(Some(self.index().joints.as_slice().into()))
     }
 }
 

@@ -7,32 +7,7 @@ use crate::index::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 use crate::source::decoder::{Stream, Tools};
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
-
-/// Text-like, noise-like and constant stretches, so that blocks of all kinds and lengths occur.
-fn data(size: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut bytes = Vec::with_capacity(size + 70_000);
-    while bytes.len() < size {
-        let length = usize::try_from(next() % 60_000).unwrap() + 1;
-        match next() % 4 {
-            0 => bytes.extend((0..length).map(|_| next().to_le_bytes()[0])),
-            1 => bytes.extend((0..length).map(|_| b"abcdefgh \n"[usize::try_from(next() % 10).unwrap()])),
-            2 => bytes.extend(std::iter::repeat_n(next().to_le_bytes()[0], length)),
-            _ => {
-                let from = bytes.len().saturating_sub(32_768);
-                bytes.extend_from_within(from..(from + length).min(bytes.len()));
-            }
-        }
-    }
-    bytes.truncate(size);
-    bytes
-}
+use crate::source::testing::data;
 
 fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc<Resources>) {
     let resources = Resources::new(budget);

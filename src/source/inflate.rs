@@ -165,21 +165,27 @@ pub(super) mod testing {
     use std::ffi::c_int;
 
     use libz_rs_sys::{
-        Z_DEFAULT_STRATEGY, Z_DEFLATED, Z_FINISH, Z_OK, Z_STREAM_END, deflate, deflateBound, deflateEnd, deflateInit2_,
-        z_stream, zlibVersion,
+        Z_DEFLATED, Z_FINISH, Z_OK, Z_STREAM_END, deflate, deflateBound, deflateEnd, deflateInit2_, z_stream,
+        zlibVersion,
     };
 
-    pub(crate) use libz_rs_sys::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH};
+    pub(crate) use libz_rs_sys::{
+        Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH,
+    };
 
     /// Deflates `data`, with a flush of the given kind after every `every` bytes.
     pub(crate) fn deflated(data: &[u8], level: c_int, every: usize, flush: c_int) -> Vec<u8> {
+        deflated_by(data, level, Z_DEFAULT_STRATEGY, every, flush)
+    }
+
+    /// The same with one of zlib's strategies.
+    pub(crate) fn deflated_by(data: &[u8], level: c_int, strategy: c_int, every: usize, flush: c_int) -> Vec<u8> {
         let mut stream = z_stream::default();
         let size = c_int::try_from(size_of::<z_stream>()).unwrap();
         // SAFETY: as in `Inflater::new`.
         #[expect(unsafe_code, reason = "zlib's interface")]
-        let code = unsafe {
-            deflateInit2_(&raw mut stream, level, Z_DEFLATED, super::RAW, 8, Z_DEFAULT_STRATEGY, zlibVersion(), size)
-        };
+        let code =
+            unsafe { deflateInit2_(&raw mut stream, level, Z_DEFLATED, super::RAW, 8, strategy, zlibVersion(), size) };
         assert_eq!(code, Z_OK);
         // SAFETY: the stream is initialised.
         #[expect(unsafe_code, reason = "zlib's interface")]

@@ -1,8 +1,18 @@
-//! Hand-made wheels for tests.
+//! Hand-made wheels and members for tests.
 
 #![expect(clippy::cast_possible_truncation, reason = "the hand-made zip files are small")]
 
-use super::inflate::testing::{Z_NO_FLUSH, deflated};
+use std::sync::Arc;
+
+use super::decoder::{Stream, Tools};
+use super::deflated::Deflated;
+use crate::index::Resources;
+use crate::rope::{Content, Rope, Segment};
+
+pub(crate) use super::inflate::testing::{
+    Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated,
+    deflated_by,
+};
 
 /// A member of a hand-made zip file; everything can be set to something false.
 #[derive(Clone)]
@@ -98,4 +108,42 @@ pub(crate) fn zipped(members: &[Made]) -> Vec<u8> {
     let count = (members.len() as u16).to_le_bytes();
     let end = [(directory.len() as u32).to_le_bytes(), (file.len() as u32).to_le_bytes()].concat();
     [&file[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &end, &[0, 0]].concat()
+}
+
+/// Text-like, noise-like and constant stretches, so that blocks of all kinds and lengths occur.
+pub(crate) fn data(size: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes = Vec::with_capacity(size + 70_000);
+    while bytes.len() < size {
+        let length = usize::try_from(next() % 60_000).unwrap() + 1;
+        match next() % 4 {
+            0 => bytes.extend((0..length).map(|_| next().to_le_bytes()[0])),
+            1 => bytes.extend((0..length).map(|_| b"abcdefgh \n"[usize::try_from(next() % 10).unwrap()])),
+            2 => bytes.extend(std::iter::repeat_n(next().to_le_bytes()[0], length)),
+            _ => {
+                let from = bytes.len().saturating_sub(32_768);
+                bytes.extend_from_within(from..(from + length).min(bytes.len()));
+            }
+        }
+    }
+    bytes.truncate(size);
+    bytes
+}
+
+/// A member with this deflate stream, size and CRC-32.
+pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn Content> {
+    let stream = Stream {
+        entry: "x".into(),
+        packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
+        size,
+        tools: Arc::new(Tools::default()),
+        resources: Resources::new(1 << 30),
+    };
+    Arc::new(Deflated::new(stream, crc32))
 }

@@ -33,13 +33,19 @@ struct Names {
 impl FatElf {
     /// The file without its device code. `marker` is what all wrappers point at afterwards.
     pub(in crate::binary) fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
+        let edits = self.edits(marker)?;
+        edited(&self.image.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
+    }
+
+    /// The changes that [`FatElf::rewrite`] makes to the file.
+    pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
         let names = self.add_name(&layout)?;
         let mut edits = self.point_wrappers()?;
         edits.extend(self.replace_device_code(&layout, marker)?);
         edits.extend(self.patch_headers(&layout, &names, marker)?);
         edits.push(names.edit);
-        edited(&self.image.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
+        Ok(edits)
     }
 
     /// Each wrapper: magic HIPK, the marker's address, and the wrapper's index in the field that was unused.

@@ -1,0 +1,87 @@
+//! Deflating a range of a content.
+
+use std::ops::Range;
+
+use flate2::{Compress, Compression, FlushCompress, Status};
+
+use super::{DeflateError, WINDOW};
+use crate::index::Counters;
+use crate::rope::Content;
+
+/// What zip programs use when nothing else is asked for.
+const LEVEL: u32 = 6;
+
+/// Bytes read at once.
+const INPUT: u64 = 128 << 10;
+
+/// A deflated range.
+pub(super) struct Encoded {
+    /// Whole blocks which begin and end at byte boundaries.
+    pub(super) bytes: Vec<u8>,
+    /// Checksum of what was deflated.
+    pub(super) crc: crc32fast::Hasher,
+}
+
+/// Deflates `range` of `content`, to be decoded behind everything before it. If it `ends` the stream, the last block is
+/// marked as final.
+pub(super) fn encode(
+    content: &dyn Content,
+    range: Range<u64>,
+    ends: bool,
+    counters: &Counters,
+) -> Result<Encoded, DeflateError> {
+    let mut encoder = Compress::new(Compression::new(LEVEL), false);
+    let mut buffer = Vec::new();
+    let history = range.start.min(WINDOW);
+    if history > 0 {
+        read(content, range.start - history, history, &mut buffer)?;
+        encoder.set_dictionary(&buffer)?;
+    }
+    let mut result = Encoded { bytes: Vec::new(), crc: crc32fast::Hasher::new() };
+    let mut at = range.start;
+    loop {
+        let count = range.end.saturating_sub(at).min(INPUT);
+        read(content, at, count, &mut buffer)?;
+        at += count;
+        let flush = match (at < range.end, ends) {
+            (true, _) => FlushCompress::None,
+            (false, false) => FlushCompress::Sync,
+            (false, true) => FlushCompress::Finish,
+        };
+        add(&mut encoder, &buffer, flush, &mut result.bytes)?;
+        result.crc.update(&buffer);
+        counters.bytes_deflated.add(count);
+        if at >= range.end {
+            return Ok(result);
+        }
+    }
+}
+
+fn read(content: &dyn Content, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<(), DeflateError> {
+    buffer.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+    Ok(content.read_at(offset, buffer)?)
+}
+
+/// Encodes all of `input`, and then flushes.
+fn add(
+    encoder: &mut Compress,
+    mut input: &[u8],
+    flush: FlushCompress,
+    output: &mut Vec<u8>,
+) -> Result<(), DeflateError> {
+    loop {
+        output.reserve(64 << 10);
+        let before = encoder.total_in();
+        let status = encoder.compress_vec(input, output, flush)?;
+        let taken = usize::try_from(encoder.total_in() - before).unwrap_or(usize::MAX);
+        input = input.get(taken..).unwrap_or_default();
+        // zlib.h, `deflate`: a flush is complete when there is room left.
+        let complete = match flush {
+            FlushCompress::Finish => status == Status::StreamEnd,
+            _ => output.len() < output.capacity(),
+        };
+        if complete && input.is_empty() {
+            return Ok(());
+        }
+    }
+}

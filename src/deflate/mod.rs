@@ -1,0 +1,117 @@
+//! Deflate streams for new wheels, made out of the old ones as far as possible.
+//!
+//! A rewritten member is the original without its device code and with some patches. Its deflate stream is *spliced*:
+//! whole blocks (RFC 1951, section 3.2.3) whose content is kept, and whose history of 32 KiB is what it was, are
+//! ranges of the original's compressed bytes. Only the rest is encoded anew: what was changed, the 32 KiB behind it,
+//! and from there to the next block. Empty blocks in between lead to the bit at which the next range starts, so no bit
+//! is ever shifted, and the stream is a rope of source ranges and short literals.
+
+mod encode;
+mod join;
+mod plan;
+
+use std::sync::Arc;
+
+use self::encode::encode;
+use self::join::Joiner;
+use self::plan::{Part, plan};
+use crate::index::Counters;
+use crate::rope::{Content, Edit, EditError, Joint, ReadError, Rope, edited};
+
+/// Farthest back that a match reaches (RFC 1951, section 2).
+const WINDOW: u64 = 32 << 10;
+
+/// Most bytes that are encoded anew for one splice. What becomes of them is held in memory.
+const MOST_SPLICED: u64 = 64 << 20;
+
+/// The longest content that is deflated as a whole. What becomes of it is held in memory.
+const MOST_WHOLE: u64 = 8 << 20;
+
+/// A raw deflate stream and what a zip file has to say about it.
+#[derive(Debug)]
+pub struct Deflation {
+    /// The compressed bytes.
+    pub stream: Rope,
+    /// Length of what they inflate to.
+    pub size: u64,
+    /// CRC-32 of what they inflate to.
+    pub crc32: u32,
+}
+
+/// Why there is no deflate stream.
+#[derive(Debug, thiserror::Error)]
+pub enum DeflateError {
+    /// The edits make no content.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The content cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The library refused.
+    #[error("cannot deflate: {0}")]
+    Encoder(#[from] flate2::CompressError),
+}
+
+/// Deflates what `original` becomes by `edits`, by taking over what is possible of the original's deflate stream.
+/// `Ok(None)` if the original has none, or if too little of it can be taken over.
+pub fn splice(
+    original: &Arc<dyn Content>,
+    edits: &[Edit],
+    counters: &Counters,
+) -> Result<Option<Deflation>, DeflateError> {
+    let content = edited(original, edits.to_vec())?;
+    let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
+    let Some(joints) = original.joints()? else { return Ok(None) };
+    let parts = plan(edits, &joints, original.size());
+    let anew = parts.iter().map(|part| if let Part::Anew(range) = part { range.end - range.start } else { 0 });
+    if anew.sum::<u64>() > MOST_SPLICED {
+        return Ok(None);
+    }
+    let mut joiner = Joiner::default();
+    let mut crc = crc32fast::Hasher::new();
+    // Only the end of the original's stream and what is encoded last are marked as final (RFC 1951, section 3.2.3).
+    let mut ended = false;
+    for (number, part) in parts.iter().enumerate() {
+        match part {
+            Part::Anew(range) => {
+                ended = number + 1 == parts.len();
+                let encoded = encode(&content, range.clone(), ended, counters)?;
+                joiner.stream(&encoded.bytes);
+                crc.combine(&encoded.crc);
+            }
+            Part::Kept(from, to) => {
+                ended = joints.last() == Some(to);
+                joiner.range(&packed.bytes, from.bit, to.bit)?;
+                crc.combine(&crc_between(from, to));
+            }
+        }
+    }
+    let stream = Rope::new(joiner.finish(ended))?;
+    Ok(Some(Deflation { stream, size: content.size(), crc32: crc.finalize() }))
+}
+
+/// Deflates a content that is not in a deflate stream already. `Ok(None)` if it is too long for that.
+pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Deflation>, DeflateError> {
+    let size = content.size();
+    if size > MOST_WHOLE {
+        return Ok(None);
+    }
+    let encoded = encode(content, 0..size, true, counters)?;
+    let mut joiner = Joiner::default();
+    joiner.stream(&encoded.bytes);
+    let stream = Rope::new(joiner.finish(true))?;
+    Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize() }))
+}
+
+/// The CRC-32 of what lies between two joints. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^ b`, where `b`
+/// is the sum of the last `n` bytes and the result that of all. So with the sum of all in place of `b`, the result is
+/// the sum of the last bytes.
+fn crc_between(from: &Joint, to: &Joint) -> crc32fast::Hasher {
+    let length = to.output - from.output;
+    let mut crc = crc32fast::Hasher::new_with_initial(from.crc32);
+    crc.combine(&crc32fast::Hasher::new_with_initial_len(to.crc32, length));
+    crc32fast::Hasher::new_with_initial_len(crc.finalize(), length)
+}
+
+#[cfg(test)]
+mod tests;

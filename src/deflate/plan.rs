@@ -1,0 +1,77 @@
+//! Which blocks of the original's deflate stream are taken over, and what is encoded anew.
+
+use std::ops::Range;
+
+use super::WINDOW;
+use crate::rope::{Edit, Joint, Segment};
+
+/// Shorter stretches are not worth taking over: each one makes the encoder begin a new block behind it.
+const WORTH: u64 = 4 << 10;
+
+/// The same in compressed bits, so that a stretch has at least a byte of its own.
+const WORTH_BITS: u64 = 16;
+
+/// A piece of the new stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// These bytes of the new content are encoded anew.
+    Anew(Range<u64>),
+    /// The blocks between these joints are taken over.
+    Kept(Joint, Joint),
+}
+
+/// An unchanged range of the original and where it begins in the new content.
+struct Unchanged {
+    old: Range<u64>,
+    new: u64,
+}
+
+/// Divides the new content. `edits` have been checked against the original's `size`.
+pub(super) fn plan(edits: &[Edit], joints: &[Joint], size: u64) -> Vec<Part> {
+    let (unchanged, new_size) = unchanged(edits, size);
+    let mut parts = Vec::new();
+    let mut at = 0;
+    for range in unchanged {
+        let moved = |old: u64| range.new + (old - range.old.start);
+        // The decoder must find the same history behind it. At its beginning the original had none, so that there any
+        // will do.
+        let reach = if range.old.start == 0 { 0 } else { range.old.start.saturating_add(WINDOW) };
+        // The last block is marked as final.
+        let may_end = range.old.end == size && moved(size) == new_size;
+        let usable = if may_end { joints } else { joints.split_last().map_or(joints, |(_, joints)| joints) };
+        let first = usable.partition_point(|joint| joint.output < reach);
+        let end = usable.partition_point(|joint| joint.output <= range.old.end);
+        let Some([from, .., to]) = usable.get(first..end) else { continue };
+        if to.output - from.output < WORTH || to.bit.saturating_sub(from.bit) < WORTH_BITS {
+            continue;
+        }
+        if moved(from.output) > at {
+            parts.push(Part::Anew(at..moved(from.output)));
+        }
+        parts.push(Part::Kept(*from, *to));
+        at = moved(to.output);
+    }
+    if at < new_size {
+        parts.push(Part::Anew(at..new_size));
+    }
+    parts
+}
+
+/// What lies between the edits, and the new content's size.
+fn unchanged(edits: &[Edit], size: u64) -> (Vec<Unchanged>, u64) {
+    let mut edits: Vec<_> = edits
+        .iter()
+        .map(|edit| (edit.start, edit.end, edit.replacement.iter().map(Segment::length).sum::<u64>()))
+        .filter(|&(start, end, added)| start < end || added > 0)
+        .collect();
+    edits.sort_unstable();
+    let mut ranges = Vec::with_capacity(edits.len() + 1);
+    let (mut old, mut new) = (0, 0);
+    for (start, end, added) in edits {
+        ranges.push(Unchanged { old: old..start, new });
+        new += start - old + added;
+        old = end;
+    }
+    ranges.push(Unchanged { old: old..size, new });
+    (ranges, new + (size - old))
+}

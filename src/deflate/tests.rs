@@ -1,0 +1,233 @@
+use std::io::Read;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::plan::{Part, plan};
+use super::{Deflation, deflate, splice};
+use crate::index::Counters;
+use crate::rope::{Content, Edit, Joint, Rope, Segment, edited};
+use crate::source::testing::{
+    Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, data,
+    deflated, deflated_by, deflated_member,
+};
+
+fn literal(bytes: &[u8]) -> Arc<dyn Content> {
+    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+}
+
+/// Inflates by another path than our own, and tells how many compressed bytes were used.
+fn inflated(stream: &[u8]) -> (Vec<u8>, u64) {
+    let mut decoder = flate2::bufread::DeflateDecoder::new(stream);
+    let mut bytes = Vec::new();
+    decoder.read_to_end(&mut bytes).unwrap();
+    (bytes, decoder.total_in())
+}
+
+/// Checks a stream against what it is for, and returns its bytes.
+fn check(deflation: &Deflation, expected: &[u8]) -> Vec<u8> {
+    let stream = deflation.stream.to_vec().unwrap();
+    assert_eq!(deflation.size, expected.len() as u64);
+    assert_eq!(deflation.crc32, crc32fast::hash(expected));
+    let (bytes, used) = inflated(&stream);
+    assert!(bytes == expected);
+    assert_eq!(used, stream.len() as u64);
+    // Our own decoder checks the CRC-32, too.
+    let member = deflated_member(&stream, deflation.size, deflation.crc32);
+    let mut bytes = vec![0; expected.len()];
+    member.read_at(0, &mut bytes).unwrap();
+    assert!(bytes == expected);
+    stream
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Cut,
+    Patch,
+    Literal(usize),
+    Zeros(u64),
+}
+
+fn change() -> impl Strategy<Value = (Index, Index, Change)> {
+    let change = prop_oneof![
+        Just(Change::Cut),
+        Just(Change::Patch),
+        (0_usize..3000).prop_map(Change::Literal),
+        (0_u64..200_000).prop_map(Change::Zeros),
+    ];
+    (any::<Index>(), any::<Index>(), change)
+}
+
+/// Edits that do not overlap: each begins behind the one before. Patches are short, everything else has any length.
+/// Many are at the content's end.
+fn edits(size: usize, changes: &[(Index, Index, Change)]) -> Vec<Edit> {
+    let start = |index: &Index| index.index(size + size / 8 + 1).min(size);
+    let mut starts: Vec<_> = changes.iter().map(|(index, ..)| start(index)).collect();
+    starts.sort_unstable();
+    starts.push(size);
+    let mut edits = Vec::new();
+    for ((_, length, change), bounds) in changes.iter().zip(starts.windows(2)) {
+        let (start, room) = (bounds[0], bounds[1] - bounds[0]);
+        let length = length.index(room + 1);
+        let (start, end) = (start as u64, (start + length) as u64);
+        edits.push(match change {
+            Change::Cut => Edit::cut(start, end),
+            Change::Patch => Edit::patch(start, vec![0xa5; length.min(24)]),
+            Change::Literal(length) => Edit::replace(start, end, data(*length, start)),
+            Change::Zeros(length) => Edit { start, end, replacement: vec![Segment::zeros(*length)] },
+        });
+    }
+    edits.reverse();
+    edits
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_spliced_stream_inflates_to_what_the_edits_say(
+        seed in any::<u64>(),
+        size in 0_usize..2_500_000,
+        level in select(vec![0, 1, 6, 9]),
+        strategy in select(vec![Z_DEFAULT_STRATEGY, Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY]),
+        flush in select(vec![Z_NO_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, Z_FULL_FLUSH]),
+        every in 1_000_usize..300_000,
+        changes in prop::collection::vec(change(), 0..5),
+        again in prop::collection::vec(change(), 0..3),
+        (a, b) in any::<(Index, Index)>(),
+    ) {
+        let whole = data(size, seed);
+        let packed = deflated_by(&whole, level, strategy, every, flush);
+        let original = deflated_member(&packed, size as u64, crc32fast::hash(&whole));
+        let counters = Counters::default();
+        let changes = edits(size, &changes);
+        let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
+        let spliced = splice(&original, &changes, &counters).unwrap().unwrap();
+        let stream = check(&spliced, &expected);
+        prop_assert!(counters.bytes_deflated.get() <= expected.len() as u64);
+
+        let (a, b) = (a.index(stream.len() + 1), b.index(stream.len() + 1));
+        let (start, end) = (a.min(b), a.max(b));
+        let mut part = vec![0; end - start];
+        spliced.stream.read_at(start as u64, &mut part).unwrap();
+        prop_assert!(part == stream[start..end]);
+
+        // What was spliced can be spliced again.
+        let original = deflated_member(&stream, spliced.size, spliced.crc32);
+        let changes = edits(expected.len(), &again);
+        let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
+        check(&splice(&original, &changes, &counters).unwrap().unwrap(), &expected);
+    }
+
+    #[test]
+    fn a_plan_covers_the_new_content_once(
+        steps in prop::collection::vec((1_u64..100_000, 1_u64..60_000), 0..40),
+        changes in prop::collection::vec(change(), 0..6),
+    ) {
+        let mut joints = vec![Joint::default()];
+        for (output, bits) in steps {
+            let last = joints[joints.len() - 1];
+            joints.push(Joint { output: last.output + output, bit: last.bit + bits, crc32: 0 });
+        }
+        let size = joints[joints.len() - 1].output;
+        let edits = edits(usize::try_from(size).unwrap(), &changes);
+        let original: Arc<dyn Content> = Arc::new(Rope::new([Segment::zeros(size)]).unwrap());
+        let new_size = edited(&original, edits.clone()).unwrap().size();
+        let mut at = 0;
+        for part in plan(&edits, &joints, size) {
+            match part {
+                Part::Anew(range) => {
+                    prop_assert!(range.start == at && range.end > at);
+                    at = range.end;
+                }
+                Part::Kept(from, to) => {
+                    // The final block is nowhere but at the end.
+                    prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
+                    // Neither the blocks nor the 32 KiB in front of them are changed.
+                    let history = from.output.saturating_sub(32 << 10);
+                    prop_assert!(edits.iter().all(|edit| {
+                        let empty = edit.start == edit.end && edit.replacement.iter().all(|part| part.length() == 0);
+                        empty || edit.end <= history || edit.start >= to.output
+                    }), "{edits:?} {from:?} {to:?}");
+                    at += to.output - from.output;
+                }
+            }
+        }
+        prop_assert_eq!(at, new_size);
+    }
+}
+
+#[test]
+fn little_is_encoded_anew() {
+    let whole = data(8 << 20, 5);
+    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
+    let original = deflated_member(&packed, whole.len() as u64, crc32fast::hash(&whole));
+    let joints = original.joints().unwrap().unwrap();
+    let longest = joints.windows(2).map(|pair| pair[1].output - pair[0].output).max().unwrap();
+    assert_eq!(joints[0], Joint::default());
+    let end = Joint { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };
+    assert_eq!(*joints.last().unwrap(), end);
+
+    // Nothing at all without changes: then it is the same stream.
+    let counters = Counters::default();
+    for edits in [vec![], vec![Edit::cut(7, 7)]] {
+        let spliced = splice(&original, &edits, &counters).unwrap().unwrap();
+        assert_eq!(check(&spliced, &whole), packed);
+    }
+    assert_eq!(counters.bytes_deflated.get(), 0);
+
+    // A patch costs its block, and what follows up to 32 KiB and a block.
+    let edits = [Edit::patch(3 << 20, *b"kpackfs")];
+    let expected = edited(&original, edits.to_vec()).unwrap().to_vec().unwrap();
+    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    assert!(counters.bytes_deflated.get() < (32 << 10) + 2 * longest, "{}", counters.bytes_deflated.get());
+
+    // An insertion in front of everything: no history, no loss.
+    let counters = Counters::default();
+    let edits = [Edit::replace(0, 0, *b"kpackfs")];
+    let expected = [&b"kpackfs"[..], &whole].concat();
+    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    assert_eq!(counters.bytes_deflated.get(), 7);
+
+    // Something behind everything: the final block has to be encoded anew, and with it what shares its joint.
+    let counters = Counters::default();
+    let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
+    let expected = [&whole, &b"kpackfs"[..]].concat();
+    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
+    assert!((8..7 + longest + 1).contains(&counters.bytes_deflated.get()), "{}", counters.bytes_deflated.get());
+
+    // The end cut off at a block boundary: only the final block is new.
+    let counters = Counters::default();
+    let middle = joints[joints.len() / 2].output;
+    let edits = [Edit::cut(middle, 8 << 20)];
+    check(&splice(&original, &edits, &counters).unwrap().unwrap(), &whole[..usize::try_from(middle).unwrap()]);
+    assert_eq!(counters.bytes_deflated.get(), 0);
+}
+
+#[test]
+fn what_cannot_be_spliced_is_left_to_the_caller() {
+    let counters = Counters::default();
+    assert!(splice(&literal(b"stored"), &[], &counters).unwrap().is_none());
+    let whole = vec![0; 100];
+    let original = deflated_member(&deflated(&whole, 6, 100, Z_NO_FLUSH), 100, crc32fast::hash(&whole));
+    assert!(splice(&original, &[Edit::cut(90, 101)], &counters).is_err());
+    let zeros = Edit { start: 0, end: 100, replacement: vec![Segment::zeros(super::MOST_SPLICED + 1)] };
+    assert!(splice(&original, &[zeros], &counters).unwrap().is_none());
+    let nothing = splice(&original, &[Edit::cut(0, 100)], &counters).unwrap().unwrap();
+    assert_eq!(check(&nothing, &[]), [3, 0]);
+    let damaged = deflated_member(&[7], 100, 0);
+    assert!(splice(&damaged, &[], &counters).is_err());
+}
+
+#[test]
+fn small_contents_are_deflated_as_a_whole() {
+    for size in [0, 1, 100, 128 << 10, 1_000_000] {
+        let whole = data(size, 3);
+        let counters = Counters::default();
+        check(&deflate(&*literal(&whole), &counters).unwrap().unwrap(), &whole);
+        assert_eq!(counters.bytes_deflated.get(), size as u64);
+    }
+    let long = Rope::new([Segment::zeros(super::MOST_WHOLE + 1)]).unwrap();
+    assert!(deflate(&long, &Counters::default()).unwrap().is_none());
+}
