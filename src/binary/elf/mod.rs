@@ -4,6 +4,8 @@ mod image;
 mod layout;
 mod relocation;
 mod rewrite;
+mod room;
+mod symbols;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use super::FatElf;
 use super::image::{Section, encode_sections, encode_segments, read_pod};
 use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
+use super::symbols;
 use crate::binary::{BinaryError, HIPK_MAGIC};
 use crate::rope::{Edit, Rope, Segment, edited};
 
@@ -39,6 +40,7 @@ impl FatElf {
         edits.extend(self.replace_device_code(&layout, marker)?);
         edits.extend(self.patch_headers(&layout, &names, marker)?);
         edits.push(names.edit);
+        edits.extend(symbols::replace(&self.image, self.section, self.marker_address()?));
         edited(&self.image.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
     }
 
@@ -91,6 +93,9 @@ impl FatElf {
             edits.push(Edit::cut(layout.cut.start, layout.cut.end));
             let replacement = vec![Segment::zeros(device.end - layout.cut.end)];
             edits.push(Edit { start: layout.cut.end, end: device.end, replacement });
+            let gap = &layout.gap;
+            let replacement = vec![Segment::zeros(gap.zeros)];
+            edits.push(Edit { start: gap.offsets.start, end: gap.offsets.end, replacement });
         }
         Ok(edits)
     }
@@ -144,7 +149,8 @@ impl FatElf {
                 section.header.sh_offset = U64::new(LE, names.offset);
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() {
-                section.header.sh_offset = U64::new(LE, moved(section.offset));
+                let of_padding = if section.is_nobits() { layout.offset_of(section.address) } else { None };
+                section.header.sh_offset = U64::new(LE, of_padding.unwrap_or_else(|| moved(section.offset)));
             }
         }
         edits.push(Edit::patch(image.header.e_shoff.get(LE), encode_sections(&sections)));
