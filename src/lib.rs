@@ -9,6 +9,7 @@ pub mod cli;
 pub mod database;
 pub mod export;
 pub mod fatbin;
+pub mod fs;
 pub mod index;
 pub mod kpack;
 pub mod rope;

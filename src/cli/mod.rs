@@ -2,6 +2,7 @@
 
 mod inspect;
 mod kpack;
+mod mount;
 mod options;
 mod prepare;
 mod progress;
@@ -26,6 +27,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Mount(mount::Mount),
+    Umount(mount::Umount),
     Inspect(inspect::Inspect),
     Split(split::Split),
     Kpack(kpack::Kpack),
@@ -35,6 +38,8 @@ enum Command {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Mount(command) => command.run(),
+        Command::Umount(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
         Command::Kpack(command) => command.run(),
