@@ -48,10 +48,22 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kpackfs: {error:#}");
+            eprintln!("kpackfs: {}", text(&error));
             ExitCode::from(FAILURE)
         }
     }
+}
+
+/// An error with its causes. Errors that quote their cause themselves are not followed by it once more.
+fn text(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            text if text.ends_with(&cause) => text.to_owned(),
+            text => format!("{text}: {cause}"),
+        }
+    })
 }
 
 /// Whoever reads our output may stop reading.

@@ -63,7 +63,8 @@ impl Mount {
                 std::io::stderr().flush().ok();
             }
         };
-        fs::serve(&serve, || served(&prepare(&options)?, &arch), ready)?;
+        let prepare = || prepare(&options).and_then(|prepared| served(&prepared, &arch));
+        fs::serve(&serve, || prepare().map_err(|error| super::text(&error)), ready)?;
         Ok(ExitCode::SUCCESS)
     }
 

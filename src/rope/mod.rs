@@ -160,6 +160,11 @@ impl Segment {
         Self { length, origin: Origin::Zeros }
     }
 
+    /// Its length in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match &self.origin {
             Origin::Literal(bytes) => {

@@ -65,11 +65,7 @@ fn protected_next(image: &Image, load: usize) -> Option<Room> {
     let protection = position(image, elf::PT_GNU_RELRO)?;
     let begins_there = image.segments.get(protection)?.address == following.address;
     let is_writable = |segment: &Segment| segment.flags.0 & elf::PF_W.0 != 0;
-    let end = segment.address.saturating_add(segment.memory_size);
-    let is_code = image.sections.iter().any(|section| {
-        section.flags().0 & elf::SHF_EXECINSTR.0 != 0 && (segment.address..end).contains(&section.address)
-    });
-    // Without sections there is no telling whether an executable segment's tail is code.
+    // Without sections there is no telling what an executable segment's tail is.
     let may_be_code =
         segment.flags.0 & elf::PF_X.0 != 0 && (image.sections.is_empty() || tail_has_code(image, segment));
     let fits = begins_there
@@ -77,7 +73,7 @@ fn protected_next(image: &Image, load: usize) -> Option<Room> {
         && following.flags.0 & elf::PF_X.0 == 0
         && !is_writable(segment)
         && segment.memory_size == segment.file_size
-        && !(is_code && may_be_code);
+        && !may_be_code;
     fits.then_some(Room::WithNext { next, protection })
 }
 
