@@ -19,7 +19,7 @@ use kpackfs::source::{EntryKind, Input};
 /// How often a splice is made, because it is shorter than the scheduler's ticks.
 const ROUNDS: u32 = 20;
 
-/// Seconds of CPU time which this thread has had (proc_pid_schedstat: nanoseconds are the first number).
+/// Seconds of CPU time which this thread has had (`proc_pid_schedstat`: nanoseconds are the first number).
 fn seconds() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let first = text.split(' ').next().context("schedstat")?;

@@ -10,6 +10,7 @@ pub mod database;
 pub mod deflate;
 pub mod export;
 pub mod fatbin;
+pub mod fs;
 pub mod index;
 pub mod kpack;
 pub mod rope;

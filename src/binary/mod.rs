@@ -1,5 +1,6 @@
 //! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
 
+mod coff;
 mod elf;
 
 use std::sync::Arc;
@@ -39,7 +40,13 @@ impl BinaryError {
 
 /// A binary with device code.
 #[derive(Debug)]
-pub struct FatBinary(elf::FatElf);
+pub struct FatBinary(Format);
+
+#[derive(Debug)]
+enum Format {
+    Elf(Box<elf::FatElf>),
+    Coff(Box<coff::FatCoff>),
+}
 
 /// A fat binary wrapper. Its index is its position in [`FatBinary::wrappers`].
 #[derive(Clone, Copy, Debug)]
@@ -57,23 +64,35 @@ impl FatBinary {
         let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
         if magic == object::elf::ELFMAG {
-            return Ok(elf::FatElf::scan(content)?.map(Self));
+            return Ok(elf::FatElf::scan(content)?.map(|elf| Self(Format::Elf(Box::new(elf)))));
+        }
+        if magic.starts_with(b"MZ") {
+            return Ok(coff::FatCoff::scan(content)?.map(|coff| Self(Format::Coff(Box::new(coff)))));
         }
         Ok(None)
     }
 
     /// The fat binary wrappers by index.
     pub fn wrappers(&self) -> Vec<Wrapper> {
-        self.0.wrappers()
+        match &self.0 {
+            Format::Elf(elf) => elf.wrappers(),
+            Format::Coff(coff) => coff.wrappers(),
+        }
     }
 
     /// The binary without device code, whose wrappers all point at `marker`.
     pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
-        self.0.rewrite(marker)
+        match &self.0 {
+            Format::Elf(elf) => elf.rewrite(marker),
+            Format::Coff(coff) => coff.rewrite(marker),
+        }
     }
 
     /// The changes that [`FatBinary::rewrite`] makes to the file.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
-        self.0.edits(marker)
+        match &self.0 {
+            Format::Elf(elf) => elf.edits(marker),
+            Format::Coff(coff) => coff.edits(marker),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod inspect;
 mod kpack;
+mod mount;
 mod options;
 mod prepare;
 mod progress;
@@ -26,6 +27,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Mount(mount::Mount),
+    Umount(mount::Umount),
     Inspect(inspect::Inspect),
     Split(split::Split),
     Kpack(kpack::Kpack),
@@ -35,6 +38,8 @@ enum Command {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Mount(command) => command.run(),
+        Command::Umount(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
         Command::Kpack(command) => command.run(),
@@ -43,10 +48,22 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kpackfs: {error:#}");
+            eprintln!("kpackfs: {}", text(&error));
             ExitCode::from(FAILURE)
         }
     }
+}
+
+/// An error with its causes. Errors that quote their cause themselves are not followed by it once more.
+fn text(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            text if text.ends_with(&cause) => text.to_owned(),
+            text => format!("{text}: {cause}"),
+        }
+    })
 }
 
 /// Whoever reads our output may stop reading.

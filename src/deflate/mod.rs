@@ -6,12 +6,14 @@
 //! and from there to the next block. Empty blocks in between lead to the bit at which the next range starts, so no bit
 //! is ever shifted, and the stream is a rope of source ranges and short literals.
 
+mod change;
 mod encode;
 mod join;
 mod plan;
 
 use std::sync::Arc;
 
+use self::change::changes;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{Part, plan};
@@ -62,7 +64,7 @@ pub fn splice(
     let content = edited(original, edits.to_vec())?;
     let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
     let Some(joints) = original.joints()? else { return Ok(None) };
-    let parts = plan(edits, &joints, original.size());
+    let parts = plan(&changes(&**original, edits)?, &joints, original.size());
     let anew = parts.iter().map(|part| if let Part::Anew(range) = part { range.end - range.start } else { 0 });
     if anew.sum::<u64>() > MOST_SPLICED {
         return Ok(None);

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::WINDOW;
-use crate::rope::{Edit, Joint, Segment};
+use super::change::Change;
+use crate::rope::Joint;
 
 /// Shorter stretches are not worth taking over: each one makes the encoder begin a new block behind it.
 const WORTH: u64 = 4 << 10;
@@ -26,9 +27,9 @@ struct Unchanged {
     new: u64,
 }
 
-/// Divides the new content. `edits` have been checked against the original's `size`.
-pub(super) fn plan(edits: &[Edit], joints: &[Joint], size: u64) -> Vec<Part> {
-    let (unchanged, new_size) = unchanged(edits, size);
+/// Divides the new content. `size` is the original's.
+pub(super) fn plan(changes: &[Change], joints: &[Joint], size: u64) -> Vec<Part> {
+    let (unchanged, new_size) = unchanged(changes, size);
     let mut parts = Vec::new();
     let mut at = 0;
     for range in unchanged {
@@ -57,20 +58,14 @@ pub(super) fn plan(edits: &[Edit], joints: &[Joint], size: u64) -> Vec<Part> {
     parts
 }
 
-/// What lies between the edits, and the new content's size.
-fn unchanged(edits: &[Edit], size: u64) -> (Vec<Unchanged>, u64) {
-    let mut edits: Vec<_> = edits
-        .iter()
-        .map(|edit| (edit.start, edit.end, edit.replacement.iter().map(Segment::length).sum::<u64>()))
-        .filter(|&(start, end, added)| start < end || added > 0)
-        .collect();
-    edits.sort_unstable();
-    let mut ranges = Vec::with_capacity(edits.len() + 1);
+/// What lies between the changes, and the new content's size.
+fn unchanged(changes: &[Change], size: u64) -> (Vec<Unchanged>, u64) {
+    let mut ranges = Vec::with_capacity(changes.len() + 1);
     let (mut old, mut new) = (0, 0);
-    for (start, end, added) in edits {
-        ranges.push(Unchanged { old: old..start, new });
-        new += start - old + added;
-        old = end;
+    for change in changes {
+        ranges.push(Unchanged { old: old..change.start, new });
+        new += change.start - old + change.added;
+        old = change.end;
     }
     ranges.push(Unchanged { old: old..size, new });
     (ranges, new + (size - old))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use super::change::{Change, changes};
 use super::plan::{Part, plan};
 use super::{Deflation, deflate, splice};
 use crate::index::Counters;
@@ -42,40 +43,50 @@ fn check(deflation: &Deflation, expected: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum Kind {
     Cut,
     Patch,
     Literal(usize),
     Zeros(u64),
+    /// Nothing new, but for one byte.
+    Touch,
 }
 
-fn change() -> impl Strategy<Value = (Index, Index, Change)> {
+fn kind() -> impl Strategy<Value = (Index, Index, Kind)> {
     let change = prop_oneof![
-        Just(Change::Cut),
-        Just(Change::Patch),
-        (0_usize..3000).prop_map(Change::Literal),
-        (0_u64..200_000).prop_map(Change::Zeros),
+        Just(Kind::Cut),
+        Just(Kind::Patch),
+        Just(Kind::Touch),
+        (0_usize..3000).prop_map(Kind::Literal),
+        (0_u64..200_000).prop_map(Kind::Zeros),
     ];
     (any::<Index>(), any::<Index>(), change)
 }
 
 /// Edits that do not overlap: each begins behind the one before. Patches are short, everything else has any length.
 /// Many are at the content's end.
-fn edits(size: usize, changes: &[(Index, Index, Change)]) -> Vec<Edit> {
+fn edits(original: &Arc<dyn Content>, kinds: &[(Index, Index, Kind)]) -> Vec<Edit> {
+    let size = usize::try_from(original.size()).unwrap();
     let start = |index: &Index| index.index(size + size / 8 + 1).min(size);
-    let mut starts: Vec<_> = changes.iter().map(|(index, ..)| start(index)).collect();
+    let mut starts: Vec<_> = kinds.iter().map(|(index, ..)| start(index)).collect();
     starts.sort_unstable();
     starts.push(size);
     let mut edits = Vec::new();
-    for ((_, length, change), bounds) in changes.iter().zip(starts.windows(2)) {
+    for ((_, length, kind), bounds) in kinds.iter().zip(starts.windows(2)) {
         let (start, room) = (bounds[0], bounds[1] - bounds[0]);
         let length = length.index(room + 1);
         let (start, end) = (start as u64, (start + length) as u64);
-        edits.push(match change {
-            Change::Cut => Edit::cut(start, end),
-            Change::Patch => Edit::patch(start, vec![0xa5; length.min(24)]),
-            Change::Literal(length) => Edit::replace(start, end, data(*length, start)),
-            Change::Zeros(length) => Edit { start, end, replacement: vec![Segment::zeros(*length)] },
+        edits.push(match kind {
+            Kind::Cut => Edit::cut(start, end),
+            Kind::Patch => Edit::patch(start, vec![0xa5; length.min(24)]),
+            Kind::Literal(length) => Edit::replace(start, end, data(*length, start)),
+            Kind::Zeros(length) => Edit { start, end, replacement: vec![Segment::zeros(*length)] },
+            Kind::Touch => {
+                let middle = u64::midpoint(start, end);
+                let part = |start, end| Segment::range(Arc::clone(original), start, end - start).unwrap();
+                let replacement = vec![part(start, middle), Segment::literal([7]), part((middle + 1).min(end), end)];
+                Edit { start, end, replacement }
+            }
         });
     }
     edits.reverse();
@@ -93,15 +104,15 @@ proptest! {
         strategy in select(vec![Z_DEFAULT_STRATEGY, Z_DEFAULT_STRATEGY, Z_FIXED, Z_HUFFMAN_ONLY]),
         flush in select(vec![Z_NO_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, Z_FULL_FLUSH]),
         every in 1_000_usize..300_000,
-        changes in prop::collection::vec(change(), 0..5),
-        again in prop::collection::vec(change(), 0..3),
+        changes in prop::collection::vec(kind(), 0..5),
+        again in prop::collection::vec(kind(), 0..3),
         (a, b) in any::<(Index, Index)>(),
     ) {
         let whole = data(size, seed);
         let packed = deflated_by(&whole, level, strategy, every, flush);
         let original = deflated_member(&packed, size as u64, crc32fast::hash(&whole));
         let counters = Counters::default();
-        let changes = edits(size, &changes);
+        let changes = edits(&original, &changes);
         let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
         let spliced = splice(&original, &changes, &counters).unwrap().unwrap();
         let stream = check(&spliced, &expected);
@@ -115,7 +126,7 @@ proptest! {
 
         // What was spliced can be spliced again.
         let original = deflated_member(&stream, spliced.size, spliced.crc32);
-        let changes = edits(expected.len(), &again);
+        let changes = edits(&original, &again);
         let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
         check(&splice(&original, &changes, &counters).unwrap().unwrap(), &expected);
     }
@@ -123,7 +134,7 @@ proptest! {
     #[test]
     fn a_plan_covers_the_new_content_once(
         steps in prop::collection::vec((1_u64..100_000, 1_u64..60_000), 0..40),
-        changes in prop::collection::vec(change(), 0..6),
+        kinds in prop::collection::vec(kind(), 0..6),
     ) {
         let mut joints = vec![Joint::default()];
         for (output, bits) in steps {
@@ -131,11 +142,12 @@ proptest! {
             joints.push(Joint { output: last.output + output, bit: last.bit + bits, crc32: 0 });
         }
         let size = joints[joints.len() - 1].output;
-        let edits = edits(usize::try_from(size).unwrap(), &changes);
         let original: Arc<dyn Content> = Arc::new(Rope::new([Segment::zeros(size)]).unwrap());
+        let edits = edits(&original, &kinds);
         let new_size = edited(&original, edits.clone()).unwrap().size();
+        let changes = changes(&*original, &edits).unwrap();
         let mut at = 0;
-        for part in plan(&edits, &joints, size) {
+        for part in plan(&changes, &joints, size) {
             match part {
                 Part::Anew(range) => {
                     prop_assert!(range.start == at && range.end > at);
@@ -146,10 +158,8 @@ proptest! {
                     prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB in front of them are changed.
                     let history = from.output.saturating_sub(32 << 10);
-                    prop_assert!(edits.iter().all(|edit| {
-                        let empty = edit.start == edit.end && edit.replacement.iter().all(|part| part.length() == 0);
-                        empty || edit.end <= history || edit.start >= to.output
-                    }), "{edits:?} {from:?} {to:?}");
+                    let outside = |change: &Change| change.end <= history || change.start >= to.output;
+                    prop_assert!(changes.iter().all(outside), "{changes:?} {from:?} {to:?}");
                     at += to.output - from.output;
                 }
             }
@@ -203,6 +213,21 @@ fn little_is_encoded_anew() {
     let edits = [Edit::cut(middle, 8 << 20)];
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &whole[..usize::try_from(middle).unwrap()]);
     assert_eq!(counters.bytes_deflated.get(), 0);
+}
+
+#[test]
+fn what_edits_do_not_change_is_not_encoded_anew() {
+    let content = literal(&data(1 << 20, 9));
+    let mut bytes = data(1 << 20, 9);
+    for at in [1000, 1300, 30_000, 62_999, 200_000, 800_000] {
+        bytes[at] ^= 1;
+    }
+    let same = Edit::patch(900_000, bytes[900_000..].to_vec());
+    let other = Edit::patch(100, bytes[100..900_000].to_vec());
+    let found = changes(&*content, &[same, Edit::cut(50, 50), other, Edit::cut(20, 30)]).unwrap();
+    let change = |start, end| Change { start, end, added: end - start };
+    let patched = [change(868, 30_052), change(62_820, 63_076), change(199_780, 200_036), change(799_844, 800_100)];
+    assert_eq!(found, [&[Change { start: 20, end: 30, added: 0 }][..], &patched].concat());
 }
 
 #[test]

@@ -84,7 +84,12 @@ fn write_batch(outputs: &mut [Output<'_>], batch: &[Step], progress: &Progress) 
             progress.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
             bytes
         });
-        frames.collect::<Result<Vec<_>, ReadError>>()
+        let frames = frames.collect::<Result<Vec<_>, ReadError>>();
+        // Unless wrappers share a bundle, nobody asks for any of this again.
+        for (_, frame) in &step.frames {
+            frame.forget();
+        }
+        frames
     };
     let made: Vec<_> = batch.par_iter().with_max_len(1).map(compress).collect();
     for (step, frames) in batch.iter().zip(made) {

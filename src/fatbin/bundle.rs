@@ -65,6 +65,18 @@ pub fn read_bundle(
         .collect())
 }
 
+/// Bytes that the bundle at `offset` takes; `None` if there is none, or one that does not say (version 1 of CCOB).
+pub fn bundle_size(content: &Arc<dyn Content>, offset: u64) -> Option<u64> {
+    let available = content.size().checked_sub(offset)?;
+    let read = |length: u64| read_up_to(content, offset, length.min(available));
+    let head = read(FIRST_READ).ok()?;
+    if head.starts_with(MAGIC) {
+        let entries = read_entries(offset, available, read).ok()?;
+        return entries.iter().map(|entry| entry.offset + entry.size).max();
+    }
+    Compressed::total_size(&head).filter(|&size| size <= available)
+}
+
 /// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.
 fn read_entries(
     place: u64,

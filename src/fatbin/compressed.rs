@@ -86,6 +86,14 @@ impl Compressed {
         }))
     }
 
+    /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
+    pub(super) fn total_size(head: &[u8]) -> Option<u64> {
+        match Header::parse(head.strip_prefix(MAGIC)?)? {
+            Header { version: 2, narrow: [total, _], .. } | Header { version: 3, wide: [total, _], .. } => Some(total),
+            Header { .. } => None,
+        }
+    }
+
     /// Bytes of the bundle when it is decompressed.
     pub fn size(&self) -> u64 {
         self.size

@@ -21,7 +21,13 @@ pub struct Frame {
     resources: Arc<Resources>,
 }
 
+/// Bytes of the buffer for code objects that a thread keeps.
+const KEPT: usize = 4 << 20;
+
 thread_local! {
+    /// What is being compressed. Fresh memory would cost as much as the compression of a small code object.
+    static ORIGINAL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+
     /// A zstd context takes a few MB; each thread keeps one for the level it used last.
     static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
 }
@@ -46,17 +52,29 @@ impl Frame {
         self.resources.frames.get_or_make(&self.id, || self.compress())
     }
 
+    /// Drops what is kept of the frame and of the bundle that it comes from. It can be made again.
+    pub fn forget(&self) {
+        self.resources.frames.remove(&self.id);
+        if let Some(bundle) = &self.object.bundle {
+            self.resources.bundles.remove(&bundle.id());
+        }
+    }
+
     fn compress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
         let content = &self.object.content;
-        let mut original = vec![0; usize::try_from(content.size()).unwrap_or(usize::MAX)];
-        content.read_at(0, &mut original)?;
-        let frame = compress(self.level, &original)
-            .map_err(|error| ReadError::io(&Arc::from(format!("code object for {}", self.object.target)), error))?;
+        let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
+        let frame = ORIGINAL.with_borrow_mut(|original| {
+            original.resize(size.max(original.len().min(KEPT)), 0);
+            let (original, _) = original.split_at_mut(size);
+            content.read_at(0, original)?;
+            compress(self.level, original)
+                .map_err(|error| ReadError::io(&Arc::from(format!("code object for {}", self.object.target)), error))
+        })?;
         let length = *self.length.get_or_init(|| frame.len() as u64);
         if length != frame.len() as u64 {
             return Err(ReadError::Changed { entry: format!("code object for {}", self.object.target).into() });
         }
-        self.resources.counters.bytes_compressed.add(original.len() as u64);
+        self.resources.counters.bytes_compressed.add(content.size());
         self.resources.counters.frames_made.add(1);
         Ok(Arc::new(frame))
     }

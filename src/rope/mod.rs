@@ -158,7 +158,7 @@ impl Segment {
         Self { length, origin: Origin::Zeros }
     }
 
-    /// Length in bytes.
+    /// Its length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Place, Plan};
 use crate::source::{EntryKind, Input};
+use crate::target::Level;
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -98,7 +99,12 @@ impl Summary {
             warnings: plan.warnings.clone(),
         };
         for key in &plan.keys {
-            let level = format!("{:?}", key.level()).to_lowercase();
+            let level = match key.level() {
+                Level::Target => "target",
+                Level::SubFamily => "sub-family",
+                Level::Family => "family",
+            };
+            let level = level.to_owned();
             summary.device.insert(key.to_string(), DeviceSummary { level, ..DeviceSummary::default() });
         }
         for (entry, place) in input.entries.iter().zip(&plan.places) {

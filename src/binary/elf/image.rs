@@ -74,6 +74,11 @@ impl Image {
         self.segments.iter().enumerate().filter(|(_, segment)| segment.kind == elf::PT_LOAD)
     }
 
+    /// The program header with this index.
+    pub(crate) fn segment(&self, index: usize) -> Result<&Segment, BinaryError> {
+        self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
+    }
+
     /// The first section with this name.
     pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &Section)> {
         self.sections.iter().enumerate().find(|(_, section)| section.name == name)

@@ -1,26 +1,32 @@
 //! Where everything is in the rewritten file: which bytes are cut out and what the program headers say then.
 //!
 //! Virtual addresses never change. The pages of the device code leave the file; the first of them stays, in the
-//! segment that maps it already, and holds what is new: the marker and, if the program header table has to grow and
-//! cannot do so in its place, that table. What the segment holds behind the device code becomes a segment of its own
-//! with the same addresses, so a hole without memory is left where the device code was.
+//! segment that maps it already, and holds what is new. What that segment holds behind the device code, its *tail*,
+//! is mapped on its own afterwards, so a hole without memory is left where the device code was. How the tail finds a
+//! program header is the business of [`room`](super::room).
 
 use std::ops::Range;
 
 use object::LittleEndian as LE;
-use object::elf::{self, ProgramHeader64};
+use object::elf::{self, ProgramFlags, ProgramHeader64};
 
 use super::image::{Image, Segment};
+use super::room::{self, Room};
 use crate::binary::BinaryError;
 
 /// Alignment of what follows in the file when no segment asks for more; that of the strictest usual section.
 const LOOSE_ALIGNMENT: u64 = 16;
+
+/// Bytes of a program header.
+const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The layout of a rewritten file. Offsets are those of the original file unless said otherwise.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// The bytes that leave the file.
     pub(super) cut: Range<u64>,
+    /// Bytes that leave the file and zeros that come instead, between two segments that become one.
+    pub(super) gap: Gap,
     /// The program headers, with offsets in the new file.
     pub(super) segments: Vec<Segment>,
     /// Where the program header table stands: its old place, or one inside the device code.
@@ -38,154 +44,219 @@ pub(super) struct Device {
     pub(super) load: usize,
 }
 
-/// Where one more program header finds room.
-enum Room {
-    /// In an entry that is not used (patchelf leaves some), or that nobody reads.
-    Entry(usize),
-    /// Nowhere: the table moves.
-    Moved,
+/// A place where bytes are replaced by `zeros` zero bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Gap {
+    pub(super) offsets: Range<u64>,
+    pub(super) zeros: u64,
 }
 
 impl Layout {
     /// Plans the file in which the first `marker` bytes of the device code are replaced and as much as possible of
-    /// the rest is gone.
+    /// the rest is gone. Where nothing can go, the device code is overwritten in its place.
     pub(super) fn plan(image: &Image, device: &Device, marker: u64) -> Result<Self, BinaryError> {
-        let load = segment(image, device.load)?;
-        let has_tail = load.end() > device.offsets.end || load.memory_size > load.file_size;
-        let room = room(image);
-        let in_place = image.header.e_phoff.get(LE);
-        let mut table = in_place;
-        let mut kept = device.offsets.start + marker;
-        if has_tail && matches!(room, Room::Moved) {
-            table = kept.next_multiple_of(8);
-            kept = table + (image.segments.len() as u64 + 1) * size_of::<ProgramHeader64<LE>>() as u64;
-        }
-        if device.offsets.start + marker > device.offsets.end {
+        let load = image.segment(device.load)?;
+        let kept = device.offsets.start.saturating_add(marker);
+        if kept > device.offsets.end {
             return Err(BinaryError::unsupported("its device code is smaller than what has to replace it"));
         }
-        let cut = cut(image, device, load, kept, has_tail)?;
-        if cut.is_empty() {
-            let segments = image.segments.clone();
-            return Ok(Self { cut, segments, table: in_place, table_moved: false });
+        let has_tail = load.end() > device.offsets.end || load.memory_size > load.file_size;
+        let rooms = if has_tail { room::candidates(image, device.load) } else { vec![Room::NotNeeded] };
+        for room in rooms {
+            if let Some(layout) = Self::with_room(image, device, kept, room)? {
+                return Ok(layout);
+            }
         }
-        if table != in_place {
-            check_move(image, load)?;
-        }
-        let mut layout = Self { segments: Vec::new(), table, table_moved: table != in_place, cut };
-        layout.place_segments(image, device, has_tail, &room)?;
-        layout.check()?;
-        Ok(layout)
+        Ok(Self {
+            cut: kept..kept,
+            gap: Gap::none(image),
+            segments: image.segments.clone(),
+            table: image.header.e_phoff.get(LE),
+            table_moved: false,
+        })
     }
 
-    /// Number of bytes that leave the file.
-    pub(super) fn removed(&self) -> u64 {
-        self.cut.end - self.cut.start
+    /// Number of bytes that leave the file, less those that are put in between segments.
+    fn gain(&self) -> i128 {
+        i128::from(self.cut.end - self.cut.start) - i128::from(self.gap.growth())
     }
 
     /// The offset in the new file of a byte that stays, not counting what is added behind the last segment.
     pub(super) fn moved(&self, offset: u64) -> u64 {
-        if offset >= self.cut.end { offset - self.removed() } else { offset.min(self.cut.start) }
+        let removed = self.cut.end - self.cut.start;
+        let moved = if offset >= self.cut.end { offset - removed } else { offset.min(self.cut.start) };
+        if offset >= self.gap.offsets.end { moved.saturating_add_signed(self.gap.growth()) } else { moved }
     }
 
-    fn place_segments(
-        &mut self,
-        image: &Image,
-        device: &Device,
-        has_tail: bool,
-        room: &Room,
-    ) -> Result<(), BinaryError> {
-        for (index, old) in image.segments.iter().enumerate() {
-            if index == device.load {
-                let (front, tail) = self.divide(old, has_tail);
-                self.segments.push(front);
-                self.segments.extend(tail);
-                continue;
-            }
-            if has_tail && matches!(room, Room::Entry(free) if *free == index) {
-                continue;
-            }
-            if old.file_size > 0 && old.offset < device.offsets.end && old.end() > device.offsets.start {
-                return Err(BinaryError::unsupported("another program header covers a part of its device code"));
-            }
-            self.segments.push(Segment { offset: self.moved(old.offset), ..old.clone() });
+    /// Where an address is in the new file, if bytes of the file are mapped there.
+    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+        let mut loads = self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
+        loads.find_map(|load| {
+            let inside = address.checked_sub(load.address).filter(|&inside| inside < load.file_size)?;
+            load.offset.checked_add(inside)
+        })
+    }
+
+    /// The layout if this room can be used; `None` if it is none after all or if nothing is gained.
+    fn with_room(image: &Image, device: &Device, kept: u64, room: Room) -> Result<Option<Self>, BinaryError> {
+        let load = image.segment(device.load)?;
+        let in_place = image.header.e_phoff.get(LE);
+        let mut table = in_place;
+        let mut kept = kept;
+        if room == Room::Moved {
+            table = kept.next_multiple_of(8);
+            kept = table + (image.segments.len() as u64 + 1) * ENTRY;
         }
-        let size = self.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
-        let (offset, address) = if self.table_moved {
-            let load = segment(image, device.load)?;
-            (self.table, load.address.wrapping_add(self.table.wrapping_sub(load.offset)))
-        } else {
-            (self.table, image.address_of(self.table).unwrap_or(0))
+        let gap = match room {
+            Room::WithNext { next, .. } => Gap::between(load, image.segment(next)?),
+            Room::Joined { first, second } => Gap::between(image.segment(first)?, image.segment(second)?),
+            Room::NotNeeded | Room::Entry(_) | Room::Moved => Some(Gap::none(image)),
         };
-        for header in self.segments.iter_mut().filter(|segment| segment.kind == elf::PT_PHDR) {
-            *header = Segment {
-                offset,
-                address,
-                physical_address: address,
-                file_size: size,
-                memory_size: size,
-                ..header.clone()
-            };
+        let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, room != Room::NotNeeded)?) else {
+            return Ok(None);
+        };
+        let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved: room == Room::Moved };
+        if layout.gain() <= 0 {
+            return Ok(None);
         }
+        layout.place_segments(image, device, room)?;
+        Ok(layout.is_loadable().then_some(layout))
+    }
+
+    fn place_segments(&mut self, image: &Image, device: &Device, room: Room) -> Result<(), BinaryError> {
+        let load = image.segment(device.load)?;
+        let tail = self.tail(image, load);
+        for (index, old) in image.segments.iter().enumerate() {
+            let here = Segment { offset: self.moved(old.offset), ..old.clone() };
+            match room {
+                _ if index == device.load => {
+                    let before = self.cut.start - load.offset;
+                    let front = Segment { file_size: before, memory_size: before, ..here };
+                    self.segments.push(front.with_flags_of_sections(image));
+                    if matches!(room, Room::Entry(_) | Room::Joined { .. } | Room::Moved) {
+                        self.segments.push(tail.clone());
+                    }
+                }
+                Room::Entry(free) if index == free => {}
+                // The tail takes the permissions of what follows and is protected with it after relocation.
+                Room::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
+                Room::WithNext { protection, .. } if index == protection => {
+                    self.segments.push(Segment { flags: here.flags, ..tail.joined(&here) });
+                }
+                Room::Joined { first, second } if index == first => {
+                    let second = image.segment(second)?;
+                    self.segments.push(here.joined(second));
+                }
+                Room::Joined { second, .. } if index == second => {}
+                _ if old.file_size > 0 && old.offset < device.offsets.end && old.end() > device.offsets.start => {
+                    return Err(BinaryError::unsupported("another program header covers a part of its device code"));
+                }
+                _ => self.segments.push(here),
+            }
+        }
+        self.describe_table(image, load);
         Ok(())
     }
 
-    /// The segment with the device code, cut into the part before and the part behind it.
-    fn divide(&self, load: &Segment, has_tail: bool) -> (Segment, Option<Segment>) {
-        let before = self.cut.start - load.offset;
-        let front = Segment { file_size: before, memory_size: before, ..load.clone() };
+    /// What the segment holds behind the device code.
+    fn tail(&self, image: &Image, load: &Segment) -> Segment {
         let gone = self.cut.end - load.offset;
         let tail = Segment {
             offset: self.cut.start,
-            address: load.address + gone,
+            address: load.address.wrapping_add(gone),
             physical_address: load.physical_address.wrapping_add(gone),
             file_size: load.file_size.saturating_sub(gone),
             memory_size: load.memory_size.saturating_sub(gone),
             ..load.clone()
         };
-        (front, has_tail.then_some(tail))
+        tail.with_flags_of_sections(image)
+    }
+
+    /// The entry that tells where the table is, if there is one.
+    fn describe_table(&mut self, image: &Image, load: &Segment) {
+        let size = self.segments.len() as u64 * ENTRY;
+        let address = if self.table_moved {
+            load.address.wrapping_add(self.table.wrapping_sub(load.offset))
+        } else {
+            image.address_of(self.table).unwrap_or(0)
+        };
+        for header in self.segments.iter_mut().filter(|segment| segment.kind == elf::PT_PHDR) {
+            header.offset = self.table;
+            header.address = address;
+            header.physical_address = address;
+            header.file_size = size;
+            header.memory_size = size;
+        }
     }
 
     /// What every loader asks of a file (gABI, "Program Header"; glibc's `_dl_map_object_from_fd` refuses a segment
     /// whose offset and address differ modulo its own alignment).
-    fn check(&self) -> Result<(), BinaryError> {
+    fn is_loadable(&self) -> bool {
         let mut end = 0;
-        for load in self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD) {
+        self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).all(|load| {
             let is_congruent = load.alignment < 2 || load.address.wrapping_sub(load.offset) % load.alignment == 0;
-            if !is_congruent || load.address < end || load.file_size > load.memory_size {
-                return Err(BinaryError::unsupported("its segments are laid out in an unusual way"));
-            }
-            end = load.address + load.memory_size;
-        }
-        Ok(())
+            let is_behind = load.address >= end;
+            end = load.address.saturating_add(load.memory_size);
+            is_congruent && is_behind && load.file_size <= load.memory_size
+        })
     }
 }
 
-fn segment(image: &Image, index: usize) -> Result<&Segment, BinaryError> {
-    image.segments.get(index).ok_or_else(|| BinaryError::malformed("no such segment"))
+impl Segment {
+    /// One segment instead of two, with the permissions of the second.
+    fn joined(&self, second: &Self) -> Self {
+        let distance = second.address.wrapping_sub(self.address);
+        Self {
+            kind: second.kind,
+            flags: second.flags,
+            file_size: distance.saturating_add(second.file_size),
+            memory_size: distance.saturating_add(second.memory_size),
+            alignment: self.alignment.max(second.alignment),
+            ..self.clone()
+        }
+    }
+
+    /// Without permission to execute if it has sections and none of them is to be executed.
+    fn with_flags_of_sections(self, image: &Image) -> Self {
+        let end = self.address.saturating_add(self.memory_size);
+        let inside = |address: u64| (self.address..end).contains(&address);
+        let mut sections = image.sections.iter().filter(|it| it.is_allocated() && inside(it.address)).peekable();
+        if sections.peek().is_none() || sections.any(|section| section.flags().0 & elf::SHF_EXECINSTR.0 != 0) {
+            return self;
+        }
+        Self { flags: ProgramFlags(self.flags.0 & !elf::PF_X.0), ..self }
+    }
 }
 
-/// A `PT_PHDR` entry tells where the table is in memory, which only the start of an executable asks for.
-fn room(image: &Image) -> Room {
-    let position = |kind| image.segments.iter().position(|segment| segment.kind == kind);
-    let is_executable = position(elf::PT_INTERP).is_some() || image.header.e_type.get(LE) == elf::ET_EXEC;
-    let unread = if is_executable { None } else { position(elf::PT_PHDR) };
-    position(elf::PT_NULL).or(unread).map_or(Room::Moved, Room::Entry)
-}
+impl Gap {
+    fn none(image: &Image) -> Self {
+        let end = image.content.size();
+        Self { offsets: end..end, zeros: 0 }
+    }
 
-/// Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`
-/// (`create_elf_tables` in `fs/binfmt_elf.c`), so its segment must be displaced like the first one.
-fn check_move(image: &Image, load: &Segment) -> Result<(), BinaryError> {
-    let first = image.loads().next().map_or(load, |(_, first)| first);
-    if first.address.wrapping_sub(first.offset) == load.address.wrapping_sub(load.offset) {
-        Ok(())
-    } else {
-        Err(BinaryError::unsupported("there is no place for one more program header"))
+    /// The gap that has to be filled so that two segments can be mapped as one; `None` if they are no neighbours or if
+    /// bytes between them would be lost.
+    fn between(first: &Segment, second: &Segment) -> Option<Self> {
+        let in_memory = second.address.checked_sub(first.address.checked_add(first.file_size)?)?;
+        let in_file = second.offset.checked_sub(first.end())?;
+        (in_memory >= in_file && second.address >= first.address.checked_add(first.memory_size)?)
+            .then(|| Self { offsets: first.end()..second.offset, zeros: in_memory })
+    }
+
+    fn growth(&self) -> i64 {
+        self.zeros.cast_signed().wrapping_sub((self.offsets.end - self.offsets.start).cast_signed())
     }
 }
 
 /// The bytes to cut: all of the device code behind `kept` that can go without changing an address or breaking the
-/// alignment of anything behind it. Empty if nothing can go.
-fn cut(image: &Image, device: &Device, load: &Segment, kept: u64, has_tail: bool) -> Result<Range<u64>, BinaryError> {
+/// alignment of anything behind it. `None` if nothing can go.
+fn cut(
+    image: &Image,
+    device: &Device,
+    load: &Segment,
+    kept: u64,
+    has_tail: bool,
+) -> Result<Option<Range<u64>>, BinaryError> {
     let end = device.offsets.end;
     let later = image.loads().filter(|(_, other)| other.offset >= end && other.file_size > 0);
     let of_loads = later.map(|(_, other)| other.alignment).max();
@@ -194,14 +265,14 @@ fn cut(image: &Image, device: &Device, load: &Segment, kept: u64, has_tail: bool
         later.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).max(LOOSE_ALIGNMENT)
     };
     let own = load.alignment.max(1);
-    let unit = if has_tail { of_loads.unwrap_or(1).max(own) } else { of_loads.unwrap_or_else(of_sections) };
+    let unit = if has_tail { of_loads.unwrap_or(1).max(own) } else { of_loads.unwrap_or_else(of_sections) }.max(1);
     if !unit.is_power_of_two() || !own.is_power_of_two() {
         return Err(BinaryError::malformed("an alignment is not a power of two"));
     }
     let start = if has_tail {
         // The two parts must not share a page, which is as long as the segment's alignment says at most.
-        let address = load.address + (kept - load.offset);
-        kept + (address.next_multiple_of(own) - address)
+        let address = load.address.wrapping_add(kept - load.offset);
+        kept.saturating_add(address.wrapping_neg() & (own - 1))
     } else {
         kept
     };
@@ -210,5 +281,5 @@ fn cut(image: &Image, device: &Device, load: &Segment, kept: u64, has_tail: bool
         // A part without bytes in the file would be zeroed through a page that the file does not have.
         length -= unit;
     }
-    Ok(start..start + length)
+    Ok((length > 0).then(|| start..start + length))
 }

@@ -1,9 +1,12 @@
 //! ELF executables and shared libraries with device code.
 
+mod headerless;
 mod image;
 mod layout;
 mod relocation;
 mod rewrite;
+mod room;
+mod symbols;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,9 +28,11 @@ const WRAPPERS: &[u8] = b".hipFatBinSegment";
 #[derive(Debug)]
 pub(super) struct FatElf {
     image: Image,
-    /// Index of the section with the device code.
-    section: usize,
+    /// Index of the section with the device code, if the file has section headers.
+    section: Option<usize>,
     device: Device,
+    /// Virtual addresses of the device code.
+    addresses: Range<u64>,
     /// The wrappers in the order of their section, which is the order of their indices.
     wrappers: Vec<ElfWrapper>,
 }
@@ -44,33 +49,16 @@ impl FatElf {
     /// Looks for device code. `Ok(None)` means that there is none (any more).
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let Some(image) = Image::read(content)? else { return Ok(None) };
-        let (fatbin, wrappers) = (image.section(FATBIN), image.section(WRAPPERS));
-        // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
-        let places = match wrappers {
-            Some((_, section)) if !section.is_nobits() => wrapper_places(&image, section)?,
-            _ => Vec::new(),
-        };
-        let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
-        let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
-            return if places.is_empty() {
-                Ok(None)
-            } else {
-                Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fatbin section"))
-            };
-        };
-        if places.is_empty() {
-            return Err(BinaryError::unsupported("it has a .hip_fatbin section but no fat binary wrappers"));
-        }
-        let (device, addresses) = device(&image, section, fatbin)?;
-        // The pointer is the third field, behind two of four bytes.
-        let slots: Vec<_> = places.iter().map(|place| place.address + 8).collect();
+        let found = if image.sections.is_empty() { headerless::find(&image)? } else { find(&image)? };
+        let Some(Found { section, places, device, addresses }) = found else { return Ok(None) };
+        let slots: Vec<_> = places.iter().map(Place::pointer).collect();
         let pointers = relocation::resolve(&image, &slots, &addresses)?;
         let wrappers = places
             .iter()
             .zip(pointers)
             .map(|(place, pointer)| wrapper(place, pointer, &addresses, &device))
             .collect::<Result<_, _>>()?;
-        Ok(Some(Self { image, section, device, wrappers }))
+        Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
     /// The wrappers, and the offset behind the last byte of device code.
@@ -80,10 +68,48 @@ impl FatElf {
     }
 }
 
+/// Device code and the wrappers that lead to it.
+struct Found {
+    section: Option<usize>,
+    places: Vec<Place>,
+    device: Device,
+    addresses: Range<u64>,
+}
+
 /// A wrapper's place: its file offset and its virtual address.
 struct Place {
     offset: u64,
     address: u64,
+}
+
+impl Place {
+    /// The address of the pointer: the third field, behind two of four bytes.
+    fn pointer(&self) -> u64 {
+        self.address + 8
+    }
+}
+
+/// Finds device code and wrappers by the names of their sections.
+fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
+    let (fatbin, wrappers) = (image.section(FATBIN), image.section(WRAPPERS));
+    // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
+    let places = match wrappers {
+        Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
+        _ => Vec::new(),
+    };
+    let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
+    let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
+        return if places.is_empty() {
+            Ok(None)
+        } else {
+            Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fatbin section"))
+        };
+    };
+    if places.is_empty() {
+        return Err(BinaryError::unsupported("it has a .hip_fatbin section but no fat binary wrappers"));
+    }
+    let (device, addresses) = device(image, section, fatbin)?;
+    Ok(Some(Found { section: Some(section), places, device, addresses }))
 }
 
 /// Finds the wrappers in their section. An instrumented build pads each of them with zeros (ROCm/llvm-project#2544).

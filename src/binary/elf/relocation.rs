@@ -60,6 +60,17 @@ impl Machine {
 /// Finds the values of the pointers at the addresses `slots`, in their order. Fails if anything else in the file
 /// points into `device`, or if a slot is relocated in a way that is not understood.
 pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Result<Vec<Pointer>, BinaryError> {
+    let walk = walk(image, slots, device)?;
+    slots.iter().map(|slot| walk.pointer(*slot)).collect()
+}
+
+/// The values of those of the pointers at `slots` that are pointers at all.
+pub(super) fn resolve_some(image: &Image, slots: &[u64]) -> Result<Vec<Option<u64>>, BinaryError> {
+    let walk = walk(image, slots, &(0..0))?;
+    Ok(slots.iter().map(|slot| walk.pointer(*slot).ok().map(|pointer| pointer.value)).collect())
+}
+
+fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
     let mut walk = Walk {
         image,
@@ -77,7 +88,7 @@ pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Resu
     if let Some(table) = dynamic.table(elf::DT_RELR, elf::DT_RELRSZ)? {
         walk.walk_relr(table)?;
     }
-    slots.iter().map(|slot| walk.pointer(*slot)).collect()
+    Ok(walk)
 }
 
 /// The values of the dynamic section by tag.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::elf::{self, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
+use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
 use object::{I64, LittleEndian as LE, U16, U32, U64};
 
@@ -10,6 +10,7 @@ use super::FatElf;
 use super::image::{Section, encode_sections, encode_segments, read_pod};
 use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
+use super::symbols;
 use crate::binary::{BinaryError, HIPK_MAGIC};
 use crate::rope::{Edit, Rope, Segment, edited};
 
@@ -18,7 +19,9 @@ const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// What is added to the section names, and where.
 struct Names {
-    edit: Edit,
+    edit: Option<Edit>,
+    /// What stands behind the marker, if the names are there.
+    in_device: Vec<Segment>,
     /// Where the table begins in the new file.
     offset: u64,
     size: u64,
@@ -40,17 +43,27 @@ impl FatElf {
     /// The changes that [`FatElf::rewrite`] makes to the file.
     pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
-        let names = self.add_name(&layout)?;
         let mut edits = self.point_wrappers()?;
-        edits.extend(self.replace_device_code(&layout, marker)?);
-        edits.extend(self.patch_headers(&layout, &names, marker)?);
-        edits.push(names.edit);
+        edits.extend(self.patch_program_headers(&layout)?);
+        let mut behind_marker = Vec::new();
+        let mut header = self.file_header(&layout)?;
+        if let Some(section) = self.section {
+            let names = self.add_name(&layout, marker.len() as u64)?;
+            let offset = self.image.header.e_shoff.get(LE);
+            header.e_shoff = U64::new(LE, names.moved(&layout, offset));
+            edits.push(Edit::patch(offset, self.section_headers(section, &layout, &names, marker)));
+            edits.extend(symbols::replace(&self.image, section, self.addresses.start));
+            edits.extend(names.edit);
+            behind_marker = names.in_device;
+        }
+        edits.push(Edit::patch(0, bytes_of(&header)));
+        edits.extend(self.replace_device_code(&layout, marker, behind_marker)?);
         Ok(edits)
     }
 
     /// Each wrapper: magic HIPK, the marker's address, and the wrapper's index in the field that was unused.
     fn point_wrappers(&self) -> Result<Vec<Edit>, BinaryError> {
-        let marker = self.marker_address()?;
+        let marker = self.addresses.start;
         let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
         let mut edits = Vec::new();
         for (index, wrapper) in self.wrappers.iter().enumerate() {
@@ -73,13 +86,13 @@ impl FatElf {
         Ok(edits)
     }
 
-    fn marker_address(&self) -> Result<u64, BinaryError> {
-        let section = self.image.sections.get(self.section);
-        section.map(|section| section.address).ok_or_else(|| BinaryError::malformed("no such section"))
-    }
-
-    /// The marker, perhaps the program header table, zeros, and the cut.
-    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+    /// The marker, perhaps the program header table, `more`, zeros, and the cut.
+    fn replace_device_code(
+        &self,
+        layout: &Layout,
+        marker: &[u8],
+        more: Vec<Segment>,
+    ) -> Result<Vec<Edit>, BinaryError> {
         let device = &self.device.offsets;
         let mut front = marker.to_vec();
         if layout.table_moved {
@@ -89,27 +102,42 @@ impl FatElf {
             front.extend(encode_segments(&layout.segments));
         }
         let end = if layout.cut.is_empty() { device.end } else { layout.cut.start };
-        let padding = (end - device.start).checked_sub(front.len() as u64);
+        let used = front.len() as u64 + more.iter().map(Segment::length).sum::<u64>();
+        let padding = (end - device.start).checked_sub(used);
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let replacement = vec![Segment::literal(front), Segment::zeros(padding)];
+        let mut replacement = vec![Segment::literal(front)];
+        replacement.extend(more);
+        replacement.push(Segment::zeros(padding));
         let mut edits = vec![Edit { start: device.start, end, replacement }];
         if !layout.cut.is_empty() {
             edits.push(Edit::cut(layout.cut.start, layout.cut.end));
             let replacement = vec![Segment::zeros(device.end - layout.cut.end)];
             edits.push(Edit { start: layout.cut.end, end: device.end, replacement });
+            let gap = &layout.gap;
+            let replacement = vec![Segment::zeros(gap.zeros)];
+            edits.push(Edit { start: gap.offsets.start, end: gap.offsets.end, replacement });
         }
         Ok(edits)
     }
 
     /// Appends the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
     /// section index changes and allocated sections stay in front of the others.
-    fn add_name(&self, layout: &Layout) -> Result<Names, BinaryError> {
+    fn add_name(&self, layout: &Layout, behind_marker: u64) -> Result<Names, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
         let marker = u32::try_from(table.size).map_err(|_| BinaryError::malformed("too many section names"))?;
         let size = table.size + MARKER.len() as u64;
         let end = table.end();
+        let old = || Segment::range(Arc::clone(&image.content), table.offset, table.size);
+        let room = (self.device.offsets.end - self.device.offsets.start).saturating_sub(behind_marker);
+        if layout.cut.is_empty() && room >= size {
+            // The file does not get shorter, so it has room, and does not have to get longer.
+            let offset = self.device.offsets.start + behind_marker;
+            let in_device = vec![old()?, Segment::literal(MARKER)];
+            return Ok(Names { edit: None, in_device, offset, size, growth: 0, end, marker });
+        }
+        let in_device = Vec::new();
         let last_load = image.loads().map(|(_, load)| load.end()).max().unwrap_or(0);
         if table.offset >= last_load {
             let behind = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
@@ -117,44 +145,60 @@ impl FatElf {
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
             let growth = (MARKER.len() as u64).next_multiple_of(alignment);
             let replacement = vec![Segment::literal(MARKER), Segment::zeros(growth - MARKER.len() as u64)];
-            let edit = Edit { start: end, end, replacement };
-            return Ok(Names { edit, offset: layout.moved(table.offset), size, growth, end, marker });
+            let edit = Some(Edit { start: end, end, replacement });
+            let offset = layout.moved(table.offset);
+            return Ok(Names { edit, in_device, offset, size, growth, end, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
-        let old = Segment::range(Arc::clone(&image.content), table.offset, table.size)?;
-        let edit = Edit { start: file, end: file, replacement: vec![old, Segment::literal(MARKER)] };
-        Ok(Names { edit, offset: layout.moved(file), size, growth: 0, end: file, marker })
+        let edit = Some(Edit { start: file, end: file, replacement: vec![old()?, Segment::literal(MARKER)] });
+        Ok(Names { edit, in_device, offset: layout.moved(file), size, growth: 0, end: file, marker })
     }
 
-    fn patch_headers(&self, layout: &Layout, names: &Names, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
-        let image = &self.image;
-        let moved = |offset: u64| layout.moved(offset) + if offset >= names.end { names.growth } else { 0 };
-        let mut header = image.header;
+    fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
+        let mut header = self.image.header;
         let count = u16::try_from(layout.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
         header.e_phoff = U64::new(LE, layout.table);
-        header.e_shoff = U64::new(LE, moved(image.header.e_shoff.get(LE)));
-        let mut edits = vec![Edit::patch(0, bytes_of(&header))];
-        if !layout.table_moved {
-            let mut table = encode_segments(&layout.segments);
-            // An entry that was left out must not stay behind the table.
-            table.resize(table.len().max(image.segments.len() * size_of::<ProgramHeader64<LE>>()), 0);
-            edits.push(Edit::patch(layout.table, table));
+        Ok(header)
+    }
+
+    fn patch_program_headers(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+        if layout.table_moved {
+            return Ok(None);
         }
-        let mut sections = image.sections.clone();
+        let mut table = encode_segments(&layout.segments);
+        // An entry that was left out must not stay behind the table.
+        let old = self.image.segments.len() * size_of::<ProgramHeader64<LE>>();
+        if table.len() > old {
+            return Err(BinaryError::unsupported("there is no place for one more program header"));
+        }
+        table.resize(old, 0);
+        Ok(Some(Edit::patch(layout.table, table)))
+    }
+
+    fn section_headers(&self, device: usize, layout: &Layout, names: &Names, marker: &[u8]) -> Vec<u8> {
+        let mut sections = self.image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
-            if index == self.section {
+            if index == device {
                 become_marker(section, names.marker, marker.len() as u64);
-            } else if index == image.names_index {
+            } else if index == self.image.names_index {
                 section.header.sh_offset = U64::new(LE, names.offset);
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() {
-                section.header.sh_offset = U64::new(LE, moved(section.offset));
+                let of_padding = if section.is_nobits() { layout.offset_of(section.address) } else { None };
+                let offset = of_padding.unwrap_or_else(|| names.moved(layout, section.offset));
+                section.header.sh_offset = U64::new(LE, offset);
             }
         }
-        edits.push(Edit::patch(image.header.e_shoff.get(LE), encode_sections(&sections)));
-        Ok(edits)
+        encode_sections(&sections)
+    }
+}
+
+impl Names {
+    /// The offset in the new file of a byte that stays.
+    fn moved(&self, layout: &Layout, offset: u64) -> u64 {
+        layout.moved(offset) + if offset >= self.end { self.growth } else { 0 }
     }
 }
 

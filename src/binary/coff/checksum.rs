@@ -1,0 +1,87 @@
+//! The image checksum. "PE Format" leaves it to `IMAGHELP.DLL` (`CheckSumMappedFile`): the ones' complement sum of all
+//! 16-bit words of the file, those of the checksum field left out, plus the file's length.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use object::pe::{ImageNtHeaders64, ImageOptionalHeader64};
+
+use crate::rope::{Content, ReadError, check_range};
+
+/// Where the field is, from the beginning of the headers.
+pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
+    + std::mem::offset_of!(ImageOptionalHeader64, check_sum)) as u64;
+
+/// Bytes read at a time; even, so that words are not torn apart.
+const CHUNK: usize = 1 << 20;
+
+/// The four bytes of the checksum. Only the whole file reveals them, so they are made at the first read.
+#[derive(Debug)]
+pub(super) struct Checksum {
+    /// The file, with zeros in the field.
+    file: Arc<dyn Content>,
+    sum: OnceLock<[u8; 4]>,
+    /// Held by the one who computes.
+    computing: Mutex<()>,
+}
+
+impl Checksum {
+    pub(super) fn new(file: Arc<dyn Content>) -> Self {
+        Self { file, sum: OnceLock::new(), computing: Mutex::new(()) }
+    }
+
+    fn sum(&self) -> Result<[u8; 4], ReadError> {
+        if let Some(sum) = self.sum.get() {
+            return Ok(*sum);
+        }
+        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sum) = self.sum.get() {
+            return Ok(*sum);
+        }
+        let sum = compute(&*self.file)?;
+        Ok(*self.sum.get_or_init(|| sum.to_le_bytes()))
+    }
+}
+
+impl Content for Checksum {
+    fn size(&self) -> u64 {
+        4
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size())?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let sum = self.sum()?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        buffer.copy_from_slice(sum.get(start..start.saturating_add(buffer.len())).unwrap_or_default());
+        Ok(())
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.sum.get().is_some()
+    }
+}
+
+fn compute(file: &dyn Content) -> Result<u32, ReadError> {
+    let size = file.size();
+    let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
+    let mut sum = 0_u64;
+    let mut offset = 0;
+    while offset < size {
+        let length = usize::try_from(size - offset).unwrap_or(CHUNK).min(CHUNK);
+        let Some(piece) = buffer.get_mut(..length) else { break };
+        file.read_at(offset, piece)?;
+        let (words, last) = piece.as_chunks::<2>();
+        sum += words.iter().map(|word| u64::from(u16::from_le_bytes(*word))).sum::<u64>();
+        // A file of odd length ends in half a word.
+        sum += last.first().map_or(0, |&byte| u64::from(byte));
+        offset += length as u64;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // Offsets in an image have 32 bits; what a longer overlay adds is cut off, as the field's width demands.
+    let length = u32::try_from(size & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+    Ok(u32::try_from(sum).unwrap_or(u32::MAX).wrapping_add(length))
+}

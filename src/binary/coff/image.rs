@@ -1,0 +1,189 @@
+//! The headers of a PE32+ image, and reading it by relative virtual address.
+//!
+//! Formats and names are those of Microsoft's "PE Format" specification. A relative virtual address (RVA) counts from
+//! the image base, a pointer in an image is a virtual address, and what the specification calls a file pointer is an
+//! offset in the file.
+
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::pe::{self, ImageDataDirectory, ImageDosHeader, ImageNtHeaders64, ImageSectionHeader};
+use object::pod::{Pod, from_bytes, slice_from_bytes};
+
+use crate::binary::BinaryError;
+use crate::rope::Content;
+
+/// Bytes read at first; linkers make headers of 1 KiB to 4 KiB.
+const FIRST_READ: u64 = 4096;
+
+/// Headers of an image. All offsets, addresses and sizes are the file's own claims, checked where used. They are 32 bits
+/// wide in the file, so sums of a few of them cannot overflow here.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) content: Arc<dyn Content>,
+    /// File offset of `headers`.
+    pub(super) headers_offset: u64,
+    pub(super) headers: ImageNtHeaders64,
+    pub(super) directories: Vec<ImageDataDirectory>,
+    /// File offset of the section table.
+    pub(super) table_offset: u64,
+    pub(super) sections: Vec<Section>,
+}
+
+/// A section header. Its name fills eight bytes; linkers cut what is longer.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) header: ImageSectionHeader,
+    /// Where its bytes are in the file.
+    pub(super) offset: u64,
+    /// How many there are, padding to the file alignment included.
+    pub(super) raw_size: u64,
+    /// RVA.
+    pub(super) address: u64,
+    /// Bytes in memory, without padding. What the file does not have of them is zero.
+    pub(super) virtual_size: u64,
+}
+
+impl Image {
+    /// Reads the headers. `Ok(None)` means that this is no linked 64-bit image. The beginning of the file is enough to
+    /// see that one has no device code.
+    pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let mut head = vec![0; usize::try_from(FIRST_READ.min(content.size())).unwrap_or(0)];
+        content.peek(&mut head)?;
+        let file = Beginning { content, head };
+        let Some(dos) = file.get::<ImageDosHeader>(0)? else { return Ok(None) };
+        let headers_offset = u64::from(dos.e_lfanew.get(LE));
+        let Some(headers) = file.get::<ImageNtHeaders64>(headers_offset)? else { return Ok(None) };
+        let flags = headers.file_header.characteristics.get(LE);
+        if dos.e_magic.get(LE) != pe::IMAGE_DOS_SIGNATURE
+            || headers.signature.get(LE) != pe::IMAGE_NT_SIGNATURE
+            || headers.optional_header.magic.get(LE) != pe::IMAGE_NT_OPTIONAL_HDR64_MAGIC
+            || flags.0 & pe::IMAGE_FILE_EXECUTABLE_IMAGE.0 == 0
+        {
+            return Ok(None);
+        }
+        // The data directories stand behind the fields of fixed size, in what SizeOfOptionalHeader counts.
+        let optional_size = u64::from(headers.file_header.size_of_optional_header.get(LE));
+        let optional_offset = headers_offset + (size_of::<ImageNtHeaders64>() - size_of_optional()) as u64;
+        let count = u64::from(headers.optional_header.number_of_rva_and_sizes.get(LE));
+        let count = count.min(pe::IMAGE_NUMBEROF_DIRECTORY_ENTRIES as u64);
+        if size_of_optional() as u64 + count * size_of::<ImageDataDirectory>() as u64 > optional_size {
+            return Err(BinaryError::malformed("its optional header is too short"));
+        }
+        let directories = file.table(optional_offset + size_of_optional() as u64, count)?;
+        let table_offset = optional_offset + optional_size;
+        let table = file.table(table_offset, headers.file_header.number_of_sections.get(LE).into())?;
+        let sections = table.into_iter().map(Section::new).collect();
+        let content = Arc::clone(content);
+        Ok(Some(Self { content, headers_offset, headers, directories, table_offset, sections }))
+    }
+
+    /// A data directory: RVA and size, except that the certificate table has a file offset instead. `None` if it is
+    /// empty or missing.
+    pub(super) fn directory(&self, index: usize) -> Option<(u64, u64)> {
+        let directory = self.directories.get(index)?;
+        let (address, size) = (directory.virtual_address.get(LE), directory.size.get(LE));
+        (address != 0 && size != 0).then(|| (address.into(), size.into()))
+    }
+
+    /// The file offset of the data directories.
+    pub(super) fn directories_offset(&self) -> u64 {
+        self.headers_offset + size_of::<ImageNtHeaders64>() as u64
+    }
+
+    /// The section that an RVA lies in.
+    pub(super) fn section_at(&self, address: u64) -> Option<&Section> {
+        self.sections
+            .iter()
+            .find(|section| address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size))
+    }
+
+    /// The file offset of `length` bytes at an RVA, if one section has them in the file.
+    pub(super) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
+        let section = self.section_at(address)?;
+        let inside = address.checked_sub(section.address)?;
+        (inside.checked_add(length)? <= section.loaded_size()).then(|| section.offset.checked_add(inside))?
+    }
+
+    /// Reads `length` bytes at an RVA. The caller bounds `length`.
+    pub(super) fn read_at_address(&self, address: u64, length: u64) -> Result<Vec<u8>, BinaryError> {
+        let missing = || BinaryError::malformed(format!("{length} bytes at address {address:#x} are not in the file"));
+        let offset = self.offset_of(address, length).ok_or_else(missing)?;
+        if offset.saturating_add(length) > self.content.size() {
+            return Err(missing());
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| missing())?];
+        self.content.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The address that the image is linked for.
+    pub(super) fn base(&self) -> u64 {
+        self.headers.optional_header.image_base.get(LE)
+    }
+}
+
+impl Section {
+    fn new(header: ImageSectionHeader) -> Self {
+        let offset = u64::from(header.pointer_to_raw_data.get(LE));
+        let raw_size = if offset == 0 { 0 } else { header.size_of_raw_data.get(LE).into() };
+        // A size of 0 in memory is that of the file; old linkers left it out.
+        let virtual_size = match header.virtual_size.get(LE) {
+            0 => raw_size,
+            size => size.into(),
+        };
+        Self { header, offset, raw_size, address: header.virtual_address.get(LE).into(), virtual_size }
+    }
+
+    /// The bytes that are in the file and in memory, which leaves padding out.
+    pub(super) fn loaded_size(&self) -> u64 {
+        self.raw_size.min(self.virtual_size)
+    }
+
+    /// The file offset behind the last byte.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + self.raw_size
+    }
+}
+
+/// The size of the optional header without data directories.
+const fn size_of_optional() -> usize {
+    size_of::<pe::ImageOptionalHeader64>()
+}
+
+/// A file of which the first bytes have been read.
+struct Beginning<'a> {
+    content: &'a Arc<dyn Content>,
+    head: Vec<u8>,
+}
+
+impl Beginning<'_> {
+    /// The bytes at an offset; `None` if the file ends before.
+    fn bytes(&self, offset: u64, length: usize) -> Result<Option<Vec<u8>>, BinaryError> {
+        let end = offset.saturating_add(length as u64);
+        if end > self.content.size() {
+            return Ok(None);
+        }
+        let held = usize::try_from(offset).ok().and_then(|start| self.head.get(start..start.checked_add(length)?));
+        if let Some(held) = held {
+            return Ok(Some(held.to_vec()));
+        }
+        let mut bytes = vec![0; length];
+        self.content.read_at(offset, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn get<T: Pod>(&self, offset: u64) -> Result<Option<T>, BinaryError> {
+        let Some(bytes) = self.bytes(offset, size_of::<T>())? else { return Ok(None) };
+        Ok(from_bytes::<T>(&bytes).ok().map(|(value, _)| *value))
+    }
+
+    /// `count` structures, of which there are 65535 at most.
+    fn table<T: Pod>(&self, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
+        let malformed = || BinaryError::malformed("a header table reaches past the end of the file");
+        let count = usize::try_from(count).map_err(|_| malformed())?;
+        let bytes = self.bytes(offset, count.saturating_mul(size_of::<T>()))?.ok_or_else(malformed)?;
+        let (table, _) = slice_from_bytes::<T>(&bytes, count).map_err(|()| malformed())?;
+        Ok(table.to_vec())
+    }
+}

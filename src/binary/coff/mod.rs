@@ -1,0 +1,238 @@
+//! Windows executables and DLLs (PE32+) with device code.
+
+mod checksum;
+mod image;
+mod layout;
+mod relocation;
+mod rewrite;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::pe;
+
+use self::image::{Image, Section};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
+use crate::rope::Content;
+
+/// Section with the offload bundles. In object files it may be called `.hip_fatbin`; linkers cut names in images to
+/// eight bytes.
+const FATBIN: [u8; 8] = *b".hip_fat";
+/// Section with the fat binary wrappers.
+const WRAPPERS: [u8; 8] = *b".hipFatB";
+
+/// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
+const MAX_SECTIONS: usize = 96;
+/// The most bytes that wrappers may take: there is one per translation unit.
+const MAX_WRAPPERS: u64 = 16 << 20;
+/// Memory is mapped in pages of this size on all machines that are supported.
+const PAGE: u32 = 4096;
+
+/// A file with device code that has been looked through, but not read.
+#[derive(Debug)]
+pub(super) struct FatCoff {
+    image: Image,
+    /// Index of the section with the device code.
+    section: usize,
+    device: Device,
+    /// The wrappers in the order of their section, which is the order of their indices.
+    wrappers: Vec<CoffWrapper>,
+}
+
+/// The device code's place.
+#[derive(Clone, Debug)]
+struct Device {
+    /// File offsets, padding included.
+    offsets: Range<u64>,
+    /// RVAs.
+    addresses: Range<u64>,
+}
+
+#[derive(Debug)]
+struct CoffWrapper {
+    offset: u64,
+    /// File offset of the bundle it points at.
+    bundle: u64,
+}
+
+impl FatCoff {
+    /// Looks for device code. `Ok(None)` means that there is none (any more).
+    pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let Some(image) = Image::read(content)? else { return Ok(None) };
+        let wrappers = only(&image, WRAPPERS)?;
+        let fatbin = only(&image, FATBIN)?.filter(|(_, section)| section.loaded_size() > 0);
+        if wrappers.is_none() && fatbin.is_none() {
+            return Ok(None);
+        }
+        let Places { offsets, split } = match wrappers {
+            Some((_, section)) => Places::find(&image, section)?,
+            None => Places::default(),
+        };
+        let (section, fatbin) = match fatbin {
+            // What rocm-kpack has split keeps a piece of the old section.
+            _ if offsets.is_empty() && split => return Ok(None),
+            Some(_) if offsets.is_empty() => {
+                return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
+            }
+            Some(fatbin) => fatbin,
+            None if offsets.is_empty() => return Ok(None),
+            None => return Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fat section")),
+        };
+        check(&image)?;
+        let device = device(&image, section, fatbin)?;
+        let wrappers = find_bundles(&image, &offsets, wrappers.map(|(_, section)| section), fatbin, &device)?;
+        Ok(Some(Self { image, section, device, wrappers }))
+    }
+
+    /// The wrappers, and the offset behind the last byte of device code.
+    pub(super) fn wrappers(&self) -> Vec<Wrapper> {
+        let loaded = self.image.sections.get(self.section).map_or(0, Section::loaded_size);
+        let limit = self.device.offsets.start + loaded;
+        self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
+    }
+}
+
+/// The section with this name. Linkers keep sections apart that differ in their flags, even if not in their names.
+fn only(image: &Image, name: [u8; 8]) -> Result<Option<(usize, &Section)>, BinaryError> {
+    let mut sections = image.sections.iter().enumerate().filter(|(_, section)| section.header.name == name);
+    let first = sections.next();
+    if sections.next().is_some() {
+        let name = String::from_utf8_lossy(&name);
+        return Err(BinaryError::unsupported(format!("it has more than one {name} section")));
+    }
+    Ok(first)
+}
+
+/// The file offsets of the wrappers that have device code.
+#[derive(Default)]
+struct Places {
+    offsets: Vec<u64>,
+    /// Whether there are wrappers that a splitter has been at.
+    split: bool,
+}
+
+impl Places {
+    /// Finds the wrappers in their section. There may be zeros between them, as an instrumented build of an ELF file has.
+    fn find(image: &Image, section: &Section) -> Result<Self, BinaryError> {
+        let size = section.loaded_size();
+        if size > MAX_WRAPPERS {
+            return Err(BinaryError::unsupported(format!("its fat binary wrappers take {size} bytes")));
+        }
+        if size == 0 {
+            return Ok(Self::default());
+        }
+        if image.offset_of(section.address, size) != Some(section.offset) {
+            return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
+        }
+        let bytes = image.read_at_address(section.address, size)?;
+        let mut places = Self::default();
+        let mut rest = bytes.as_slice();
+        let mut offset = section.offset;
+        while rest.len() as u64 >= FATBIN_WRAPPER_SIZE {
+            let word = |at| rest.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
+            let step = match (word(0), word(4)) {
+                (Some(FATBIN_WRAPPER_MAGIC), Some(1)) => {
+                    places.offsets.push(offset);
+                    FATBIN_WRAPPER_SIZE
+                }
+                (Some(HIPK_MAGIC), Some(1)) => {
+                    places.split = true;
+                    FATBIN_WRAPPER_SIZE
+                }
+                (Some(0), Some(0)) => 8,
+                _ => return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}"))),
+            };
+            rest = usize::try_from(step).ok().and_then(|step| rest.get(step..)).unwrap_or_default();
+            offset += step;
+        }
+        if places.split && !places.offsets.is_empty() {
+            return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
+        }
+        Ok(places)
+    }
+}
+
+/// Refuses what kpackfs cannot change so that it is loaded as before.
+fn check(image: &Image) -> Result<(), BinaryError> {
+    let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
+    if !matches!(file.machine.get(LE), pe::IMAGE_FILE_MACHINE_AMD64 | pe::IMAGE_FILE_MACHINE_ARM64) {
+        return Err(BinaryError::unsupported("its machine is not supported"));
+    }
+    if image.sections.len() > MAX_SECTIONS {
+        return Err(BinaryError::unsupported(format!("it has {} sections", image.sections.len())));
+    }
+    // "PE Format": with an alignment below the page size, places in the file and in memory are the same.
+    if optional.section_alignment.get(LE) < PAGE {
+        return Err(BinaryError::unsupported("its sections are not aligned to pages"));
+    }
+    let alignment = optional.file_alignment.get(LE);
+    if !alignment.is_power_of_two() || !(512..=64 << 10).contains(&alignment) {
+        return Err(BinaryError::malformed(format!("a file alignment of {alignment} bytes")));
+    }
+    let is_past_end = |section: &Section| section.raw_size > 0 && section.end() > image.content.size();
+    if image.sections.iter().any(is_past_end) {
+        return Err(BinaryError::malformed("a section reaches past the end of the file"));
+    }
+    if optional.dll_characteristics.get(LE).0 & pe::IMAGE_DLLCHARACTERISTICS_FORCE_INTEGRITY.0 != 0 {
+        return Err(BinaryError::unsupported("Windows loads it with a valid signature only, which it would lose"));
+    }
+    Ok(())
+}
+
+/// Where the device code is, which must be for itself.
+fn device(image: &Image, index: usize, section: &Section) -> Result<Device, BinaryError> {
+    let device = Device {
+        offsets: section.offset..section.end(),
+        addresses: section.address..section.address + section.virtual_size,
+    };
+    let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
+    let other_overlaps = image.sections.iter().enumerate().any(|(other, section)| {
+        let addresses = section.address..section.address + section.virtual_size;
+        let offsets = section.offset..section.end();
+        other != index && (overlaps(&offsets, &device.offsets) || overlaps(&addresses, &device.addresses))
+    });
+    if other_overlaps {
+        return Err(BinaryError::unsupported("another section overlaps its device code"));
+    }
+    let table_end = image.table_offset + (image.sections.len() * size_of::<pe::ImageSectionHeader>()) as u64;
+    if device.offsets.start < table_end || !device.offsets.start.is_multiple_of(512) {
+        return Err(BinaryError::malformed("its .hip_fat section is not where sections are"));
+    }
+    for (number, _) in image.directories.iter().enumerate() {
+        let Some((start, size)) = image.directory(number) else { continue };
+        // This one has a file offset.
+        if number != pe::IMAGE_DIRECTORY_ENTRY_SECURITY && overlaps(&(start..start + size), &device.addresses) {
+            return Err(BinaryError::unsupported(format!("data directory {number} lies in its device code")));
+        }
+    }
+    Ok(device)
+}
+
+/// The wrappers at these file offsets, with the bundles that they point at.
+fn find_bundles(
+    image: &Image,
+    offsets: &[u64],
+    wrappers: Option<&Section>,
+    fatbin: &Section,
+    device: &Device,
+) -> Result<Vec<CoffWrapper>, BinaryError> {
+    let Some(wrappers) = wrappers else { return Ok(Vec::new()) };
+    // The pointer is the third field, behind two of four bytes.
+    let slots: Vec<_> = offsets.iter().map(|offset| wrappers.address + (offset - wrappers.offset) + 8).collect();
+    let range = wrappers.address..wrappers.address + wrappers.virtual_size;
+    let addresses = relocation::resolve(image, &slots, &range, &device.addresses)?;
+    let loaded = fatbin.address..fatbin.address + fatbin.loaded_size();
+    let find = |(&offset, address): (&u64, u64)| {
+        if loaded.contains(&address) {
+            return Ok(CoffWrapper { offset, bundle: fatbin.offset + (address - fatbin.address) });
+        }
+        Err(BinaryError::unsupported(format!(
+            "the wrapper at offset {offset:#x} points outside of the .hip_fat section"
+        )))
+    };
+    offsets.iter().zip(addresses).map(find).collect()
+}
+
+#[cfg(test)]
+mod tests;

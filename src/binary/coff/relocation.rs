@@ -1,0 +1,162 @@
+//! Which pointers the loader moves, and who points into the device code.
+//!
+//! "PE Format", "The .reloc Section": blocks of u32 RVA of a page and u32 size of the block, header included, then u16
+//! entries with a type in the upper 4 bits and an offset in the page in the lower 12. The loader adds the distance
+//! between where the image is and where it was linked for to what stands in place, so in the file every pointer holds its
+//! value as linked.
+
+use std::ops::Range;
+
+use object::LittleEndian as LE;
+use object::pe::{self, BaseRelocationType, ImageBaseRelocation};
+use object::pod::from_bytes;
+
+use super::image::Image;
+use crate::binary::BinaryError;
+
+/// The largest relocation directory that is read; the largest real ones have a few MB.
+const MAX_SIZE: u64 = 16 << 20;
+
+/// Bytes of memory that are read at a time.
+const WINDOW: u64 = 64 << 10;
+
+/// Where the loader changes a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// RVA, which a page and an offset in it can put past 32 bits.
+    address: u64,
+    /// Bytes of the pointer.
+    width: u8,
+}
+
+/// Finds the values of the pointers at the RVAs `slots`, in their order, as RVAs. `wrappers` holds all of them. Fails if
+/// anything else that the loader relocates points into `device`, or if a slot is not relocated.
+pub(super) fn resolve(
+    image: &Image,
+    slots: &[u64],
+    wrappers: &Range<u64>,
+    device: &Range<u64>,
+) -> Result<Vec<u64>, BinaryError> {
+    let places = read_places(image)?;
+    let mut window = Window { image, start: 0, bytes: Vec::new() };
+    let mut relocated = Vec::new();
+    for place in places {
+        let range = place.address..place.address + u64::from(place.width);
+        let touches = |other: &Range<u64>| range.start < other.end && other.start < range.end;
+        if touches(device) {
+            return Err(BinaryError::unsupported(format!(
+                "there is a relocation inside the device code, at {:#x}",
+                place.address
+            )));
+        }
+        if touches(wrappers) {
+            relocated.push(place);
+            continue;
+        }
+        let value = window.word(place)?;
+        let inside = value.checked_sub(image.base()).is_some_and(|address| device.contains(&address));
+        if inside {
+            return Err(BinaryError::unsupported(format!(
+                "the pointer at address {:#x} leads into the device code at {value:#x} and is not a wrapper's",
+                place.address
+            )));
+        }
+    }
+    check_slots(image, slots, &relocated)?;
+    slots.iter().map(|&slot| pointer(image, slot)).collect()
+}
+
+/// The relocations among the wrappers must be those of their pointers, each once.
+fn check_slots(image: &Image, slots: &[u64], relocated: &[Place]) -> Result<(), BinaryError> {
+    let mut expected: Vec<_> = slots.iter().map(|&address| Place { address, width: 8 }).collect();
+    expected.sort_unstable();
+    let flags = image.headers.file_header.characteristics.get(LE);
+    // Then the image is loaded where it was linked for, or not at all, and relocations do not matter.
+    let is_fixed = flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0;
+    if (is_fixed && relocated.is_empty()) || expected == relocated {
+        return Ok(());
+    }
+    if let Some(place) = expected.iter().find(|place| !relocated.contains(place)) {
+        return Err(BinaryError::unsupported(format!("the wrapper pointer at {:#x} is not relocated", place.address)));
+    }
+    Err(BinaryError::unsupported("its wrappers have relocations that are not those of their pointers"))
+}
+
+fn pointer(image: &Image, slot: u64) -> Result<u64, BinaryError> {
+    let bytes = image.read_at_address(slot, 8)?;
+    let value = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    value
+        .and_then(|value| value.checked_sub(image.base()))
+        .ok_or_else(|| BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} leads out of the image")))
+}
+
+/// All relocations by ascending address, so that walking them reads nothing twice.
+fn read_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+    let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC) else { return Ok(Vec::new()) };
+    if size > MAX_SIZE {
+        return Err(BinaryError::unsupported(format!("its relocations take {size} bytes")));
+    }
+    let bytes = image.read_at_address(address, size)?;
+    let malformed = || BinaryError::malformed("a block of its relocations has an impossible size");
+    let mut places = Vec::new();
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (header, _) = from_bytes::<ImageBaseRelocation>(rest).map_err(|()| malformed())?;
+        let length = usize::try_from(header.size_of_block.get(LE)).map_err(|_| malformed())?;
+        let (block, after) = rest.split_at_checked(length).ok_or_else(malformed)?;
+        let entries = block.get(size_of::<ImageBaseRelocation>()..).ok_or_else(malformed)?;
+        let page = u64::from(header.virtual_address.get(LE));
+        let (entries, _) = entries.as_chunks::<2>();
+        for entry in entries.iter().map(|entry| u16::from_le_bytes(*entry)) {
+            let address = page + u64::from(entry & 0xfff);
+            match BaseRelocationType(entry >> 12) {
+                pe::IMAGE_REL_BASED_ABSOLUTE => (),
+                pe::IMAGE_REL_BASED_DIR64 => places.push(Place { address, width: 8 }),
+                pe::IMAGE_REL_BASED_HIGHLOW => places.push(Place { address, width: 4 }),
+                BaseRelocationType(kind) => {
+                    return Err(BinaryError::unsupported(format!(
+                        "the relocation at {address:#x} is of type {kind}, which is not understood"
+                    )));
+                }
+            }
+        }
+        rest = after;
+    }
+    places.sort_unstable();
+    Ok(places)
+}
+
+/// Reads words at ascending addresses without a request for each.
+struct Window<'a> {
+    image: &'a Image,
+    /// RVA of the first byte held.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    fn word(&mut self, place: Place) -> Result<u64, BinaryError> {
+        if let Some(word) = self.held(place) {
+            return Ok(word);
+        }
+        let missing = || BinaryError::malformed(format!("the relocated word at {:#x} is not loaded", place.address));
+        let section = self.image.section_at(place.address).ok_or_else(missing)?;
+        let inside = place.address - section.address;
+        let available = section.loaded_size().saturating_sub(inside);
+        if available == 0 {
+            // The file has less than memory: the rest is zero.
+            return Ok(0);
+        }
+        self.bytes = self.image.read_at_address(place.address, available.min(WINDOW))?;
+        self.start = place.address;
+        self.held(place).ok_or_else(missing)
+    }
+
+    fn held(&self, place: Place) -> Option<u64> {
+        let at = usize::try_from(place.address.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes.get(at..at.checked_add(place.width.into())?)?;
+        let mut word = [0; 8];
+        word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(u64::from_le_bytes(word))
+    }
+}

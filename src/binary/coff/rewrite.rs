@@ -1,0 +1,159 @@
+//! The rewritten file as a rope over the original.
+
+use std::sync::Arc;
+
+use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageSectionHeader, SectionFlags};
+use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
+use object::{LittleEndian as LE, U32};
+
+use super::FatCoff;
+use super::checksum::{Checksum, FIELD};
+use super::layout::Layout;
+use crate::binary::{BinaryError, HIPK_MAGIC};
+use crate::rope::{Content, Edit, Rope, Segment, edited};
+
+/// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
+const MARKER: [u8; 8] = *b".kpackrf";
+
+/// The most debug directory entries that are looked at; linkers write a handful.
+const MAX_DEBUG: u64 = 1024;
+
+impl FatCoff {
+    /// The file without its device code. `marker` is what all wrappers point at afterwards.
+    pub(in crate::binary) fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
+        edited(&self.image.content, self.edits(marker)?).map_err(|error| BinaryError::unsupported(error.to_string()))
+    }
+
+    /// The changes that [`FatCoff::rewrite`] makes to the file.
+    pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        let layout = Layout::plan(self, marker.len() as u64)?;
+        let [mut headers, sections] = self.patch_headers(&layout)?;
+        let mut edits = vec![sections];
+        edits.extend(self.point_wrappers()?);
+        edits.extend(self.replace_device_code(&layout, marker)?);
+        edits.extend(self.move_debug_data(&layout)?);
+        edits.extend(self.drop_signature(&layout));
+        if self.image.headers.optional_header.check_sum.get(LE) != 0 {
+            // Whoever had it computed wants it to be right.
+            let all = [&edits[..], &[headers.clone()]].concat();
+            let file = edited(&self.image.content, all).map_err(|error| BinaryError::unsupported(error.to_string()))?;
+            let file: Arc<dyn Content> = Arc::new(file);
+            let checksum: Arc<dyn Content> = Arc::new(Checksum::new(Arc::clone(&file)));
+            // Headers are in front of what is cut.
+            let field = headers.start + FIELD;
+            let behind = field + checksum.size();
+            headers.replacement = vec![
+                Segment::range(Arc::clone(&file), headers.start, FIELD)?,
+                Segment::whole(checksum),
+                Segment::range(file, behind, headers.end - behind)?,
+            ];
+        }
+        edits.push(headers);
+        Ok(edits)
+    }
+
+    /// Each wrapper: magic HIPK, the marker's address as linked (its relocation stays), and the wrapper's index in the
+    /// field that was unused.
+    fn point_wrappers(&self) -> Result<Vec<Edit>, BinaryError> {
+        let marker = self.image.base().checked_add(self.device.addresses.start);
+        let marker = marker.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
+        let edits = self.wrappers.iter().enumerate().map(|(index, wrapper)| {
+            let mut bytes = Vec::with_capacity(24);
+            bytes.extend(HIPK_MAGIC.to_le_bytes());
+            bytes.extend(1_u32.to_le_bytes());
+            bytes.extend(marker.to_le_bytes());
+            bytes.extend((index as u64).to_le_bytes());
+            Edit::patch(wrapper.offset, bytes)
+        });
+        Ok(edits.collect())
+    }
+
+    /// The marker, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
+    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        let device = &self.device.offsets;
+        let padding = (layout.cut.start - device.start).checked_sub(marker.len() as u64);
+        let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
+        let replacement = vec![Segment::literal(marker), Segment::zeros(padding)];
+        let rest = vec![Segment::zeros(device.end - layout.cut.end)];
+        Ok(vec![
+            Edit { start: device.start, end: layout.cut.start, replacement },
+            Edit::cut(layout.cut.start, layout.cut.end),
+            Edit { start: layout.cut.end, end: device.end, replacement: rest },
+        ])
+    }
+
+    /// The headers, and the section table.
+    fn patch_headers(&self, layout: &Layout) -> Result<[Edit; 2], BinaryError> {
+        let image = &self.image;
+        let cut = u32::try_from(layout.cut.end - layout.cut.start).map_err(|_| BinaryError::malformed("its size"))?;
+        let mut headers = image.headers;
+        let symbols = layout.moved(headers.file_header.pointer_to_symbol_table.get(LE))?;
+        headers.file_header.pointer_to_symbol_table = U32::new(LE, symbols);
+        headers.optional_header.check_sum = U32::new(LE, 0);
+        let mut sections = Vec::with_capacity(image.sections.len());
+        for (index, section) in image.sections.iter().enumerate() {
+            let mut header = section.header;
+            if index == self.section {
+                become_marker(&mut header, section.virtual_size, cut)?;
+                if header.characteristics.get(LE).0 & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0 {
+                    // Linkers do not agree on what else counts, so the sum is corrected and not made anew.
+                    let size = headers.optional_header.size_of_initialized_data.get(LE);
+                    headers.optional_header.size_of_initialized_data =
+                        U32::new(LE, size.checked_sub(cut).unwrap_or(size));
+                }
+            } else if section.raw_size > 0 {
+                header.pointer_to_raw_data = U32::new(LE, layout.moved(header.pointer_to_raw_data.get(LE))?);
+            }
+            header.pointer_to_relocations = U32::new(LE, layout.moved(header.pointer_to_relocations.get(LE))?);
+            header.pointer_to_linenumbers = U32::new(LE, layout.moved(header.pointer_to_linenumbers.get(LE))?);
+            sections.push(header);
+        }
+        Ok([
+            Edit::patch(image.headers_offset, bytes_of(&headers)),
+            Edit::patch(image.table_offset, bytes_of_slice(&sections)),
+        ])
+    }
+
+    /// Debug data need not be loaded, so its directory has file offsets beside RVAs.
+    fn move_debug_data(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+        let Some((address, size)) = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
+        let count = size / size_of::<ImageDebugDirectory>() as u64;
+        if count > MAX_DEBUG {
+            return Err(BinaryError::unsupported(format!("it has {count} debug directory entries")));
+        }
+        let malformed = || BinaryError::malformed("its debug directory is not in the file");
+        let start = self.image.offset_of(address, size).ok_or_else(malformed)?;
+        let bytes = self.image.read_at_address(address, size)?;
+        let count = usize::try_from(count).map_err(|_| malformed())?;
+        let (entries, _) = slice_from_bytes::<ImageDebugDirectory>(&bytes, count).map_err(|()| malformed())?;
+        let mut entries = entries.to_vec();
+        for entry in &mut entries {
+            entry.pointer_to_raw_data = U32::new(LE, layout.moved(entry.pointer_to_raw_data.get(LE))?);
+        }
+        Ok(Some(Edit::patch(start, bytes_of_slice(&entries))))
+    }
+
+    /// No signature is valid after this, so there must not seem to be one; see [`Layout::certificates`].
+    fn drop_signature(&self, layout: &Layout) -> Vec<Edit> {
+        let index = pe::IMAGE_DIRECTORY_ENTRY_SECURITY;
+        if self.image.directories.get(index).is_none() {
+            return Vec::new();
+        }
+        let size = size_of::<ImageDataDirectory>();
+        let entry = self.image.directories_offset() + (index * size) as u64;
+        vec![Edit::patch(entry, vec![0; size]), Edit::cut(layout.certificates.start, layout.certificates.end)]
+    }
+}
+
+fn become_marker(header: &mut ImageSectionHeader, virtual_size: u64, cut: u32) -> Result<(), BinaryError> {
+    let malformed = || BinaryError::malformed("its .hip_fat section has an impossible size");
+    let size = header.size_of_raw_data.get(LE).checked_sub(cut).ok_or_else(malformed)?;
+    header.name = MARKER;
+    header.virtual_size = U32::new(LE, u32::try_from(virtual_size).map_err(|_| malformed())?);
+    header.size_of_raw_data = U32::new(LE, size);
+    // Relocatable device code makes it writable, though nobody writes. Memory that could be written would have to be
+    // set aside for all of the section.
+    let flags = header.characteristics.get(LE).0 & !pe::IMAGE_SCN_MEM_WRITE.0;
+    header.characteristics = U32::new(LE, SectionFlags(flags));
+    Ok(())
+}

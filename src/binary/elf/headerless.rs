@@ -1,0 +1,92 @@
+//! Files without section headers: device code is found through the wrappers, and these through their magic.
+//!
+//! A magic alone proves nothing, so a wrapper counts only if its pointer leads to an offload bundle.
+
+use object::elf;
+
+use super::image::{Image, Segment};
+use super::layout::Device;
+use super::relocation;
+use super::{Found, Place};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE};
+use crate::fatbin::bundle_size;
+
+/// Bytes searched at a time.
+const STEP: u64 = 1 << 20;
+
+/// Bytes between two bundles that may be padding; what lies between them must be zeros.
+const MAX_PADDING: u64 = 1 << 16;
+
+/// Finds wrappers in writable segments, and the device code that they lead to.
+pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
+    let mut candidates = Vec::new();
+    for (_, load) in image.loads().filter(|(_, load)| load.flags.0 & elf::PF_W.0 != 0) {
+        search(image, load, &mut candidates)?;
+    }
+    if candidates.is_empty() {
+        return Ok(None);
+    }
+    let slots: Vec<_> = candidates.iter().map(Place::pointer).collect();
+    let values = relocation::resolve_some(image, &slots)?;
+    let mut places = Vec::new();
+    let mut bundles = Vec::new();
+    for (place, value) in candidates.into_iter().zip(values) {
+        let bundle = value.and_then(|address| image.offset_of(address, 1));
+        let found = bundle.and_then(|offset| Some((offset, bundle_size(&image.content, offset)?)));
+        if let Some((offset, size)) = found {
+            places.push(place);
+            bundles.push((offset, offset.saturating_add(size)));
+        }
+    }
+    bundles.sort_unstable();
+    let (Some(&(start, _)), Some(end)) = (bundles.first(), bundles.iter().map(|&(_, end)| end).max()) else {
+        return Ok(None);
+    };
+    check_padding(image, &bundles)?;
+    let not_loaded = || BinaryError::malformed("its device code is not loaded by one segment");
+    let is_around = |load: &Segment| load.offset <= start && end <= load.end();
+    let (load, segment) = image.loads().find(|(_, load)| is_around(load)).ok_or_else(not_loaded)?;
+    let address = segment.address + (start - segment.offset);
+    Ok(Some(Found {
+        section: None,
+        places,
+        device: Device { offsets: start..end, load },
+        addresses: address..address + (end - start),
+    }))
+}
+
+/// Adds the places in a segment where a wrapper's magic and version stand.
+fn search(image: &Image, load: &Segment, places: &mut Vec<Place>) -> Result<(), BinaryError> {
+    let mut pattern = FATBIN_WRAPPER_MAGIC.to_le_bytes().to_vec();
+    pattern.extend(1_u32.to_le_bytes());
+    let first = load.offset.next_multiple_of(8);
+    let mut offset = first;
+    let mut bytes = Vec::new();
+    while offset + FATBIN_WRAPPER_SIZE <= load.end() {
+        let here = STEP.min(load.end() - offset) / 8 * 8;
+        bytes.resize(usize::try_from(here).unwrap_or(0), 0);
+        image.content.read_at(offset, &mut bytes)?;
+        let found = bytes.chunks_exact(8).zip((offset..).step_by(8)).filter(|(word, _)| *word == pattern);
+        places.extend(found.map(|(_, offset)| Place { offset, address: load.address + (offset - load.offset) }));
+        offset += here.max(8);
+    }
+    Ok(())
+}
+
+/// Bundles that no wrapper leads to cannot be told from other data, so there must be nothing between those that are
+/// known.
+fn check_padding(image: &Image, bundles: &[(u64, u64)]) -> Result<(), BinaryError> {
+    let mut end = bundles.first().map_or(0, |&(start, _)| start);
+    for &(start, bundle_end) in bundles {
+        let length = start.saturating_sub(end);
+        let mut padding = vec![0; usize::try_from(length.min(MAX_PADDING)).unwrap_or(0)];
+        image.content.read_at(end.min(start), &mut padding)?;
+        if length > MAX_PADDING || padding.iter().any(|&byte| byte != 0) {
+            return Err(BinaryError::unsupported(
+                "it has no section headers, and there is something unknown between its offload bundles",
+            ));
+        }
+        end = end.max(bundle_end);
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Symbol tables of a rewritten file: symbols of the device code that is gone.
+
+use std::sync::Arc;
+
+use object::elf::{self, Sym64};
+use object::pod::{bytes_of, from_bytes};
+use object::{LittleEndian as LE, U64};
+
+use super::image::{Image, Section};
+use crate::rope::{Content, Edit, ReadError, Segment, check_range};
+
+/// Bytes of a symbol.
+const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
+
+/// A symbol table in which symbols of one section stand at its beginning and have no size. It is looked through when it
+/// is read, since it can be larger than everything else that planning reads.
+#[derive(Debug)]
+struct Symbols {
+    content: Arc<dyn Content>,
+    offset: u64,
+    size: u64,
+    section: u16,
+    address: u64,
+}
+
+/// Replaces all symbol tables: symbols of section number `section` stand at `address` afterwards.
+pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Edit> {
+    let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
+        return Vec::new();
+    };
+    let is_table = |table: &&Section| matches!(table.header.sh_type.get(LE), elf::SHT_SYMTAB | elf::SHT_DYNSYM);
+    let tables = image.sections.iter().filter(is_table).filter(|table| {
+        table.header.sh_entsize.get(LE) == ENTRY && table.end() <= image.content.size() && table.size > 0
+    });
+    tables
+        .map(|table| {
+            let size = table.size / ENTRY * ENTRY;
+            let content = Arc::clone(&image.content);
+            let symbols = Symbols { content, offset: table.offset, size, section, address };
+            let replacement = vec![Segment::whole(Arc::new(symbols))];
+            Edit { start: table.offset, end: table.offset + size, replacement }
+        })
+        .collect()
+}
+
+impl Symbols {
+    fn patch(&self, symbol: &mut [u8]) {
+        let Ok((old, _)) = from_bytes::<Sym64<LE>>(symbol) else { return };
+        if old.st_shndx.get(LE).0 == self.section {
+            let mut new = *old;
+            new.st_value = U64::new(LE, self.address);
+            new.st_size = U64::new(LE, 0);
+            symbol.copy_from_slice(bytes_of(&new));
+        }
+    }
+}
+
+impl Content for Symbols {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size)?;
+        let start = offset / ENTRY * ENTRY;
+        let end = (offset + buffer.len() as u64).next_multiple_of(ENTRY);
+        let mut symbols = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
+        self.content.read_at(self.offset + start, &mut symbols)?;
+        symbols.chunks_exact_mut(size_of::<Sym64<LE>>()).for_each(|symbol| self.patch(symbol));
+        let skipped = usize::try_from(offset - start).unwrap_or(0);
+        let piece = symbols.get(skipped..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(piece.unwrap_or_default());
+        Ok(())
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.content.is_prompt()
+    }
+}

@@ -1,0 +1,116 @@
+//! `kpackfs mount` and `kpackfs umount`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::options::SplitOptions;
+use super::prepare::{Prepared, prepare};
+use crate::fs::{self, MountOptions, ServeOptions, Served};
+use crate::source::EntryKind;
+use crate::split::Summary;
+use crate::target::{BundleKey, KFD_TOPOLOGY, detect};
+use crate::view::{self, Status, fixed};
+
+/// Show a wheel or install tree as if it had been split
+///
+/// Returns when the mount can be used. `kpackfs umount` or umount(8) end it.
+#[derive(Debug, Args)]
+pub(super) struct Mount {
+    #[command(flatten)]
+    options: SplitOptions,
+
+    /// An existing directory
+    #[arg(value_name = "MOUNT_POINT")]
+    place: PathBuf,
+
+    /// Stay in the foreground
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Overlay these targets on host/ itself, so that programs run from there; "auto" asks the kernel for the GPUs
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
+    arch: Vec<String>,
+
+    /// Let other users use the mount
+    #[arg(long, help_heading = "View")]
+    allow_other: bool,
+}
+
+impl Mount {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        // A daemon changes its directory.
+        let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
+        let mut options = self.options.clone();
+        options.input = absolute(&options.input)?;
+        let mount_point = absolute(&self.place)?;
+        let arch = self.arch()?;
+        let serve = ServeOptions {
+            mount: MountOptions {
+                mount_point: mount_point.clone(),
+                source: options.input.clone(),
+                allow_other: self.allow_other,
+            },
+            foreground: self.foreground,
+        };
+        let ready = || {
+            if self.foreground {
+                eprintln!("kpackfs: mounted on {}", mount_point.display());
+                std::io::stderr().flush().ok();
+            }
+        };
+        let prepare = || prepare(&options).and_then(|prepared| served(&prepared, &arch));
+        fs::serve(&serve, || prepare().map_err(|error| super::text(&error)), ready)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
+        let mut keys = Vec::new();
+        for name in &self.arch {
+            if name == "auto" {
+                let found = detect(Path::new(KFD_TOPOLOGY)).context("--arch auto")?;
+                keys.extend(found.iter().map(BundleKey::of));
+            } else {
+                keys.push(name.parse().context("--arch")?);
+            }
+        }
+        Ok(keys)
+    }
+}
+
+fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
+    let Prepared { input, plan, resources } = prepared;
+    let summary = serde_json::to_string_pretty(&Summary::of(input, plan))?;
+    let status = Status::new(input.location.to_string_lossy(), resources);
+    let reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];
+    let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::File { content, .. } => Some(content.size()),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    });
+    let total_bytes = sizes.sum();
+    let tree = view::lay_out(input, plan, arch, reports)?;
+    Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
+}
+
+/// End a mount of kpackfs
+#[derive(Debug, Args)]
+pub(super) struct Umount {
+    /// Where it is mounted
+    #[arg(value_name = "MOUNT_POINT")]
+    place: PathBuf,
+
+    /// Detach it now, even if it is in use, and end it when nobody uses it any more
+    #[arg(short, long)]
+    lazy: bool,
+}
+
+impl Umount {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        fs::umount(&self.place, self.lazy)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,67 @@
+//! What edits really change. One that replaces a table by another of the same length may differ in a few entries only.
+
+use super::WINDOW;
+use crate::rope::{Content, Edit, ReadError, Rope, Segment};
+
+/// Bytes read at once.
+const PIECE: u64 = 128 << 10;
+
+/// Bytes compared at once.
+const GRAIN: usize = 256;
+
+/// A range of the original that becomes something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Change {
+    /// First byte of the original.
+    pub(super) start: u64,
+    /// Behind its last byte; `start` for an insertion.
+    pub(super) end: u64,
+    /// How many bytes take its place.
+    pub(super) added: u64,
+}
+
+/// The changes in the order of the original. `edits` have been checked against it.
+pub(super) fn changes(original: &dyn Content, edits: &[Edit]) -> Result<Vec<Change>, ReadError> {
+    let mut changes = Vec::with_capacity(edits.len());
+    for edit in edits {
+        let added = edit.replacement.iter().map(Segment::length).sum();
+        if edit.end - edit.start == added {
+            compare(original, edit, &mut changes)?;
+        } else {
+            changes.push(Change { start: edit.start, end: edit.end, added });
+        }
+    }
+    changes.sort_unstable();
+    Ok(changes)
+}
+
+/// Adds where an edit that keeps the length differs from the original. Equal stretches shorter than the history of a
+/// block are of no use, and count as changed.
+fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<Change>) -> Result<(), ReadError> {
+    let replacement = Rope::new(edit.replacement.iter().cloned())?;
+    let (mut old, mut new) = (Vec::new(), Vec::new());
+    let mut last: Option<Change> = None;
+    let mut at = edit.start;
+    while at < edit.end {
+        let length = usize::try_from((edit.end - at).min(PIECE)).unwrap_or(usize::MAX);
+        old.resize(length, 0);
+        new.resize(length, 0);
+        original.read_at(at, &mut old)?;
+        replacement.read_at(at - edit.start, &mut new)?;
+        for (old, new) in old.chunks(GRAIN).zip(new.chunks(GRAIN)) {
+            let end = at + old.len() as u64;
+            if old != new {
+                match &mut last {
+                    Some(last) if at - last.end < WINDOW => {
+                        last.end = end;
+                        last.added = end - last.start;
+                    }
+                    _ => changes.extend(last.replace(Change { start: at, end, added: end - at })),
+                }
+            }
+            at = end;
+        }
+    }
+    changes.extend(last);
+    Ok(())
+}

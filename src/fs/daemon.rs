@@ -1,0 +1,193 @@
+//! From the command to the daemon: prepare, mount, tell the caller, detach from the terminal, obey signals.
+
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::FsError;
+use super::mount::{MountOptions, Mounted, Served, Unmounter, mount};
+use super::sys::{self, Signal};
+
+/// Signals that ask for the end.
+const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// How much of a reason crosses the pipe: one write of this size is never torn (`PIPE_BUF`, pipe(7)).
+const MAX_REASON: usize = 512;
+
+const READY: u8 = 0;
+const FAILED: u8 = 1;
+
+/// How to serve a mount.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Where and how to mount.
+    pub mount: MountOptions,
+    /// Whether this process serves; else a daemon does.
+    pub foreground: bool,
+}
+
+/// Prepares a tree, mounts it, and serves it until somebody unmounts it or a signal comes.
+///
+/// `prepare` makes the tree; the text of its error (`{:#}`) becomes [`FsError::Prepare`]. `ready` runs as soon as the
+/// mount can be used. Both may still write to the terminal.
+///
+/// In the foreground this returns when the mount has ended. Otherwise it returns to the caller as soon as the daemon
+/// is ready or has failed, while the daemon, which is where `prepare` and `ready` run, ends its process in here. For
+/// this it has to be called before the process has a second thread.
+///
+/// SIGTERM unmounts lazily and waits for those who still use the mount; SIGINT unmounts at once if nobody does; a second
+/// signal ends the process at once.
+pub fn serve<E: Display>(
+    options: &ServeOptions,
+    prepare: impl FnOnce() -> Result<Served, E>,
+    ready: impl FnOnce(),
+) -> Result<(), FsError> {
+    if options.foreground {
+        return start(options, prepare)?.serve(ready);
+    }
+    let (reader, writer) = std::io::pipe().map_err(FsError::system("pipe"))?;
+    if let Some(child) = sys::fork().map_err(FsError::system("fork"))? {
+        drop(writer);
+        return hear(reader, child);
+    }
+    drop(reader);
+    process::exit(i32::from(daemon(options, prepare, ready, writer).is_err()))
+}
+
+fn daemon<E: Display>(
+    options: &ServeOptions,
+    prepare: impl FnOnce() -> Result<Served, E>,
+    ready: impl FnOnce(),
+    mut writer: PipeWriter,
+) -> Result<(), FsError> {
+    let detached = start(options, prepare).and_then(|running| {
+        // Only now, because until the mount is ready the keys of the terminal reach both processes.
+        sys::new_session().map_err(FsError::system("setsid"))?;
+        std::env::set_current_dir("/").map_err(FsError::system("chdir"))?;
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null");
+        Ok((running, null.map_err(FsError::system("/dev/null"))?))
+    });
+    match detached {
+        Ok((running, null)) => running.serve_as_daemon(ready, writer, &null),
+        Err(error) => {
+            // If nobody hears it, there is nobody to tell.
+            writer.write_all(&message(FAILED, &error.to_string())).ok();
+            Err(error)
+        }
+    }
+}
+
+/// What the status pipe carries: one byte, and a reason that is cut between characters.
+fn message(status: u8, reason: &str) -> Vec<u8> {
+    let mut end = reason.len().min(MAX_REASON);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut message = vec![status];
+    message.extend_from_slice(reason.get(..end).unwrap_or_default().as_bytes());
+    message
+}
+
+/// Waits for what the daemon has to say.
+fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
+    let mut message = Vec::new();
+    reader.read_to_end(&mut message).map_err(FsError::system("the daemon's status"))?;
+    match message.split_first() {
+        Some((&READY, _)) => Ok(()),
+        Some((_, reason)) => {
+            // It has said all it has to say; this leaves no zombie.
+            sys::wait(child).ok();
+            Err(FsError::Prepare(String::from_utf8_lossy(reason).into_owned()))
+        }
+        None => {
+            let status = sys::wait(child).map_err(FsError::system("waitpid"))?;
+            let how = status.signal().map_or_else(|| status.to_string(), |signal| format!("killed by signal {signal}"));
+            Err(FsError::DaemonDied(how))
+        }
+    }
+}
+
+/// A mount with a thread that listens for signals.
+struct Running {
+    mounted: Mounted,
+}
+
+/// What a signal ends: nothing yet, or the mount. Locked while mounting, so that a signal waits for the result.
+type Target = Arc<Mutex<Option<Unmounter>>>;
+
+fn start<E: Display>(options: &ServeOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<Running, FsError> {
+    // Before any other thread is made: a signal goes to any thread that does not block it.
+    sys::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
+    sys::ignore(libc::SIGHUP);
+    sys::ignore(libc::SIGPIPE);
+    let target = Target::default();
+    let listener = Arc::clone(&target);
+    thread::Builder::new()
+        .name("kpackfs-signals".to_owned())
+        .spawn(move || listen(&listener))
+        .map_err(FsError::system("cannot start a thread"))?;
+    let served = prepare().map_err(|error| FsError::Prepare(format!("{error:#}")))?;
+    let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
+    let mounted = mount(&options.mount, served)?;
+    *target = Some(mounted.unmounter().clone());
+    Ok(Running { mounted })
+}
+
+fn listen(target: &Target) {
+    let mut ending = false;
+    while let Ok(signal) = sys::wait_signal(&ENDING) {
+        let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(unmounter) = target.filter(|_| !ending) else { sys::die_of(signal) };
+        ending = true;
+        let result = match unmounter.unmount(signal == libc::SIGTERM) {
+            Err(FsError::Busy(path)) => {
+                tracing::warn!(path = %path.display(), "in use: unmounted lazily");
+                unmounter.unmount(true)
+            }
+            result => result,
+        };
+        if let Err(error) = result {
+            tracing::warn!(signal, "not unmounted: {error}");
+        }
+    }
+}
+
+impl Running {
+    fn serve(self, ready: impl FnOnce()) -> Result<(), FsError> {
+        ready();
+        self.mounted.wait()
+    }
+
+    fn serve_as_daemon(
+        self,
+        ready: impl FnOnce(),
+        mut writer: PipeWriter,
+        null: &std::fs::File,
+    ) -> Result<(), FsError> {
+        ready();
+        // If the caller is gone, nobody will know of this mount: dropping it unmounts.
+        writer.write_all(&message(READY, "")).map_err(FsError::system("the caller is gone"))?;
+        // The caller waits for the end of the pipe.
+        drop(writer);
+        sys::become_stdio(null).map_err(FsError::system("dup2"))?;
+        self.mounted.wait()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_cut_between_characters() {
+        assert_eq!(message(READY, ""), [READY]);
+        let long = "ä".repeat(300);
+        assert_eq!(message(FAILED, &long).len(), 1 + MAX_REASON);
+        let odd = format!("x{long}");
+        assert_eq!(message(FAILED, &odd), [&[FAILED], &odd.as_bytes()[..511]].concat());
+    }
+}

@@ -1,0 +1,109 @@
+//! Why a tree cannot be mounted, served or unmounted.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a tree cannot be mounted, served or unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// The FUSE device cannot be opened.
+    #[error("/dev/fuse: {0} (is the fuse module loaded, and may this user open the device?)")]
+    Device(io::Error),
+    /// The mount point cannot be used.
+    #[error("{}: {source}", path.display())]
+    MountPoint {
+        /// The mount point.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// The mount point is not a directory.
+    #[error("{}: not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The daemon of an older mount died and left the mount behind.
+    #[error("{path}: the daemon of the kpackfs mount here is gone; `kpackfs umount {path}` removes it", path = .0.display())]
+    Stale(PathBuf),
+    /// A living kpackfs mount is there already.
+    #[error("{}: a kpackfs is mounted here already, of {source_name}", path.display())]
+    AlreadyMounted {
+        /// The mount point.
+        path: PathBuf,
+        /// What it shows.
+        source_name: String,
+    },
+    /// The mount would cover the input that it is made from.
+    #[error("{}: mounting here would cover the input {}", path.display(), input.display())]
+    CoversInput {
+        /// The mount point.
+        path: PathBuf,
+        /// The input.
+        input: PathBuf,
+    },
+    /// The kernel refused to mount.
+    #[error("{}: cannot be mounted on: {source}", path.display())]
+    Mount {
+        /// The mount point.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// fusermount3, which mounts and unmounts for unprivileged users, cannot be run or refused.
+    #[error("{}: fusermount3: {message}", path.display())]
+    Helper {
+        /// The mount point.
+        path: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// The conversation with the kernel could not begin or broke.
+    #[error("FUSE session: {0}")]
+    Session(io::Error),
+    /// Nothing is mounted there.
+    #[error("{}: not a mount point", .0.display())]
+    NotMounted(PathBuf),
+    /// Something else is mounted there.
+    #[error("{}: not a kpackfs mount: {kind} of {source_name} is mounted here", path.display())]
+    Foreign {
+        /// The mount point.
+        path: PathBuf,
+        /// Type of the filesystem that is there.
+        kind: String,
+        /// What it shows.
+        source_name: String,
+    },
+    /// Another kpackfs was mounted at the place of ours.
+    #[error("{}: this mount is gone or covered by another one", .0.display())]
+    NotOurs(PathBuf),
+    /// Somebody uses the mount.
+    #[error("{}: in use; close what is open in it, or unmount lazily", .0.display())]
+    Busy(PathBuf),
+    /// The kernel refused to unmount.
+    #[error("{}: cannot be unmounted: {source}", path.display())]
+    Unmount {
+        /// The mount point.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A service of the operating system failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// The answer.
+        source: io::Error,
+    },
+    /// The tree could not be prepared; the text is the whole reason.
+    #[error("{0}")]
+    Prepare(String),
+    /// The daemon ended before it could say why.
+    #[error("the daemon ended before the mount was ready: {0}")]
+    DaemonDied(String),
+}
+
+impl FsError {
+    /// For `map_err`: names what was attempted.
+    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}

@@ -1,0 +1,104 @@
+//! Mounting and unmounting by fusermount3, which is set-uid root, for users who may not do it themselves.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{FsError, sys};
+
+const HELPER: &str = "fusermount3";
+
+/// Has the helper mount, and receives the FUSE device from it.
+pub(super) fn mount(mount_point: &Path, source: &OsStr, allow_other: bool) -> Result<OwnedFd, FsError> {
+    let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
+    let (ours, theirs) = UnixStream::pair().map_err(FsError::system("socketpair"))?;
+    // The helper sends the device through the descriptor that `_FUSE_COMMFD` names. As its standard input it is
+    // inherited without further ado.
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(options(source, allow_other)).arg("--").arg(mount_point);
+    command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    // `command` holds the other end of the socket, and while it is open its end cannot be seen.
+    drop(command);
+    let device = sys::receive_fd(&ours);
+    let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    match device {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        Err(error) => Err(failed(error.to_string())),
+        Ok(_) => Err(failed(reason(&output))),
+    }
+}
+
+/// Has the helper unmount.
+pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), FsError> {
+    let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
+    let flags: &[&str] = if lazy { &["-u", "-z"] } else { &["-u"] };
+    let output = Command::new(HELPER)
+        .args(flags)
+        .arg("--")
+        .arg(mount_point)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    let message = reason(&output);
+    match output.status.success() {
+        true => Ok(()),
+        false if message.contains("busy") => Err(FsError::Busy(mount_point.to_owned())),
+        false => Err(failed(message)),
+    }
+}
+
+fn reason(output: &std::process::Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    match text.trim().strip_prefix("fusermount3: ").unwrap_or(text.trim()) {
+        "" => output.status.to_string(),
+        text => text.to_owned(),
+    }
+}
+
+fn options(source: &OsStr, allow_other: bool) -> OsString {
+    let mut options = b"ro,nosuid,nodev,default_permissions,subtype=kpackfs,fsname=".to_vec();
+    for &byte in source.as_bytes() {
+        // fusermount splits at commas that no backslash precedes, and takes backslashes away (libfuse
+        // util/fusermount.c, get_string_opt).
+        if matches!(byte, b',' | b'\\') {
+            options.push(b'\\');
+        }
+        options.push(byte);
+    }
+    if allow_other {
+        options.extend_from_slice(b",allow_other");
+    }
+    OsString::from_vec(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_and_backslashes_in_the_source_are_escaped() {
+        let text = options(OsStr::new("/a,b\\c.whl"), true);
+        assert!(text.to_str().unwrap().ends_with(r"fsname=/a\,b\\c.whl,allow_other"), "{text:?}");
+    }
+
+    #[test]
+    fn the_helper_mounts_and_unmounts() {
+        if std::fs::File::open("/dev/fuse").is_err() {
+            eprintln!("SKIPPED: /dev/fuse cannot be opened");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().canonicalize().unwrap();
+        let device = mount(&path, OsStr::new("/a, b\\c.whl"), false).unwrap();
+        let entry = super::super::mountinfo::topmost(&path).unwrap().unwrap();
+        drop(device);
+        unmount(&path, true).unwrap();
+        assert_eq!((&*entry.kind, &*entry.source), ("fuse.kpackfs", OsStr::new("/a, b\\c.whl")));
+        let error = unmount(&path, false).unwrap_err();
+        assert!(matches!(error, FsError::Helper { .. }), "{error}");
+    }
+}

@@ -1,0 +1,24 @@
+//! Serving a view through FUSE: requests become calls on the view's tree, errors become errno.
+//!
+//! fuser speaks the protocol. Mounting and unmounting are our own code: fuser 0.18 can unmount a foreign filesystem
+//! when its session ends, forgets the subtype for root, and does not escape the name of the source.
+
+mod adapter;
+mod daemon;
+mod error;
+mod helper;
+mod limiter;
+mod mount;
+mod mountinfo;
+mod nodes;
+mod pool;
+mod requests;
+mod sys;
+
+pub use daemon::{ServeOptions, serve};
+pub use error::FsError;
+pub use mount::{MountOptions, Mounted, Served, Unmounter, mount, umount};
+pub use mountinfo::{MountEntry, list_mounts};
+
+/// What `/proc/mounts` and `findmnt -t` call our mounts.
+pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";

@@ -1,0 +1,126 @@
+//! What is mounted where, as `/proc/self/mountinfo` tells (format: proc(5)).
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::{FILESYSTEM_TYPE, FsError};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Number of the mount, which may be given to another one once this one is gone.
+    pub id: u64,
+    /// Number of the mount that it is mounted in.
+    pub parent: u64,
+    /// `major:minor` of the filesystem.
+    pub device: String,
+    /// Where it is.
+    pub mount_point: PathBuf,
+    /// Type of the filesystem, with its subtype.
+    pub kind: String,
+    /// What it shows.
+    pub source: OsString,
+}
+
+/// The kpackfs mounts that this process can see, living and stale.
+pub fn list_mounts() -> Result<Vec<MountEntry>, FsError> {
+    let mut mounts = read()?;
+    mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
+    Ok(mounts)
+}
+
+/// The mount that is seen at `path`, of several that lie upon each other.
+pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, FsError> {
+    Ok(topmost_of(read()?, path))
+}
+
+fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
+    mounts.retain(|mount| mount.mount_point == path);
+    let top = mounts.iter().rposition(|mount| mounts.iter().all(|other| other.parent != mount.id))?;
+    Some(mounts.swap_remove(top))
+}
+
+fn read() -> Result<Vec<MountEntry>, FsError> {
+    let text = std::fs::read("/proc/self/mountinfo").map_err(FsError::system("/proc/self/mountinfo"))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// A line: `36 35 98:0 /root /mount/point options [optional fields]... - type source options`.
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
+    let id = text()?.parse().ok()?;
+    let parent = text()?.parse().ok()?;
+    let device = text()?;
+    let mount_point = unescape(fields.nth(1)?);
+    fields.find(|field| *field == b"-")?;
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    Some(MountEntry { id, parent, device, mount_point: mount_point.into(), kind, source })
+}
+
+/// The kernel writes space, tab, newline, backslash and `#` as a backslash with three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| first == b'\\').and_then(octal);
+        bytes.push(code.unwrap_or(first));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    OsString::from_vec(bytes)
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+/// A path in the form in which mountinfo has it. The root of a stale mount cannot be looked into, so only its parent
+/// has to exist.
+pub(super) fn absolute(path: &Path) -> std::io::Result<PathBuf> {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() != std::io::ErrorKind::NotFound => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(parent.canonicalize()?.join(std::ffi::OsStr::from_bytes(name.as_bytes())))
+        }
+        (result, _, _) => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let line = br"36 35 98:0 / /mnt/a\040b\134\011c rw,noatime master:1 shared:2 - fuse.kpackfs /w,x\040y.whl ro";
+        let mount = parse(line).unwrap();
+        assert_eq!((mount.id, mount.parent, &*mount.device), (36, 35, "98:0"));
+        assert_eq!(mount.mount_point, Path::new("/mnt/a b\\\tc"));
+        assert_eq!((&*mount.kind, mount.source.to_str().unwrap()), (FILESYSTEM_TYPE, "/w,x y.whl"));
+        for bad in [&b""[..], b"36", b"36 35 98:0 / /mnt rw", b"36 35 98:0 / /mnt rw - ext4", b"x 35 98:0 / /m r - a b"]
+        {
+            assert_eq!(parse(bad), None);
+        }
+        assert_eq!(unescape(br"\04\999\"), br"\04\999\".to_vec().into_iter().collect::<Bytes>().0);
+    }
+
+    struct Bytes(OsString);
+
+    impl FromIterator<u8> for Bytes {
+        fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
+            Self(OsString::from_vec(bytes.into_iter().collect()))
+        }
+    }
+
+    #[test]
+    fn the_topmost_mount_is_the_one_that_carries_no_other() {
+        let mount = |id: u64, parent: u64, place: &str| {
+            parse(format!("{id} {parent} 0:{id} / {place} rw - tmpfs none rw").as_bytes()).unwrap()
+        };
+        let mounts = || vec![mount(20, 1, "/"), mount(9, 30, "/a"), mount(30, 20, "/a"), mount(40, 20, "/b")];
+        assert_eq!(topmost_of(mounts(), Path::new("/a")).unwrap().id, 9);
+        assert_eq!(topmost_of(mounts(), Path::new("/c")), None);
+    }
+}

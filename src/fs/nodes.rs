@@ -1,0 +1,316 @@
+//! The tree as the kernel sees it: inode numbers, link counts, attributes and how long they stay true.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{Errno, FileAttr, FileType, INodeNo};
+
+use super::requests::Failure;
+use crate::rope::Content;
+use crate::source::Attributes;
+use crate::view::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree};
+
+/// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
+pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// What directories say their size is; ext4's number, so that `du` compares with an unpacked tree.
+const DIRECTORY_SIZE: u64 = 4096;
+
+/// The unit that programs like to read in: as much as the kernel's default readahead asks for at once.
+const BLOCK_SIZE: u32 = 128 * 1024;
+
+/// A tree with a table of what the kernel wants to know beyond it.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    tree: Arc<Tree>,
+    table: Vec<Inode>,
+}
+
+#[derive(Debug)]
+struct Inode {
+    /// The node that stands for all hard links to one file.
+    number: NodeId,
+    links: u32,
+    /// For a directory: whether the size of a file in it may be unknown.
+    has_made: bool,
+    /// Set once the content said that it is prompt, since a rope asks all of its segments to find out.
+    prompt: AtomicBool,
+}
+
+/// Attributes, and for how long they are true.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) attributes: FileAttr,
+    pub(super) ttl: Duration,
+}
+
+impl Nodes {
+    pub(super) fn new(tree: Arc<Tree>) -> Self {
+        let mut nodes = Self { table: Vec::with_capacity(tree.len()), tree };
+        let merged = nodes.tree.lookup(ROOT, b"merged");
+        // The view of each node: the directory in the root above it, or the one in `merged`. A tree makes parents
+        // before their children.
+        let mut views: Vec<NodeId> = Vec::with_capacity(nodes.tree.len());
+        let mut links: HashMap<(NodeId, u64), NodeId> = HashMap::new();
+        for number in 1..=nodes.tree.len() as NodeId {
+            let mut inode = Inode { number, links: 1, has_made: false, prompt: AtomicBool::new(false) };
+            let node = nodes.tree.node(number);
+            let parent = node.map_or(ROOT, |node| node.parent);
+            let view = match views.get(index(parent)) {
+                Some(&view) if parent != ROOT && Some(parent) != merged => view,
+                _ => number,
+            };
+            views.push(view);
+            match node.map(|node| &node.kind) {
+                Some(NodeKind::Directory(children)) => {
+                    let subdirectories = nodes.tree.subdirectories(number);
+                    inode.links = u32::try_from(subdirectories).map_or(u32::MAX, |number| number.saturating_add(2));
+                    inode.has_made = children.iter().any(|child| matches!(nodes.body(child.node), Some(Body::Made(_))));
+                }
+                Some(NodeKind::File { link_group: Some(group), .. }) => {
+                    inode.number = *links.entry((view, *group)).or_insert(number);
+                    if let Some(first) = nodes.table.get_mut(index(inode.number)) {
+                        first.links = first.links.saturating_add(1);
+                    }
+                }
+                _ => {}
+            }
+            nodes.table.push(inode);
+        }
+        nodes
+    }
+
+    /// Number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    fn inode(&self, node: NodeId) -> Option<&Inode> {
+        self.table.get(index(node))
+    }
+
+    fn node(&self, node: NodeId) -> Result<&Node, Failure> {
+        // The kernel only knows numbers that it was told, so this is a lost session's or a stranger's.
+        self.tree.node(node).ok_or(Failure::Plain(Errno::ESTALE))
+    }
+
+    fn body(&self, node: NodeId) -> Option<&Body> {
+        match self.tree.node(node)?.kind {
+            NodeKind::File { ref body, .. } => Some(body),
+            NodeKind::Directory(_) | NodeKind::Symlink(_) => None,
+        }
+    }
+
+    /// The inode number of what `name` leads to.
+    pub(super) fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
+        self.tree.lookup(parent, name).map(|node| self.number(node))
+    }
+
+    /// The inode number of a node: the same one for all hard links to a file.
+    pub(super) fn number(&self, node: NodeId) -> NodeId {
+        self.inode(node).map_or(node, |inode| inode.number)
+    }
+
+    /// Whether the attributes can be told without work.
+    pub(super) fn is_sized(&self, node: NodeId) -> bool {
+        self.body(node).is_none_or(|body| body.known_size().is_some())
+    }
+
+    /// Whether there are files of unknown size among the children that a listing shows from the `first` one on.
+    pub(super) fn has_unsized(&self, directory: NodeId, first: usize) -> bool {
+        self.inode(directory).is_some_and(|inode| inode.has_made)
+            && self.children(directory, first).any(|(_, child)| !self.is_sized(child.node))
+    }
+
+    /// The children that a listing shows, from the `first` one on, with their positions.
+    pub(super) fn children(&self, directory: NodeId, first: usize) -> impl Iterator<Item = (usize, &Child)> {
+        let children = self.tree.children(directory).unwrap_or_default();
+        children.iter().enumerate().skip(first).filter(|(_, child)| !child.hidden)
+    }
+
+    /// Whether reading the file merely copies bytes.
+    pub(super) fn is_prompt(&self, node: NodeId) -> bool {
+        let (Some(inode), Some(body)) = (self.inode(node), self.body(node)) else { return true };
+        let known = inode.prompt.load(Ordering::Relaxed);
+        let prompt = match body {
+            Body::Ready(content) => known || content.is_prompt(),
+            Body::Made(make) => make.made().is_some_and(|content| known || content.is_prompt()),
+            Body::Live(_) => false,
+        };
+        if prompt && !known {
+            inode.prompt.store(true, Ordering::Relaxed);
+        }
+        prompt
+    }
+
+    /// The bytes of a file, made now if need be.
+    pub(super) fn content(&self, node: NodeId) -> Result<Arc<dyn Content>, Failure> {
+        match &self.node(node)?.kind {
+            NodeKind::File { body, .. } => Ok(body.content()?),
+            NodeKind::Directory(_) => Err(Failure::Plain(Errno::EISDIR)),
+            NodeKind::Symlink(_) => Err(Failure::Plain(Errno::ELOOP)),
+        }
+    }
+
+    /// The report behind a live file.
+    pub(super) fn report(&self, node: NodeId) -> Option<Arc<dyn Report>> {
+        match self.body(node)? {
+            Body::Live(report) => Some(Arc::clone(report)),
+            Body::Ready(_) | Body::Made(_) => None,
+        }
+    }
+
+    /// The text of a symlink.
+    pub(super) fn target(&self, node: NodeId) -> Result<&[u8], Failure> {
+        match &self.node(node)?.kind {
+            NodeKind::Symlink(target) => Ok(target),
+            NodeKind::Directory(_) | NodeKind::File { .. } => Err(Failure::Plain(Errno::EINVAL)),
+        }
+    }
+
+    /// The attributes; a file whose size is not known is made for it.
+    pub(super) fn attributes(&self, node: NodeId) -> Result<Answer, Failure> {
+        let size = match &self.node(node)?.kind {
+            NodeKind::File { body, .. } => match body.known_size() {
+                Some(size) => size,
+                None => body.content()?.size(),
+            },
+            NodeKind::Directory(_) => DIRECTORY_SIZE,
+            NodeKind::Symlink(target) => target.len() as u64,
+        };
+        self.sized(node, size)
+    }
+
+    /// The attributes of a file that cannot be sized. They are true for no time at all, so that the kernel asks for
+    /// the real ones, and gets the error, before anybody sees these.
+    pub(super) fn unsizable(&self, node: NodeId) -> Result<Answer, Failure> {
+        Ok(Answer { ttl: Duration::ZERO, ..self.sized(node, 0)? })
+    }
+
+    fn sized(&self, number: NodeId, size: u64) -> Result<Answer, Failure> {
+        let node = self.node(number)?;
+        let links = self.inode(number).map_or(1, |inode| inode.links);
+        let mut ttl = FOREVER;
+        let kind = kind_of(node);
+        let perm = match &node.kind {
+            // Linux ignores the permissions of symlinks and always shows these.
+            NodeKind::Symlink(_) => 0o777,
+            NodeKind::Directory(_) => node.attributes.mode & 0o7777,
+            NodeKind::File { body, .. } => {
+                if matches!(body, Body::Live(_)) {
+                    ttl = Duration::ZERO;
+                }
+                node.attributes.mode & 0o7777
+            }
+        };
+        let time = time_of(&node.attributes);
+        let attributes = FileAttr {
+            ino: INodeNo(number),
+            size,
+            // A short symlink lies in the inode itself.
+            blocks: if kind == FileType::Symlink { 0 } else { size.div_ceil(512) },
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm,
+            nlink: links,
+            uid: node.attributes.uid,
+            gid: node.attributes.gid,
+            rdev: 0,
+            blksize: BLOCK_SIZE,
+            flags: 0,
+        };
+        Ok(Answer { attributes, ttl })
+    }
+
+    /// What a listing says a child is.
+    pub(super) fn kind(&self, node: NodeId) -> FileType {
+        self.tree.node(node).map_or(FileType::RegularFile, kind_of)
+    }
+
+    /// The directory that holds a directory.
+    pub(super) fn parent(&self, node: NodeId) -> NodeId {
+        self.tree.node(node).map_or(ROOT, |node| node.parent)
+    }
+
+    /// Where a node is, below the mount point; for messages.
+    pub(super) fn path(&self, node: NodeId) -> PathBuf {
+        let mut names = Vec::new();
+        let mut at = node;
+        while at != ROOT {
+            let parent = self.parent(at);
+            let children = self.tree.children(parent).unwrap_or_default();
+            let Some(child) = children.iter().find(|child| child.node == at) else { break };
+            names.push(OsString::from_vec(child.name.to_vec()));
+            at = parent;
+        }
+        names.into_iter().rev().collect()
+    }
+}
+
+fn index(node: NodeId) -> usize {
+    usize::try_from(node.wrapping_sub(1)).unwrap_or(usize::MAX)
+}
+
+fn kind_of(node: &Node) -> FileType {
+    match node.kind {
+        NodeKind::Directory(_) => FileType::Directory,
+        NodeKind::Symlink(_) => FileType::Symlink,
+        NodeKind::File { .. } => FileType::RegularFile,
+    }
+}
+
+fn time_of(attributes: &Attributes) -> SystemTime {
+    let seconds = Duration::from_secs(attributes.mtime.unsigned_abs());
+    let second = if attributes.mtime < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let fraction = Duration::from_nanos(u64::from(attributes.mtime_nanoseconds));
+    second.and_then(|second| second.checked_add(fraction)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rope::Rope;
+    use crate::source::EntryPath;
+
+    const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: -2, mtime_nanoseconds: 5 };
+
+    #[test]
+    fn links_are_counted_within_one_view() {
+        let mut tree = Tree::new(ATTRIBUTES);
+        let content: Arc<dyn Content> = Arc::new(Rope::new([]).unwrap());
+        let mut add = |path: &str, link_group| {
+            let kind = NodeKind::File { body: Body::Ready(Arc::clone(&content)), link_group };
+            tree.insert(ROOT, &EntryPath::new(path.as_bytes()).unwrap(), ATTRIBUTES, kind).unwrap()
+        };
+        let first = add("host/a", Some(7));
+        let second = add("host/b/c", Some(7));
+        let other = add("host/d", Some(8));
+        let merged: Vec<_> =
+            ["merged/x/a", "merged/x/c", "merged/y/a"].into_iter().map(|path| add(path, Some(7))).collect();
+        let nodes = Nodes::new(Arc::new(tree));
+        let links = |node| nodes.attributes(nodes.number(node)).unwrap().attributes.nlink;
+        assert_eq!((nodes.number(second), nodes.number(other)), (first, other));
+        assert_eq!((links(first), links(second), links(other)), (2, 2, 1));
+        assert_eq!(nodes.number(merged[1]), merged[0]);
+        assert_eq!((links(merged[0]), links(merged[2])), (2, 1));
+        assert_eq!((links(ROOT), links(nodes.lookup(ROOT, b"host").unwrap())), (4, 3));
+        assert_eq!(nodes.path(second), std::path::Path::new("host/b/c"));
+        assert!(nodes.attributes(1000).is_err());
+    }
+
+    #[test]
+    fn times_before_1970_are_kept() {
+        let expected = UNIX_EPOCH - Duration::from_secs(2) + Duration::from_nanos(5);
+        assert_eq!(time_of(&ATTRIBUTES), expected);
+        let absurd = Attributes { mtime: i64::MIN, mtime_nanoseconds: 999_999_999, ..ATTRIBUTES };
+        time_of(&absurd);
+    }
+}

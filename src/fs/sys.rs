@@ -1,0 +1,207 @@
+//! The system calls that the standard library does not offer, each behind a safe function.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr;
+
+/// Number of a signal.
+pub(super) type Signal = libc::c_int;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// mount(2).
+pub(super) fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: all pointers are to NUL-terminated strings that live until the call returns.
+    let result = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast::<libc::c_void>())
+    };
+    check(result).map(drop)
+}
+
+/// umount2(2).
+pub(super) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the pointer is to a NUL-terminated string that lives until the call returns.
+    let result = unsafe { libc::umount2(target.as_ptr(), flags) };
+    check(result).map(drop)
+}
+
+/// Whether somebody serves the filesystem at `path`: statfs(2), because the kernel answers stat(2) from its cache even
+/// when the daemon is dead.
+pub(super) fn probe(path: &CStr) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call with a C structure")]
+    // SAFETY: `statfs` is plain data for which zeros are valid; the path is NUL-terminated; both outlive the call.
+    let result = unsafe {
+        let mut answer: libc::statfs = mem::zeroed();
+        libc::statfs(path.as_ptr(), &raw mut answer)
+    };
+    check(result).map(drop)
+}
+
+/// Real user and group of this process.
+pub(super) fn user_and_group() -> (u32, u32) {
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: these calls take nothing and cannot fail.
+    unsafe {
+        (libc::getuid(), libc::getgid())
+    }
+}
+
+/// Room for one control message with one file descriptor, aligned as `cmsghdr` has to be.
+#[repr(C)]
+union Control {
+    header: libc::cmsghdr,
+    room: [u8; 64],
+}
+
+/// Size of a file descriptor in a message.
+const FD_SIZE: libc::c_uint = libc::c_int::BITS / 8;
+
+/// Receives one file descriptor that the other end sent as a message (`SCM_RIGHTS`, see unix(7)). `None` when the
+/// other end was closed without sending one.
+pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut byte = 0_u8;
+    let mut control = Control { room: [0; 64] };
+    let mut piece = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+    #[expect(unsafe_code, reason = "a system call with a C structure")]
+    // SAFETY: `msghdr` is plain data for which zeros are valid. Every pointer in it is to a local that outlives the
+    // call, with its true length. The macros walk what the kernel wrote into `control`, within `msg_controllen`. A
+    // descriptor received is owned by nobody else.
+    unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = mem::size_of::<Control>();
+        loop {
+            let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+            if received >= 0 {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if header.is_null()
+            || (*header).cmsg_level != libc::SOL_SOCKET
+            || (*header).cmsg_type != libc::SCM_RIGHTS
+            || (*header).cmsg_len < libc::CMSG_LEN(FD_SIZE) as usize
+        {
+            return Ok(None);
+        }
+        let fd = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
+        Ok((fd >= 0).then(|| OwnedFd::from_raw_fd(fd)))
+    }
+}
+
+/// fork(2). `None` in the child. Fails if this process has more than one thread, because the child of such a process
+/// may hardly do anything.
+pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("there are several threads already"));
+    }
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: this process has one thread, so that the child is a complete copy of it.
+    let result = unsafe { libc::fork() };
+    check(result).map(|pid| (pid != 0).then_some(pid))
+}
+
+/// Waits for the end of a child.
+pub(super) fn wait(child: libc::pid_t) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the pointer is to a local that outlives the call.
+    let result = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    check(result).map(|_| ExitStatus::from_raw(status))
+}
+
+/// Leaves the terminal's session, so that its end and its keys do not reach this process.
+pub(super) fn new_session() -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the call takes nothing.
+    let result = unsafe { libc::setsid() };
+    check(result).map(drop)
+}
+
+/// Makes `file` the standard input, output and error output.
+pub(super) fn become_stdio(file: &impl AsRawFd) -> io::Result<()> {
+    for standard in 0..=2 {
+        #[expect(unsafe_code, reason = "a system call")]
+        // SAFETY: descriptors 0 to 2 are owned by nobody in Rust; replacing them is what this function is for.
+        let result = unsafe { libc::dup2(file.as_raw_fd(), standard) };
+        check(result)?;
+    }
+    Ok(())
+}
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    #[expect(unsafe_code, reason = "system calls with a C structure")]
+    // SAFETY: `sigset_t` is plain data for which zeros are valid, and the calls write to this local only.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
+    }
+}
+
+/// Blocks signals in this thread and in all that it makes, so that [`wait_signal`] gets them.
+pub(super) fn block(signals: &[Signal]) -> io::Result<()> {
+    mask(libc::SIG_BLOCK, signals)
+}
+
+fn mask(how: libc::c_int, signals: &[Signal]) -> io::Result<()> {
+    let set = set_of(signals);
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the set is a local that outlives the call; the old mask is not asked for.
+    let error = unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Waits for one of these signals, which have to be blocked.
+pub(super) fn wait_signal(signals: &[Signal]) -> io::Result<Signal> {
+    let set = set_of(signals);
+    let mut signal = 0;
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: both pointers are to locals that outlive the call.
+    let error = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
+    if error == 0 { Ok(signal) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Ignores a signal from now on.
+pub(super) fn ignore(signal: Signal) {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: no handler is installed that could run.
+    unsafe {
+        libc::signal(signal, libc::SIG_IGN);
+    }
+}
+
+/// Ends this process the way a signal does that nobody catches, so that a shell sees what happened.
+pub(super) fn die_of(signal: Signal) -> ! {
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: the default action replaces a handler, and none is installed.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+    }
+    // Whether or not this succeeds, the process ends below.
+    mask(libc::SIG_UNBLOCK, &[signal]).ok();
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the call takes a number.
+    unsafe {
+        libc::raise(signal);
+    }
+    std::process::exit(128 + signal)
+}

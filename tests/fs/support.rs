@@ -1,0 +1,233 @@
+//! A tree of every kind of node, and a mount of it that never outlives its test.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use kpackfs::fs::{MountOptions, Mounted, Served, mount};
+use kpackfs::index::Resources;
+use kpackfs::rope::{Content, ReadError, Rope, Segment};
+use kpackfs::source::{Attributes, EntryPath};
+use kpackfs::view::{Body, Make, NodeKind, ROOT, Report, Tree};
+
+pub(crate) const DIRECTORY: Attributes =
+    Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
+const FILE: Attributes = Attributes { mode: 0o644, ..DIRECTORY };
+pub(crate) const MADE_SIZE: usize = 70_000;
+pub(crate) const BIG_SIZE: usize = 3_000_001;
+pub(crate) const SOURCE: &str = "/in/a,b\\c wheel.whl";
+
+/// Whether mounting can be tried at all. A machine without it must not look like one where everything passed.
+pub(crate) fn can_mount() -> bool {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &device {
+        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
+    }
+    device.is_ok()
+}
+
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
+}
+
+fn rope(bytes: Vec<u8>) -> Arc<dyn Content> {
+    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Kernels {
+    made: OnceLock<Arc<dyn Content>>,
+    pub(crate) times: AtomicUsize,
+}
+
+impl Make for Kernels {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.made.get().cloned()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let content = self.made.get_or_init(|| {
+            self.times.fetch_add(1, Ordering::SeqCst);
+            rope(pattern(MADE_SIZE))
+        });
+        Ok(Arc::clone(content))
+    }
+}
+
+#[derive(Debug)]
+struct Unmakeable;
+
+impl Make for Unmakeable {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        None
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        Err(ReadError::damaged(&"lib/bad.so".into(), "truncated"))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Openings(AtomicUsize);
+
+impl Report for Openings {
+    fn size(&self) -> u64 {
+        8192
+    }
+
+    fn text(&self) -> String {
+        format!("opened {} times\n", self.0.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+}
+
+/// Contents that misbehave.
+#[derive(Debug)]
+enum Odd {
+    Panics,
+    Damaged,
+    /// Tells that it was asked, then waits to be released.
+    Waits(Sender<()>, Mutex<Receiver<()>>),
+}
+
+impl Content for Odd {
+    fn size(&self) -> u64 {
+        4096
+    }
+
+    fn read_at(&self, _: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        match self {
+            Self::Panics => panic!("on purpose"),
+            Self::Damaged => Err(ReadError::damaged(&"lib/x.so".into(), "no such luck")),
+            Self::Waits(asked, release) => {
+                asked.send(()).ok();
+                release.lock().unwrap().recv().ok();
+                buffer.fill(b'w');
+                Ok(())
+            }
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        !matches!(self, Self::Waits(..))
+    }
+}
+
+/// A mount in a temporary directory.
+pub(crate) struct Mount {
+    pub(crate) place: tempfile::TempDir,
+    pub(crate) mounted: Option<Mounted>,
+    pub(crate) asked: Receiver<()>,
+    release: Option<Sender<()>>,
+    resources: Arc<Resources>,
+    kernels: Arc<Kernels>,
+}
+
+impl Mount {
+    /// `None` if this machine cannot mount.
+    pub(crate) fn new() -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let kernels = Arc::new(Kernels::default());
+        let (tell, asked) = channel();
+        let (release, wait) = channel();
+        let waits = Odd::Waits(tell, Mutex::new(wait));
+        let tree = Arc::new(tree(kernels.clone(), waits));
+        let place = tempfile::tempdir().unwrap();
+        let resources = Resources::new(1 << 20);
+        let options = MountOptions { mount_point: place.path().to_owned(), source: SOURCE.into(), allow_other: false };
+        let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });
+        let mounted = Some(mounted.unwrap());
+        Some(Self { place, mounted, asked, release: Some(release), resources, kernels })
+    }
+
+    pub(crate) fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// How often the file of unknown size was made.
+    pub(crate) fn made(&self) -> usize {
+        self.kernels.times.load(Ordering::SeqCst)
+    }
+
+    /// Lets all reads of `odd/waits` go on.
+    pub(crate) fn release(&mut self) {
+        self.release = None;
+    }
+
+    /// How many requests something costs.
+    pub(crate) fn requests(&self, work: impl FnOnce()) -> u64 {
+        let before = self.resources.counters.requests.get();
+        work();
+        self.resources.counters.requests.get() - before
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // A reader that waits for a mount that is gone could not even be killed.
+        self.release();
+        if let Some(mounted) = self.mounted.take() {
+            mounted.unmounter().unmount(true).ok();
+            mounted.wait().ok();
+        }
+    }
+}
+
+fn tree(kernels: Arc<Kernels>, waits: Odd) -> Tree {
+    let mut tree = Tree::new(DIRECTORY);
+    let mut add = |name: &[u8], kind| {
+        let attributes = if matches!(kind, NodeKind::Directory(_)) { DIRECTORY } else { FILE };
+        tree.insert(ROOT, &EntryPath::new(name).unwrap(), attributes, kind).unwrap();
+    };
+    let file = |body| NodeKind::File { body, link_group: None };
+    let ready = |content| file(Body::Ready(content));
+    add(b"host", NodeKind::Directory(Vec::new()));
+    add(b"host/none", NodeKind::Directory(Vec::new()));
+    add(b"host/lib", NodeKind::Directory(Vec::new()));
+    add(b"host/lib/small.txt", ready(rope(b"hello".to_vec())));
+    add(b"host/lib/big.bin", ready(rope(pattern(BIG_SIZE))));
+    add(b"host/lib/empty", ready(rope(Vec::new())));
+    add(b"host/lib/link.txt", NodeKind::Symlink(Arc::from(&b"small.txt"[..])));
+    let shared = rope(b"shared".to_vec());
+    for name in [&b"host/lib/one"[..], b"host/two"] {
+        add(name, NodeKind::File { body: Body::Ready(shared.clone()), link_group: Some(1) });
+    }
+    add(&[b"host/".as_slice(), &[b'n'; 255]].concat(), ready(rope(b"long".to_vec())));
+    add(b"host/\xff\xfe", ready(rope(b"odd".to_vec())));
+    add(b"gfx942/notes", ready(rope(b"text".to_vec())));
+    add(b"gfx942/.kpack/kernels.kpack", file(Body::Made(kernels)));
+    add(b"gfx942/.kpack/zz", ready(rope(b"last".to_vec())));
+    add(b"odd/panics", ready(Arc::new(Odd::Panics)));
+    add(b"odd/damaged", ready(Arc::new(Odd::Damaged)));
+    add(b"odd/waits", ready(Arc::new(waits)));
+    add(b"odd/made/bad", file(Body::Made(Arc::new(Unmakeable))));
+    add(b"many/0000", ready(rope(Vec::new())));
+    for number in 1..3000 {
+        add(format!("many/{number:04}").as_bytes(), ready(rope(vec![b'x'; number % 7])));
+    }
+    add(b".kpackfs/status", file(Body::Live(Arc::<Openings>::default())));
+    tree.hide(ROOT, b".kpackfs");
+    tree
+}
+
+/// Runs a program that has to succeed; its output.
+pub(crate) fn run<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr>; N]) -> String {
+    let output = output(program, arguments);
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn output<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr>; N]) -> Output {
+    Command::new(program).args(arguments.iter().map(AsRef::as_ref)).output().unwrap()
+}
+
+/// The errno of a failure, 0 of a success.
+pub(crate) fn errno(result: io::Result<impl Sized>) -> i32 {
+    result.err().map_or(0, |error| error.raw_os_error().unwrap())
+}
