@@ -1,10 +1,13 @@
 //! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
 
 mod elf;
+mod split;
 
 use std::sync::Arc;
 
 use crate::rope::{Content, ReadError, Rope};
+
+pub use split::{SplitBinary, SplitWrapper};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
 pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
@@ -65,6 +68,12 @@ impl FatBinary {
     /// The fat binary wrappers by index.
     pub fn wrappers(&self) -> Vec<Wrapper> {
         self.0.wrappers()
+    }
+
+    /// Where a file that claims to be this binary without device code differs from it: the first byte that a program
+    /// or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
+    pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
+        self.0.first_difference(split)
     }
 
     /// The binary without device code, whose wrappers all point at `marker`.

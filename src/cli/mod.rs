@@ -6,6 +6,7 @@ mod options;
 mod prepare;
 mod progress;
 mod split;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Inspect(inspect::Inspect),
     Split(split::Split),
+    Verify(verify::Verify),
     Kpack(kpack::Kpack),
 }
 
@@ -37,6 +39,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
+        Command::Verify(command) => command.run(),
         Command::Kpack(command) => command.run(),
     };
     match result {
