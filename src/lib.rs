@@ -16,4 +16,5 @@ pub mod rope;
 pub mod source;
 pub mod split;
 pub mod target;
+pub mod verify;
 pub mod view;

@@ -2,10 +2,13 @@
 
 mod coff;
 mod elf;
+mod split;
 
 use std::sync::Arc;
 
 use crate::rope::{Content, ReadError, Rope};
+
+pub use split::{SplitBinary, SplitWrapper};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
 pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
@@ -77,6 +80,15 @@ impl FatBinary {
         match &self.0 {
             Format::Elf(elf) => elf.wrappers(),
             Format::Coff(coff) => coff.wrappers(),
+        }
+    }
+
+    /// Where a file that claims to be this binary without device code differs from it: the first byte that a program
+    /// or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
+    pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
+        match &self.0 {
+            Format::Elf(elf) => elf.first_difference(split),
+            Format::Coff(_) => Ok(None),
         }
     }
 
