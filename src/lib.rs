@@ -16,3 +16,4 @@ pub mod source;
 pub mod split;
 pub mod target;
 pub mod view;
+pub mod wheel;
