@@ -18,3 +18,4 @@ pub mod split;
 pub mod target;
 pub mod verify;
 pub mod view;
+pub mod wheel;
