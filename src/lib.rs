@@ -17,4 +17,6 @@ pub mod rope;
 pub mod source;
 pub mod split;
 pub mod target;
+pub mod verify;
 pub mod view;
+pub mod wheel;

@@ -2,10 +2,13 @@
 
 mod coff;
 mod elf;
+mod split;
 
 use std::sync::Arc;
 
-use crate::rope::{Content, Edit, ReadError, Rope};
+use crate::rope::{Content, Edit, ReadError, Rope, edited};
+
+pub use split::{SplitBinary, SplitWrapper};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
 pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
@@ -40,7 +43,10 @@ impl BinaryError {
 
 /// A binary with device code.
 #[derive(Debug)]
-pub struct FatBinary(Format);
+pub struct FatBinary {
+    content: Arc<dyn Content>,
+    format: Format,
+}
 
 #[derive(Debug)]
 enum Format {
@@ -64,35 +70,48 @@ impl FatBinary {
         let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
         if magic == object::elf::ELFMAG {
-            return Ok(elf::FatElf::scan(content)?.map(|elf| Self(Format::Elf(Box::new(elf)))));
+            let format = elf::FatElf::scan(content)?.map(|elf| Format::Elf(Box::new(elf)));
+            return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
         }
         if magic.starts_with(b"MZ") {
-            return Ok(coff::FatCoff::scan(content)?.map(|coff| Self(Format::Coff(Box::new(coff)))));
+            let format = coff::FatCoff::scan(content)?.map(|coff| Format::Coff(Box::new(coff)));
+            return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
         }
         Ok(None)
     }
 
     /// The fat binary wrappers by index.
     pub fn wrappers(&self) -> Vec<Wrapper> {
-        match &self.0 {
+        match &self.format {
             Format::Elf(elf) => elf.wrappers(),
             Format::Coff(coff) => coff.wrappers(),
         }
     }
 
-    /// The binary without device code, whose wrappers all point at `marker`.
-    pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
-        match &self.0 {
-            Format::Elf(elf) => elf.rewrite(marker),
-            Format::Coff(coff) => coff.rewrite(marker),
+    /// Where a file that claims to be this binary without device code differs from it: the first byte that a program
+    /// or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
+    pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
+        match &self.format {
+            Format::Elf(elf) => elf.first_difference(split),
+            Format::Coff(_) => Ok(None),
         }
     }
 
-    /// The changes that [`FatBinary::rewrite`] makes to the file.
+    /// The changes after which the binary has no device code, and all wrappers point at `marker`.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
-        match &self.0 {
+        match &self.format {
             Format::Elf(elf) => elf.edits(marker),
             Format::Coff(coff) => coff.edits(marker),
         }
+    }
+
+    /// The binary after the changes of [`FatBinary::edits`].
+    pub fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
+        self.edited(self.edits(marker)?)
+    }
+
+    /// The binary after changes.
+    pub fn edited(&self, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
+        edited(&self.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
     }
 }

@@ -7,6 +7,7 @@ mod options;
 mod prepare;
 mod progress;
 mod split;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -31,6 +32,7 @@ enum Command {
     Umount(mount::Umount),
     Inspect(inspect::Inspect),
     Split(split::Split),
+    Verify(verify::Verify),
     Kpack(kpack::Kpack),
 }
 
@@ -42,6 +44,7 @@ pub fn run() -> ExitCode {
         Command::Umount(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
+        Command::Verify(command) => command.run(),
         Command::Kpack(command) => command.run(),
     };
     match result {

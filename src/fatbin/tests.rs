@@ -1,1 +1,177 @@
+use std::io::Write;
+use std::sync::Arc;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::index::Resources;
+use crate::rope::{Rope, Segment};
+
+/// An uncompressed bundle, with entries at multiples of 64.
+fn bundle(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    table.extend((entries.len() as u64).to_le_bytes());
+    let header = table.len() + entries.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
+    let mut payload = Vec::new();
+    for (id, code) in entries {
+        payload.resize((header + payload.len()).next_multiple_of(64) - header, 0);
+        for field in [header + payload.len(), code.len(), id.len()] {
+            table.extend((field as u64).to_le_bytes());
+        }
+        table.extend(id.as_bytes());
+        payload.extend(*code);
+    }
+    table.extend(payload);
+    table
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Packing {
+    Zlib,
+    Zstd,
+}
+
+/// A compressed bundle of a version of CCOB.
+fn compressed(version: u16, packing: Packing, bundle: &[u8]) -> Vec<u8> {
+    let (method, body) = match packing {
+        Packing::Zstd => (1_u16, zstd::bulk::compress(bundle, 3).unwrap()),
+        Packing::Zlib => {
+            let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(bundle).unwrap();
+            (0, encoder.finish().unwrap())
+        }
+    };
+    let mut out = b"CCOB".to_vec();
+    out.extend(version.to_le_bytes());
+    out.extend(method.to_le_bytes());
+    let size = bundle.len();
+    match version {
+        1 => out.extend(u32::try_from(size).unwrap().to_le_bytes()),
+        2 => [24 + body.len(), size].iter().for_each(|&it| out.extend(u32::try_from(it).unwrap().to_le_bytes())),
+        _ => [32 + body.len(), size].iter().for_each(|&it| out.extend((it as u64).to_le_bytes())),
+    }
+    out.extend([0xAB; 8]);
+    out.extend(body);
+    out
+}
+
+fn content(bytes: Vec<u8>) -> Arc<dyn Content> {
+    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+}
+
+/// Lists what is in a bundle that stands behind 100 other bytes and before 50.
+fn read(bundle: &[u8]) -> Result<Vec<(String, Vec<u8>)>, FatbinError> {
+    let bytes = [&[7; 100], bundle, &[0; 50]].concat();
+    let limit = bytes.len() as u64;
+    let objects = read_bundle(&content(bytes), 100, limit, &Resources::new(1 << 20))?;
+    let code = |object: &CodeObject| {
+        let mut bytes = vec![0; usize::try_from(object.content.size()).unwrap()];
+        object.content.read_at(0, &mut bytes)?;
+        Ok((object.target.to_string(), bytes))
+    };
+    objects.iter().map(code).collect()
+}
+
+const ENTRIES: [(&str, &[u8]); 5] = [
+    ("host-x86_64-unknown-linux-gnu-", b""),
+    ("hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", b"CCOB and __CLANG_OFFLOAD_BUNDLE__ in a payload"),
+    ("hip-amdgcn-amd-amdhsa--gfx11-generic", b"generic"),
+    ("hip-spirv64-amd-amdhsa--amdgcnspirv", b"portable"),
+    ("hip-amdgcn-amd-amdhsa-gfx906", b""),
+];
+
+fn expected() -> Vec<(String, Vec<u8>)> {
+    let names = ["gfx90a:sramecc+:xnack-", "gfx11-generic", "amdgcnspirv", "gfx906"];
+    names.iter().zip(&ENTRIES[1..]).map(|(name, (_, code))| ((*name).to_owned(), code.to_vec())).collect()
+}
+
+#[test]
+fn an_uncompressed_bundle() {
+    assert_eq!(read(&bundle(&ENTRIES)).unwrap(), expected());
+}
+
+#[test]
+fn every_kind_of_compressed_bundle() {
+    for version in 1..=3 {
+        for packing in [Packing::Zlib, Packing::Zstd] {
+            assert_eq!(read(&compressed(version, packing, &bundle(&ENTRIES))).unwrap(), expected());
+        }
+    }
+}
+
+#[test]
+fn a_table_longer_than_the_first_read() {
+    let ids: Vec<_> = (0..60).map(|number| format!("hipv4-amdgcn-amd-amdhsa--gfx{number}:xnack+")).collect();
+    let entries: Vec<_> = ids.iter().map(|id| (id.as_str(), id.as_bytes())).collect();
+    for bytes in [bundle(&entries), compressed(2, Packing::Zstd, &bundle(&entries))] {
+        let read = read(&bytes).unwrap();
+        assert_eq!(read.len(), 60);
+        assert_eq!(read[59].1, ids[59].as_bytes());
+    }
+}
+
+#[test]
+fn listing_a_compressed_bundle_decompresses_its_table_only() {
+    let code = vec![1; 1 << 20];
+    let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
+    let resources = Resources::new(8 << 20);
+    let limit = bytes.len() as u64;
+    let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+    assert!(resources.counters.bytes_decompressed.get() <= 1024);
+    let held = objects[0].bundle.as_ref().unwrap().decompressed().unwrap();
+    objects[0].content.read_at(5, &mut [0; 10]).unwrap();
+    resources.bundles.remove(&objects[0].bundle.as_ref().unwrap().id());
+    objects[0].content.read_at(5, &mut [0; 10]).unwrap();
+    assert!(resources.counters.bytes_decompressed.get() <= 1024 + held.len() as u64, "held, yet decompressed again");
+}
+
+#[test]
+fn broken_bundles_are_errors() {
+    let good = bundle(&ENTRIES);
+    let patched = |at: usize, value: u64| {
+        let mut bytes = good.clone();
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    let field = |value: u32, at: usize| {
+        let mut bytes = compressed(2, Packing::Zstd, &good);
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        bytes
+    };
+    for (bytes, reason) in [
+        (b"neither".repeat(20), "neither magic"),
+        (patched(24, 4097), "4097 entries"),
+        (patched(24, 100), ""),
+        (patched(32, u64::MAX), "past the end"),
+        (patched(40, 1 << 40), "past the end"),
+        (patched(48, 5000), "5000 bytes"),
+        (field(9, 4), "version 9"),
+        (field(2 | 7 << 16, 4), "method 7"),
+        (field(1 << 30, 8), "claims to take"),
+        (field(3, 8), "claims to take"),
+        (field((1 << 30) + 1, 12), "the limit is"),
+        (compressed(2, Packing::Zstd, b"no bundle"), "does not begin with"),
+    ] {
+        let error = read(&bytes).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error:?} instead of {reason:?}");
+    }
+    // The claimed size is found to be wrong when it is decompressed.
+    let wrong = field(u32::try_from(good.len()).unwrap() + 1, 12);
+    assert!(matches!(read(&wrong), Err(FatbinError::Read(ReadError::Damaged { .. }))));
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(flips in proptest::collection::vec((0_usize..600, any::<u8>()), 1..8), version in 0_u16..4) {
+        let mut bytes = match version {
+            0 => bundle(&ENTRIES),
+            version => compressed(version, Packing::Zstd, &bundle(&ENTRIES)),
+        };
+        for (at, value) in flips {
+            let at = at % bytes.len();
+            bytes[at] ^= value;
+        }
+        let _ = read(&bytes);
+        let _ = bundle_size(&content(bytes), 0);
+    }
+}

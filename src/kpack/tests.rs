@@ -1,1 +1,142 @@
+use std::sync::Arc;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::fatbin::CodeObject;
+use crate::index::Resources;
+use crate::rope::{Content, Make, Rope, Segment};
+use crate::target::TargetId;
+
+fn content(bytes: &[u8]) -> Arc<dyn Content> {
+    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+}
+
+fn archive(target: &str, compression: Compression, codes: &[(&str, usize, Vec<u8>)], budget: u64) -> Arc<Archive> {
+    let resources = Resources::new(budget);
+    let target: TargetId = target.parse().unwrap();
+    let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
+        let object = CodeObject { target: target.clone(), content: content(code), bundle: None };
+        let frame = Arc::new(Frame::new(object, 3, &resources));
+        ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: *wrapper, frame }
+    });
+    Arc::new(Archive::new("torch", target.clone(), compression, entries.collect()))
+}
+
+fn bytes(archive: &Archive) -> Vec<u8> {
+    let content = archive.make().unwrap();
+    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+    content.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn codes() -> Vec<(&'static str, usize, Vec<u8>)> {
+    vec![
+        ("lib/a.so", 0, b"first".repeat(1000)),
+        ("lib/a.so", 2, Vec::new()),
+        ("lib/b.so", 0, (0..=255).cycle().take(70_000).collect()),
+    ]
+}
+
+#[test]
+fn what_is_written_is_read() {
+    for compression in [Compression::None, Compression::default(), Compression::Zstd(19)] {
+        let archive = archive("gfx90a:xnack+", compression, &codes(), 1 << 20);
+        let reader = Reader::open(content(&bytes(&archive))).unwrap();
+        assert_eq!(reader.toc().gfx_arches, ["gfx90a:xnack+"]);
+        assert_eq!(reader.toc().group_name, "torch");
+        for (name, wrapper, code) in codes() {
+            assert_eq!(reader.get(&toc_key(name, wrapper), "gfx90a:xnack+").unwrap().as_ref(), Some(&code));
+        }
+        assert_eq!(reader.get("lib/a.so#1", "gfx90a:xnack+").unwrap(), None);
+        assert_eq!(reader.get("lib/a.so#0", "gfx90a").unwrap(), None);
+    }
+}
+
+/// The layout in bytes, as other readers know it.
+#[test]
+fn the_layout_is_that_of_rocm_kpack() {
+    let one = vec![("x", 0, b"code".to_vec())];
+    let plain = bytes(&archive("gfx942", Compression::None, &one, 1 << 20));
+    assert_eq!(&plain[..8], b"KPAK\x01\0\0\0");
+    assert_eq!(u64::from_le_bytes(plain[8..16].try_into().unwrap()), 68);
+    assert_eq!(&plain[64..68], b"code");
+    assert_eq!(plain[68] & 0xF0, 0x80, "a MessagePack map");
+    let packed = bytes(&archive("gfx942", Compression::default(), &one, 1 << 20));
+    assert_eq!(u32::from_le_bytes(packed[64..68].try_into().unwrap()), 1);
+    let length = u32::from_le_bytes(packed[68..72].try_into().unwrap()) as usize;
+    assert_eq!(zstd::bulk::decompress(&packed[72..72 + length], 100).unwrap(), b"code");
+    let toc: Toc = toc::decode_prefix(&packed[72 + length..]).unwrap();
+    assert_eq!((toc.zstd_offset, toc.zstd_size), (Some(64), Some(8 + length as u64)));
+}
+
+#[test]
+fn one_thread_and_many_and_no_cache_make_the_same_bytes() {
+    let codes: Vec<_> = (0..40).map(|number| ("lib/x.so", number, vec![7; 1000 + number])).collect();
+    let make = |threads: usize, budget: u64| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| bytes(&archive("gfx942", Compression::default(), &codes, budget)))
+    };
+    let expected = make(1, 1 << 20);
+    assert_eq!(make(4, 1 << 20), expected);
+    assert_eq!(make(2, 0), expected);
+}
+
+#[test]
+fn nothing_is_made_before_it_is_asked_for() {
+    let packed = archive("gfx942", Compression::default(), &codes(), 1 << 20);
+    assert!(packed.made().is_none());
+    let size = packed.make().unwrap().size();
+    assert_eq!(packed.made().unwrap().size(), size);
+    assert!(archive("gfx942", Compression::None, &codes(), 1 << 20).made().is_some());
+}
+
+#[test]
+fn a_marker_is_read_whatever_stands_behind_it() {
+    let mut bytes = marker("lib/x.so", &["../.kpack/a_@GFXARCH@.kpack".to_owned()]);
+    bytes.extend([0xC1; 40]);
+    let (name, paths) = read_marker(&bytes).unwrap();
+    assert_eq!((name.as_str(), paths.as_slice()), ("lib/x.so", &["../.kpack/a_@GFXARCH@.kpack".to_owned()][..]));
+    assert!(read_marker(&[0x80]).is_err());
+    assert!(read_marker(&[]).is_err());
+}
+
+#[test]
+fn broken_archives_are_errors() {
+    let good = bytes(&archive("gfx942", Compression::default(), &codes(), 1 << 20));
+    let patched = |at: usize, value: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        bytes
+    };
+    for bytes in [
+        Vec::new(),
+        good[..63].to_vec(),
+        patched(0, b"KPAX"),
+        patched(4, &[2]),
+        patched(8, &u64::MAX.to_le_bytes()),
+        patched(8, &(good.len() as u64).to_le_bytes()),
+        patched(8, &[0; 8]),
+        patched(64, &[0xFF; 4]),
+        patched(68, &[0xFF; 4]),
+    ] {
+        assert!(Reader::open(content(&bytes)).is_err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), compressed: bool) {
+        let compression = if compressed { Compression::default() } else { Compression::None };
+        let mut bytes = bytes(&archive("gfx942", compression, &codes(), 1 << 20));
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= value;
+        }
+        if let Ok(reader) = Reader::open(content(&bytes)) {
+            for (_, _, entry) in reader.entries() {
+                let _ = reader.read(entry);
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use zip::read::HasZipMetadata;
-use zip::{CompressionMethod, DateTime, System};
+use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MOST_MEMBERS};
 use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
@@ -103,8 +103,8 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
         let found = archive.by_index_data(number).map_err(|error| broken(&error))?;
         let name = found.name().map_err(|error| broken(&error))?.into_owned();
         let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
-        let made_by_unix = matches!(found.system(), System::Unix | System::OsDarwin);
-        let mode = if made_by_unix { found.external_attributes() >> 16 } else { 0 };
+        // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whoever wrote them.
+        let mode = found.external_attributes() >> 16;
         let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
         let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
         let path = path.map_err(|error| bad(error.to_string()))?;

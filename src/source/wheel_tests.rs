@@ -111,7 +111,7 @@ fn modes_and_symlinks() {
         Made { crc: 1, ..link("false", b"a") },
     ]);
     let modes = ["bin", "none", "dos", "suid"].map(|path| entry(&input, path).attributes.mode);
-    assert_eq!(modes, [0o755, 0o644, 0o644, 0o4711]);
+    assert_eq!(modes, [0o755, 0o644, 0o755, 0o4711]);
     assert!(matches!(&entry(&input, "link").kind, EntryKind::Symlink(target) if **target == *b"../elsewhere"));
     assert!(matches!(&entry(&input, "link2").kind, EntryKind::Symlink(target) if target.len() == 4095));
     assert_eq!(read(&input, "nul").unwrap(), b"a\0b");

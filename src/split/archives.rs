@@ -8,19 +8,26 @@ use super::scan::Fat;
 use super::{Options, Place, Plan, PlannedArchive, SplitBinary, is_wanted};
 use crate::binary::BinaryError;
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
-use crate::rope::Content;
+use crate::rope::{Content, Edit};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
 
-/// A binary whose rewritten form exists.
+/// A binary without device code.
 struct Rewritten {
+    kernel_name: Arc<str>,
+    content: Arc<dyn Content>,
+    edits: Arc<[Edit]>,
+}
+
+/// A binary with its name in archives.
+struct Named {
     fat: Fat,
     kernel_name: Arc<str>,
 }
 
 /// Decides for each binary, and then for each overlay root which archives it gets.
 pub(super) fn assign(input: &Input, plan: &mut Plan, fat: Vec<Fat>, roots: &Roots, options: &Options) {
-    let mut by_root = BTreeMap::<EntryPath, Vec<Rewritten>>::new();
+    let mut by_root = BTreeMap::<EntryPath, Vec<Named>>::new();
     let mut links = HashMap::new();
     for fat in fat {
         let Some(entry) = input.entries.get(fat.entry) else { continue };
@@ -38,13 +45,13 @@ pub(super) fn assign(input: &Input, plan: &mut Plan, fat: Vec<Fat>, roots: &Root
             continue;
         }
         match rewrite(&fat, &entry.path, &root, &plan.group) {
-            Ok((kernel_name, content)) => {
+            Ok(Rewritten { kernel_name, content, edits }) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
-                let place = Place::Rewritten { content: Arc::clone(&content), link_group: link };
+                let place = Place::Rewritten { content: Arc::clone(&content), edits, link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
-                by_root.entry(root).or_default().push(Rewritten { fat, kernel_name: kernel_name.into() });
+                by_root.entry(root).or_default().push(Named { fat, kernel_name });
             }
             Err(error) => plan.warnings.push(format!("{}: not split: {error}", entry.path)),
         }
@@ -62,19 +69,15 @@ fn set_place(plan: &mut Plan, entry: usize, place: Place) {
 }
 
 /// The binary's name in archives, and the binary without device code.
-fn rewrite(
-    fat: &Fat,
-    path: &EntryPath,
-    root: &EntryPath,
-    group: &str,
-) -> Result<(String, Arc<dyn Content>), BinaryError> {
+fn rewrite(fat: &Fat, path: &EntryPath, root: &EntryPath, group: &str) -> Result<Rewritten, BinaryError> {
     let name = path.below(root).unwrap_or_else(|| path.clone());
     let kernel_name = std::str::from_utf8(name.as_bytes())
         .map_err(|_| BinaryError::Unsupported("its name is not UTF-8, which archives need".to_owned()))?;
     let up = "../".repeat(name.depth() - 1);
     let search_path = format!("{up}.kpack/{group}_@GFXARCH@.kpack");
-    let rope = fat.binary.rewrite(&marker(kernel_name, &[search_path]))?;
-    Ok((kernel_name.to_owned(), Arc::new(rope)))
+    let edits = fat.binary.edits(&marker(kernel_name, &[search_path]))?;
+    let content = Arc::new(fat.binary.edited(edits.clone())?);
+    Ok(Rewritten { kernel_name: kernel_name.into(), content, edits: edits.into() })
 }
 
 fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, content: &dyn Content) -> SplitBinary {
@@ -101,7 +104,7 @@ fn archives(
     input: &Input,
     group: &str,
     root: &EntryPath,
-    binaries: &[Rewritten],
+    binaries: &[Named],
     options: &Options,
 ) -> Vec<PlannedArchive> {
     let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use crate::database::{Databases, Handler};
 use crate::index::Resources;
 use crate::kpack::{Archive, Compression};
-use crate::rope::Content;
+use crate::rope::{Content, Edit};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
 
@@ -64,6 +64,8 @@ pub enum Place {
     Rewritten {
         /// What it becomes.
         content: Arc<dyn Content>,
+        /// The changes that make it so.
+        edits: Arc<[Edit]>,
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageSectionHeader, SectionFlags};
+use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
 use object::{LittleEndian as LE, U32};
 
@@ -10,7 +10,7 @@ use super::FatCoff;
 use super::checksum::{Checksum, FIELD};
 use super::layout::Layout;
 use crate::binary::{BinaryError, HIPK_MAGIC};
-use crate::rope::{Content, Edit, Rope, Segment, edited};
+use crate::rope::{Content, Edit, Segment, edited};
 
 /// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
 const MARKER: [u8; 8] = *b".kpackrf";
@@ -19,36 +19,35 @@ const MARKER: [u8; 8] = *b".kpackrf";
 const MAX_DEBUG: u64 = 1024;
 
 impl FatCoff {
-    /// The file without its device code. `marker` is what all wrappers point at afterwards.
-    pub(in crate::binary) fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
-        edited(&self.image.content, self.edits(marker)?).map_err(|error| BinaryError::unsupported(error.to_string()))
-    }
-
-    /// The changes that [`FatCoff::rewrite`] makes to the file.
+    /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
     pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         let layout = Layout::plan(self, marker.len() as u64)?;
-        let [mut headers, sections] = self.patch_headers(&layout)?;
-        let mut edits = vec![sections];
-        edits.extend(self.point_wrappers()?);
+        let mut edits = self.point_wrappers()?;
         edits.extend(self.replace_device_code(&layout, marker)?);
+        edits.extend(self.patch_sections(&layout)?);
         edits.extend(self.move_debug_data(&layout)?);
         edits.extend(self.drop_signature(&layout));
-        if self.image.headers.optional_header.check_sum.get(LE) != 0 {
-            // Whoever had it computed wants it to be right.
-            let all = [&edits[..], &[headers.clone()]].concat();
-            let file = edited(&self.image.content, all).map_err(|error| BinaryError::unsupported(error.to_string()))?;
-            let file: Arc<dyn Content> = Arc::new(file);
-            let checksum: Arc<dyn Content> = Arc::new(Checksum::new(Arc::clone(&file)));
-            // Headers are in front of what is cut.
-            let field = headers.start + FIELD;
-            let behind = field + checksum.size();
-            headers.replacement = vec![
-                Segment::range(Arc::clone(&file), headers.start, FIELD)?,
-                Segment::whole(checksum),
-                Segment::range(file, behind, headers.end - behind)?,
-            ];
+        let headers = self.headers(&layout)?;
+        let bytes = bytes_of(&headers);
+        let start = self.image.headers_offset;
+        let without_checksum = Edit::patch(start, bytes);
+        if self.image.headers.optional_header.check_sum.get(LE) == 0 {
+            edits.push(without_checksum);
+            return Ok(edits);
         }
-        edits.push(headers);
+        // Whoever had it computed wants it to be right.
+        let zeroed = edits.iter().cloned().chain([without_checksum]).collect();
+        let zeroed =
+            edited(&self.image.content, zeroed).map_err(|error| BinaryError::unsupported(error.to_string()))?;
+        let checksum: Arc<dyn Content> = Arc::new(Checksum::new(Arc::new(zeroed)));
+        let field = usize::try_from(FIELD).unwrap_or(0);
+        let behind = field + usize::try_from(checksum.size()).unwrap_or(0);
+        let replacement = vec![
+            Segment::literal(bytes.get(..field).unwrap_or_default()),
+            Segment::whole(checksum),
+            Segment::literal(bytes.get(behind..).unwrap_or_default()),
+        ];
+        edits.push(Edit { start, end: start + bytes.len() as u64, replacement });
         Ok(edits)
     }
 
@@ -82,25 +81,31 @@ impl FatCoff {
         ])
     }
 
-    /// The headers, and the section table.
-    fn patch_headers(&self, layout: &Layout) -> Result<[Edit; 2], BinaryError> {
+    /// The file and optional header, without a checksum.
+    fn headers(&self, layout: &Layout) -> Result<ImageNtHeaders64, BinaryError> {
         let image = &self.image;
-        let cut = u32::try_from(layout.cut.end - layout.cut.start).map_err(|_| BinaryError::malformed("its size"))?;
         let mut headers = image.headers;
         let symbols = layout.moved(headers.file_header.pointer_to_symbol_table.get(LE))?;
         headers.file_header.pointer_to_symbol_table = U32::new(LE, symbols);
         headers.optional_header.check_sum = U32::new(LE, 0);
+        let device = image.sections.get(self.section).map(|section| section.header.characteristics.get(LE).0);
+        if device.is_some_and(|flags| flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0) {
+            // Linkers do not agree on what else counts, so the sum is corrected and not made anew.
+            let size = headers.optional_header.size_of_initialized_data.get(LE);
+            let cut = cut_size(layout)?;
+            headers.optional_header.size_of_initialized_data = U32::new(LE, size.checked_sub(cut).unwrap_or(size));
+        }
+        Ok(headers)
+    }
+
+    fn patch_sections(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+        let image = &self.image;
+        let cut = cut_size(layout)?;
         let mut sections = Vec::with_capacity(image.sections.len());
         for (index, section) in image.sections.iter().enumerate() {
             let mut header = section.header;
             if index == self.section {
                 become_marker(&mut header, section.virtual_size, cut)?;
-                if header.characteristics.get(LE).0 & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0 {
-                    // Linkers do not agree on what else counts, so the sum is corrected and not made anew.
-                    let size = headers.optional_header.size_of_initialized_data.get(LE);
-                    headers.optional_header.size_of_initialized_data =
-                        U32::new(LE, size.checked_sub(cut).unwrap_or(size));
-                }
             } else if section.raw_size > 0 {
                 header.pointer_to_raw_data = U32::new(LE, layout.moved(header.pointer_to_raw_data.get(LE))?);
             }
@@ -108,10 +113,7 @@ impl FatCoff {
             header.pointer_to_linenumbers = U32::new(LE, layout.moved(header.pointer_to_linenumbers.get(LE))?);
             sections.push(header);
         }
-        Ok([
-            Edit::patch(image.headers_offset, bytes_of(&headers)),
-            Edit::patch(image.table_offset, bytes_of_slice(&sections)),
-        ])
+        Ok(Some(Edit::patch(image.table_offset, bytes_of_slice(&sections))))
     }
 
     /// Debug data need not be loaded, so its directory has file offsets beside RVAs.
@@ -143,6 +145,10 @@ impl FatCoff {
         let entry = self.image.directories_offset() + (index * size) as u64;
         vec![Edit::patch(entry, vec![0; size]), Edit::cut(layout.certificates.start, layout.certificates.end)]
     }
+}
+
+fn cut_size(layout: &Layout) -> Result<u32, BinaryError> {
+    u32::try_from(layout.cut.end - layout.cut.start).map_err(|_| BinaryError::malformed("its size"))
 }
 
 fn become_marker(header: &mut ImageSectionHeader, virtual_size: u64, cut: u32) -> Result<(), BinaryError> {

@@ -3,9 +3,12 @@
 mod headerless;
 mod image;
 mod layout;
+mod preserved;
 mod relocation;
 mod rewrite;
 mod room;
+mod rules;
+mod split;
 mod symbols;
 
 use std::ops::Range;
@@ -16,6 +19,7 @@ use object::{LittleEndian as LE, U32};
 use self::image::{Image, Section, read_pod};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
+pub(super) use self::split::{hidden_device_code, read_split};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
 use crate::rope::Content;
 
@@ -23,6 +27,8 @@ use crate::rope::Content;
 const FATBIN: &[u8] = b".hip_fatbin";
 /// Section with the fat binary wrappers.
 const WRAPPERS: &[u8] = b".hipFatBinSegment";
+/// Section with the marker of a file that has been split.
+const MARKER: &[u8] = b".rocm_kpack_ref";
 
 /// A file with device code that has been looked through, but not read.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
 use super::symbols;
 use crate::binary::{BinaryError, HIPK_MAGIC};
-use crate::rope::{Edit, Rope, Segment, edited};
+use crate::rope::{Edit, Segment};
 
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
@@ -34,13 +34,7 @@ struct Names {
 }
 
 impl FatElf {
-    /// The file without its device code. `marker` is what all wrappers point at afterwards.
-    pub(in crate::binary) fn rewrite(&self, marker: &[u8]) -> Result<Rope, BinaryError> {
-        let edits = self.edits(marker)?;
-        edited(&self.image.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
-    }
-
-    /// The changes that [`FatElf::rewrite`] makes to the file.
+    /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
     pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
         let mut edits = self.point_wrappers()?;

@@ -1,0 +1,185 @@
+//! Comparing a binary with what it became: everything but the device code has to be there still, at its address.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::elf::{ProgramHeader64, Rela64};
+
+use super::image::{Image, Section};
+use super::relocation::Carrier;
+use super::{FatElf, WRAPPERS};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
+use crate::rope::Content;
+
+/// Bytes compared at a time.
+const STEP: u64 = 1 << 20;
+
+/// Bytes of the file header.
+const HEADER: u64 = 64;
+
+impl FatElf {
+    /// The first place in which `split` differs from this file without need.
+    pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
+        let Some(other) = Image::read(split)? else { return Ok(Some("it is no ELF file any more".to_owned())) };
+        let image = &self.image;
+        let fixed = |image: &Image| {
+            let header = &image.header;
+            (header.e_type.get(LE), header.e_machine.get(LE), header.e_flags.get(LE), header.e_entry.get(LE))
+        };
+        if fixed(image) != fixed(&other) {
+            return Ok(Some("its file header has changed".to_owned()));
+        }
+        let patched = self.patched();
+        for (_, load) in image.loads() {
+            for range in without(load.offset..load.end(), &patched) {
+                if let Some(at) = self.compare_memory(&other, &range)? {
+                    return Ok(Some(format!("the byte at address {at:#x} has changed")));
+                }
+            }
+            let end = load.address.saturating_add(load.memory_size);
+            let is_mapped = |address: u64| {
+                other
+                    .loads()
+                    .any(|(_, load)| address.checked_sub(load.address).is_some_and(|inside| inside < load.memory_size))
+            };
+            if load.memory_size > load.file_size && !is_mapped(end - 1) {
+                return Ok(Some(format!("there is no memory at {:#x} any more", end - 1)));
+            }
+        }
+        self.compare_unloaded(&other)
+    }
+
+    /// Ranges of this file that are allowed to change, by their start.
+    fn patched(&self) -> BTreeMap<u64, u64> {
+        let header = &self.image.header;
+        let table = header.e_phoff.get(LE);
+        let table_size = self.image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
+        let mut ranges = vec![0..HEADER, table..table.saturating_add(table_size), self.device.offsets.clone()];
+        for wrapper in &self.wrappers {
+            ranges.push(wrapper.offset..wrapper.offset + FATBIN_WRAPPER_SIZE);
+            if let Carrier::Addend { entry } = wrapper.carrier {
+                ranges.push(entry..entry + size_of::<Rela64<LE>>() as u64);
+            }
+        }
+        // patchelf loads the section names and headers, too.
+        let names = self.image.sections.get(self.image.names_index);
+        ranges.extend(names.map(|names| names.offset..names.end()));
+        let sections = self.image.sections.len() as u64 * 64;
+        ranges.push(header.e_shoff.get(LE)..header.e_shoff.get(LE).saturating_add(sections));
+        let mut patched = BTreeMap::new();
+        for range in ranges {
+            let end = patched.entry(range.start).or_insert(range.end);
+            *end = range.end.max(*end);
+        }
+        patched
+    }
+
+    /// Compares a range of this file with what the other file loads to the same addresses.
+    fn compare_memory(&self, other: &Image, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
+        let mut at = range.start;
+        while at < range.end {
+            let Some(address) = self.image.address_of(at) else { return Ok(None) };
+            let length = STEP.min(range.end - at);
+            match other.offset_of(address, length) {
+                Some(offset) => {
+                    if let Some(difference) = differ(&self.image.content, at, &other.content, offset, length)? {
+                        return Ok(Some(address + difference));
+                    }
+                    at += length;
+                }
+                // The other file may have cut the segment in two here: then as far as its piece reaches.
+                None => match piece(other, address) {
+                    Some(length) => {
+                        let length = length.min(range.end - at);
+                        let offset = other.offset_of(address, length).unwrap_or(u64::MAX);
+                        if let Some(difference) = differ(&self.image.content, at, &other.content, offset, length)? {
+                            return Ok(Some(address + difference));
+                        }
+                        at += length;
+                    }
+                    None => return Ok(Some(address)),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares what is not loaded, such as symbols and debug information, by section.
+    fn compare_unloaded(&self, other: &Image) -> Result<Option<String>, BinaryError> {
+        let names = self.image.names_index;
+        let mut others: BTreeMap<&[u8], Vec<&Section>> = BTreeMap::new();
+        let is_unloaded = |section: &&Section| !section.is_null() && !section.is_allocated() && !section.is_nobits();
+        // From the back, so that the first of several with one name is taken first.
+        for section in other.sections.iter().rev().filter(is_unloaded) {
+            others.entry(&section.name).or_default().push(section);
+        }
+        for (index, section) in self.image.sections.iter().enumerate() {
+            let name = String::from_utf8_lossy(&section.name);
+            if !is_unloaded(&section) || index == names {
+                continue;
+            }
+            let Some(twin) = others.get_mut(section.name.as_slice()).and_then(Vec::pop) else {
+                return Ok(Some(format!("section {name} is gone")));
+            };
+            let same = twin.size == section.size
+                && differ(&self.image.content, section.offset, &other.content, twin.offset, section.size)?.is_none();
+            if !same && section.name != WRAPPERS {
+                return Ok(Some(format!("section {name} has changed")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// How many bytes from `address` on the file loads without a gap.
+fn piece(image: &Image, address: u64) -> Option<u64> {
+    image.loads().find_map(|(_, load)| {
+        let inside = address.checked_sub(load.address)?;
+        load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
+    })
+}
+
+/// `range` without the ranges of `holes`, which may overlap each other.
+fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
+    let mut rest = Vec::new();
+    let mut at = range.start;
+    for (&start, &end) in holes.range(..range.end) {
+        if end <= at {
+            continue;
+        }
+        if start > at {
+            rest.push(at..start);
+        }
+        at = end;
+    }
+    if at < range.end {
+        rest.push(at..range.end);
+    }
+    rest
+}
+
+/// The first position at which two ranges of files differ.
+fn differ(
+    a: &Arc<dyn Content>,
+    a_at: u64,
+    b: &Arc<dyn Content>,
+    b_at: u64,
+    length: u64,
+) -> Result<Option<u64>, BinaryError> {
+    let mut done = 0;
+    while done < length {
+        let here = STEP.min(length - done);
+        let mut pieces = [vec![0; usize::try_from(here).unwrap_or(0)], vec![0; usize::try_from(here).unwrap_or(0)]];
+        let [left, right] = &mut pieces;
+        a.read_at(a_at + done, left)?;
+        b.read_at(b_at.saturating_add(done), right)?;
+        if left != right {
+            let equal = left.iter().zip(right.iter()).take_while(|(a, b)| a == b).count();
+            return Ok(Some(done + equal as u64));
+        }
+        done += here;
+    }
+    Ok(None)
+}

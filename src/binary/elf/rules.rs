@@ -1,0 +1,172 @@
+//! What every loader, linker and inspection tool asks of a file: rules that a rewritten one breaks most easily.
+
+use object::LittleEndian as LE;
+use object::elf::{self, ProgramHeader64, SectionHeader64};
+
+use super::image::{Image, Section, Segment, read_pod};
+use super::{FATBIN, MARKER};
+use crate::binary::BinaryError;
+
+/// Memory that a writable segment may have without a section that accounts for it. What is more is charged to every
+/// process for nothing where overcommitting is strict.
+const MAX_UNEXPLAINED: u64 = 1 << 20;
+
+/// Each rule that the file breaks, in words.
+pub(super) fn broken(image: &Image) -> Result<Vec<String>, BinaryError> {
+    let mut problems = Vec::new();
+    loads(image, &mut problems);
+    program_headers(image, &mut problems);
+    sections(image, &mut problems);
+    tables(image, &mut problems);
+    names(image, &mut problems)?;
+    Ok(problems)
+}
+
+/// gABI, "Program Header"; glibc before 2.35 refuses a segment whose offset and address differ modulo its own
+/// alignment, even if that is larger than a page.
+fn loads(image: &Image, problems: &mut Vec<String>) {
+    let mut end = 0;
+    for (number, load) in image.loads() {
+        let mut say = |what: String| problems.push(format!("program header {number}: {what}"));
+        if load.alignment > 1 && !load.alignment.is_power_of_two() {
+            say(format!("alignment {:#x} is not a power of two", load.alignment));
+        } else if load.alignment > 1 && load.address.wrapping_sub(load.offset) % load.alignment != 0 {
+            let (offset, address, alignment) = (load.offset, load.address, load.alignment);
+            say(format!("offset {offset:#x} and address {address:#x} differ modulo its alignment {alignment:#x}"));
+        }
+        if load.file_size > load.memory_size {
+            say("it is longer in the file than in memory".to_owned());
+        }
+        if load.address < end {
+            say("it does not begin behind the segment before it".to_owned());
+        }
+        end = end.max(load.address.saturating_add(load.memory_size));
+        let extra = load.memory_size.saturating_sub(load.file_size);
+        if load.flags.0 & elf::PF_W.0 != 0 && extra > MAX_UNEXPLAINED.saturating_add(explained(image, load)) {
+            say(format!("{extra} writable bytes without file content, and no section that needs them"));
+        }
+    }
+}
+
+/// How much of a segment's memory behind its file content is for variables that begin as zeros.
+fn explained(image: &Image, load: &Segment) -> u64 {
+    let memory = load.address..load.address.saturating_add(load.memory_size);
+    let of_variables = image.sections.iter().filter(|section| {
+        section.is_nobits() && section.is_allocated() && section.name != FATBIN && memory.contains(&section.address)
+    });
+    of_variables.map(|section| section.size).fold(0, u64::saturating_add)
+}
+
+fn program_headers(image: &Image, problems: &mut Vec<String>) {
+    let table = image.header.e_phoff.get(LE);
+    let size = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
+    let position = |kind| image.segments.iter().position(|segment| segment.kind == kind);
+    if let Some((number, header)) = position(elf::PT_PHDR).and_then(|at| Some((at, image.segments.get(at)?))) {
+        if header.offset != table || header.file_size != size || header.memory_size != size {
+            problems.push(format!("program header {number}: PT_PHDR does not describe the program header table"));
+        } else if image.offset_of(header.address, size) != Some(table) {
+            problems.push(format!("program header {number}: PT_PHDR is not inside a loaded segment"));
+        }
+        if position(elf::PT_LOAD).is_some_and(|first| first < number) {
+            problems.push(format!("program header {number}: PT_PHDR follows a loaded segment"));
+        }
+    }
+    let inner = [elf::PT_DYNAMIC, elf::PT_INTERP, elf::PT_TLS, elf::PT_GNU_EH_FRAME, elf::PT_GNU_RELRO];
+    for (number, segment) in image.segments.iter().enumerate() {
+        let is_inner = inner.contains(&segment.kind) && segment.file_size > 0;
+        // Linkers round the end of PT_GNU_RELRO up to a page, so only the beginning counts.
+        if is_inner && image.offset_of(segment.address, 1) != Some(segment.offset) {
+            problems.push(format!("program header {number}: its address and offset belong to no loaded segment"));
+        }
+    }
+}
+
+fn sections(image: &Image, problems: &mut Vec<String>) {
+    let size = image.content.size();
+    let mut unloaded = None;
+    for section in image.sections.iter().filter(|section| !section.is_null()) {
+        let name = String::from_utf8_lossy(&section.name);
+        let mut say = |what: &str| problems.push(format!("section {name}: {what}"));
+        if !section.is_nobits() && section.offset.checked_add(section.size).is_none_or(|end| end > size) {
+            say("it reaches past the end of the file");
+        }
+        let alignment = section.header.sh_addralign.get(LE);
+        if alignment > 1 && section.address % alignment != 0 {
+            say("its address is not aligned");
+        }
+        if !section.is_allocated() {
+            unloaded.get_or_insert_with(|| name.clone().into_owned());
+            continue;
+        }
+        // Tools such as dwz refuse this. Files from patchelf are like that already, so only what a split adds counts.
+        if let Some(before) = unloaded.as_ref().filter(|_| section.name == MARKER) {
+            say(&format!("it is loaded but comes after {before}, which is not"));
+        }
+        let is_thread_local = section.flags().0 & elf::SHF_TLS.0 != 0;
+        if section.size == 0 || (section.is_nobits() && is_thread_local) {
+            continue;
+        }
+        if !is_in_memory(image, section) {
+            say("it is not inside a loaded segment");
+        } else if !section.is_nobits() && image.offset_of(section.address, section.size) != Some(section.offset) {
+            say("its address and its offset are not the same place");
+        }
+    }
+}
+
+fn is_in_memory(image: &Image, section: &Section) -> bool {
+    image.loads().any(|(_, load)| {
+        let inside = section.address.checked_sub(load.address);
+        inside.and_then(|inside| inside.checked_add(section.size)).is_some_and(|end| end <= load.memory_size)
+    })
+}
+
+/// No two things may have the same bytes of the file.
+fn tables(image: &Image, problems: &mut Vec<String>) {
+    let header = &image.header;
+    let segments = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
+    let sections = image.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64;
+    let of_sections =
+        image.sections.iter().filter(|section| !section.is_null()).map(|section| {
+            (section.offset, section.end(), format!("section {}", String::from_utf8_lossy(&section.name)))
+        });
+    let range = |start: u64, size: u64, name: &str| (start, start.saturating_add(size), name.to_owned());
+    let mut ranges: Vec<_> = of_sections
+        .chain([
+            range(0, header.e_ehsize.get(LE).into(), "the file header"),
+            range(header.e_phoff.get(LE), segments, "the program header table"),
+            range(header.e_shoff.get(LE), sections, "the section header table"),
+        ])
+        .filter(|(start, end, _)| start < end)
+        .collect();
+    ranges.sort();
+    let mut last: Option<(u64, String)> = None;
+    for (start, end, name) in ranges {
+        if let Some((_, other)) = last.as_ref().filter(|(last, _)| start < *last) {
+            problems.push(format!("{other} and {name} overlap in the file"));
+        }
+        if last.as_ref().is_none_or(|(last, _)| end > *last) {
+            last = Some((end, name));
+        }
+    }
+}
+
+fn names(image: &Image, problems: &mut Vec<String>) -> Result<(), BinaryError> {
+    if image.sections.is_empty() {
+        return Ok(());
+    }
+    let table = image.sections.get(image.names_index).filter(|table| table.header.sh_type.get(LE) == elf::SHT_STRTAB);
+    let Some(table) = table.filter(|table| table.size > 0 && table.end() <= image.content.size()) else {
+        problems.push("its sections have no names".to_owned());
+        return Ok(());
+    };
+    let [first]: [u8; 1] = read_pod(&image.content, table.offset)?;
+    let [last]: [u8; 1] = read_pod(&image.content, table.end() - 1)?;
+    if first != 0 || last != 0 {
+        problems.push("its table of section names does not begin and end with NUL".to_owned());
+    }
+    if image.sections.iter().any(|section| u64::from(section.header.sh_name.get(LE)) >= table.size) {
+        problems.push("the name of a section lies outside of the table of names".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! What a loader finds in an ELF file that has been split.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use object::{LittleEndian as LE, U32, U64};
+
+use super::image::{Image, Section, read_pod};
+use super::relocation::{self, Carrier, Pointer};
+use super::{FATBIN, MARKER, WRAPPERS, rules};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
+use crate::rope::Content;
+
+/// The most bytes of a marker that loaders read.
+const MAX_MARKER: u64 = 64 << 10;
+
+/// Wrappers with device code that are searched for in a file without sections before giving up.
+const MAX_CANDIDATES: usize = 64;
+
+/// Bytes searched at a time.
+const WINDOW: u64 = 1 << 20;
+
+/// A wrapper as it stands in the file.
+struct Found {
+    offset: u64,
+    address: u64,
+    version: u32,
+    pointer: u64,
+    index: u64,
+}
+
+/// Looks for split wrappers, or a marker.
+pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
+    let Some(image) = Image::read(content)? else { return Ok(None) };
+    let mut problems = Vec::new();
+    let found = match image.section(WRAPPERS) {
+        Some((_, section)) if !section.is_nobits() => wrappers(&image, section, &mut problems)?,
+        _ => Vec::new(),
+    };
+    let marker = image.section(MARKER).map(|(_, section)| section);
+    // A .debug file has both sections without bytes.
+    if found.is_empty() && marker.is_none_or(Section::is_nobits) {
+        return Ok(None);
+    }
+    if found.is_empty() {
+        problems.push("it has a marker but no wrappers".to_owned());
+    }
+    problems.extend(rules::broken(&image)?);
+    problems.extend(leftovers(&image));
+    let marker = match marker {
+        Some(section) if !section.is_nobits() && section.is_allocated() => Some(section),
+        Some(_) => {
+            problems.push("its section .rocm_kpack_ref is not loaded".to_owned());
+            None
+        }
+        None => {
+            problems.push("it has no section .rocm_kpack_ref".to_owned());
+            None
+        }
+    };
+    let pointers = resolve(&image, &found);
+    let mut markers = HashMap::new();
+    let mut wrappers = Vec::new();
+    for (position, (found, pointer)) in found.into_iter().zip(pointers).enumerate() {
+        if let Ok(pointer) = &pointer {
+            problems.extend(disagreement(position, &found, *pointer));
+            if let Some(section) = marker.filter(|section| !contains(section, pointer.value)) {
+                problems.push(format!(
+                    "wrapper {position} points at {:#x}, outside of .rocm_kpack_ref at {:#x}",
+                    pointer.value, section.address
+                ));
+            }
+        }
+        let marker = pointer.and_then(|pointer| match markers.get(&pointer.value) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => read_marker(&image, marker, pointer.value)
+                .inspect(|bytes| drop(markers.insert(pointer.value, Arc::clone(bytes)))),
+        });
+        wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
+    }
+    Ok(Some(SplitBinary { wrappers, problems }))
+}
+
+/// The split wrappers of the section. An instrumented build pads each of them with zeros.
+fn wrappers(image: &Image, section: &Section, problems: &mut Vec<String>) -> Result<Vec<Found>, BinaryError> {
+    let mut found = Vec::new();
+    let mut with_code = 0;
+    let mut offset = section.offset;
+    while offset.checked_add(FATBIN_WRAPPER_SIZE).is_some_and(|next| next <= section.end()) {
+        let [magic, version]: [U32<LE>; 2] = read_pod(&image.content, offset)?;
+        match magic.get(LE) {
+            HIPK_MAGIC => {
+                let [pointer, index]: [U64<LE>; 2] = read_pod(&image.content, offset + 8)?;
+                found.push(Found {
+                    offset,
+                    address: section.address.wrapping_add(offset - section.offset),
+                    version: version.get(LE),
+                    pointer: pointer.get(LE),
+                    index: index.get(LE),
+                });
+                offset += FATBIN_WRAPPER_SIZE;
+            }
+            FATBIN_WRAPPER_MAGIC => {
+                with_code += 1;
+                offset += FATBIN_WRAPPER_SIZE;
+            }
+            0 if version.get(LE) == 0 => offset += 8,
+            other => {
+                problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
+                break;
+            }
+        }
+    }
+    if with_code > 0 && !found.is_empty() {
+        let all = with_code + found.len();
+        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
+    }
+    Ok(found)
+}
+
+/// Device code that should be gone: the section may stay, but without bytes.
+fn leftovers(image: &Image) -> Option<String> {
+    let (_, section) = image.section(FATBIN)?;
+    let still = !section.is_nobits() && section.size > 0;
+    still.then(|| format!("it still holds device code: .hip_fatbin has {} bytes", section.size))
+}
+
+/// The pointer of each wrapper, as the loader relocates it.
+fn resolve(image: &Image, found: &[Found]) -> Vec<Result<Pointer, BinaryError>> {
+    let slots: Vec<_> = found.iter().map(|wrapper| wrapper.address.wrapping_add(8)).collect();
+    if let Ok(pointers) = relocation::resolve(image, &slots, &(0..0)) {
+        return pointers.into_iter().map(Ok).collect();
+    }
+    // One of them is at fault; asked one by one, the others have an answer.
+    let one = |slot: &u64| {
+        let pointers = relocation::resolve(image, &[*slot], &(0..0))?;
+        pointers.into_iter().next().ok_or_else(|| BinaryError::malformed("a pointer was not resolved"))
+    };
+    slots.iter().map(one).collect()
+}
+
+/// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
+fn disagreement(position: usize, found: &Found, pointer: Pointer) -> Option<String> {
+    let Carrier::Addend { .. } = pointer.carrier else { return None };
+    (found.pointer != 0 && found.pointer != pointer.value).then(|| {
+        let (in_place, relocated) = (found.pointer, pointer.value);
+        format!("the pointer of wrapper {position} is {in_place:#x} in place but {relocated:#x} when relocated")
+    })
+}
+
+fn contains(section: &Section, address: u64) -> bool {
+    address.checked_sub(section.address).is_some_and(|inside| inside < section.size)
+}
+
+/// The bytes at a pointer that are mapped from the file, up to the end of the marker's section if it is in there.
+fn read_marker(image: &Image, section: Option<&Section>, address: u64) -> Result<Arc<[u8]>, BinaryError> {
+    let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
+    let mapped = |load: &super::image::Segment| {
+        let inside = address.checked_sub(load.address)?;
+        load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
+    };
+    let rest = image.loads().find_map(|(_, load)| mapped(load)).ok_or_else(unmapped)?;
+    let in_section = section.filter(|section| contains(section, address));
+    let limit = in_section.map_or(u64::MAX, |section| section.size - (address - section.address));
+    let length = rest.min(limit).min(MAX_MARKER);
+    let offset = image.offset_of(address, length).ok_or_else(unmapped)?;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    image.content.read_at(offset, &mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// Searches a file without sections for a wrapper whose relocated pointer leads to a bundle.
+pub(in crate::binary) fn hidden_device_code(content: &Arc<dyn Content>) -> Result<Option<u64>, BinaryError> {
+    let Some(image) = Image::read(content)? else { return Ok(None) };
+    if !image.sections.is_empty() {
+        return Ok(None);
+    }
+    for address in candidates(&image)? {
+        let Ok(pointers) = relocation::resolve(&image, &[address.wrapping_add(8)], &(0..0)) else { continue };
+        let target = pointers.first().and_then(|pointer| image.offset_of(pointer.value, 24));
+        let Some(offset) = target else { continue };
+        let bytes: [u8; 24] = read_pod(content, offset)?;
+        if bytes == *b"__CLANG_OFFLOAD_BUNDLE__" || bytes.starts_with(b"CCOB") {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
+/// Addresses of what could be wrappers: magic and version, then a pointer, then a field that is 0.
+fn candidates(image: &Image) -> Result<Vec<u64>, BinaryError> {
+    let mut start = [0; 8];
+    let (magic, version) = start.split_at_mut(4);
+    magic.copy_from_slice(&FATBIN_WRAPPER_MAGIC.to_le_bytes());
+    version.copy_from_slice(&1_u32.to_le_bytes());
+    let mut candidates = Vec::new();
+    for (_, load) in image.loads() {
+        let end = load.end();
+        let mut at = load.offset.next_multiple_of(8);
+        while at < end && candidates.len() < MAX_CANDIDATES {
+            let mut bytes = vec![0; usize::try_from(WINDOW.min(end - at)).unwrap_or(0)];
+            image.content.read_at(at, &mut bytes)?;
+            let hits = bytes.chunks_exact(8).zip(0_u64..).filter(|(word, _)| *word == start);
+            candidates.extend(hits.filter_map(|(_, word)| image.address_of(at + word * 8)));
+            at += WINDOW;
+        }
+    }
+    candidates.truncate(MAX_CANDIDATES);
+    Ok(candidates)
+}

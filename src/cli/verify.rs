@@ -1,0 +1,117 @@
+//! `kpackfs verify`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::progress::show_bytes;
+use crate::database::{Databases, TORCH_FAT};
+use crate::index::Resources;
+use crate::target::BundleKey;
+use crate::verify::{self, Options, Progress, Report};
+
+/// Exit code if something is wrong with what was verified.
+const FOUND: u8 = 1;
+/// Exit code if nothing can be said about it.
+const UNREADABLE: u8 = 2;
+
+/// Check a split: binaries, archives, and that every kernel is found
+///
+/// Exit codes: 0 nothing is wrong, 1 something is, 2 wrong command line or unreadable.
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    /// A split (a directory that holds host/), an installation, a binary, an archive; or the host part and then the
+    /// device parts
+    #[arg(required = true)]
+    path: Vec<PathBuf>,
+
+    /// Compare with the wheel or install tree that was split
+    #[arg(long, value_name = "FAT")]
+    against: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// The GPU targets or families that the split was restricted to [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    gpu_targets: Option<Vec<BundleKey>>,
+
+    /// The kernel databases that left the host part; "" for none [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
+    databases: Option<Vec<String>>,
+
+    /// A preset for --databases
+    #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
+    wheel_type: Option<String>,
+
+    /// Memory for caches, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
+    memory: u64,
+
+    /// Number of threads [default: one for each core]
+    #[arg(short, long, value_name = "N", help_heading = "Resources")]
+    jobs: Option<usize>,
+}
+
+impl Verify {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let report = match self.verify() {
+            Ok(report) => report,
+            Err(error) => {
+                eprintln!("kpackfs: {error:#}");
+                return Ok(ExitCode::from(UNREADABLE));
+            }
+        };
+        self.print(&report)?;
+        Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+    }
+
+    fn verify(&self) -> anyhow::Result<Report> {
+        let databases = match (&self.databases, &self.wheel_type) {
+            (Some(names), _) => {
+                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
+                Databases::from_names(&names).context("--databases")?
+            }
+            (None, Some(preset)) => Databases::preset(preset).context("--wheel-type")?,
+            (None, None) => Databases::all(),
+        };
+        let options = Options { databases, gpu_targets: self.gpu_targets.clone() };
+        if let Some(jobs) = self.jobs {
+            rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
+        }
+        let resources = Resources::new(self.memory << 20);
+        let progress = Progress::default();
+        let report = show_bytes("Verifying", &progress.done, &progress.total, || {
+            verify::verify(&self.path, self.against.as_deref(), &options, &resources, &progress)
+        });
+        Ok(report?)
+    }
+
+    fn print(&self, report: &Report) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, report)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        for finding in &report.findings {
+            writeln!(out, "{finding}")?;
+        }
+        let counts = &report.counts;
+        writeln!(
+            out,
+            "{} findings; {} files, {} split binaries with {} wrappers, {} archives with {} code objects",
+            report.findings.len(),
+            counts.files.get(),
+            counts.binaries.get(),
+            counts.wrappers.get(),
+            counts.archives.get(),
+            counts.code_objects.get(),
+        )?;
+        Ok(())
+    }
+}

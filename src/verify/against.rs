@@ -1,0 +1,222 @@
+//! The comparison with the fat input: nothing lost, nothing changed, nothing added.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::binary::Binaries;
+use super::lookup::Shelf;
+use super::report::{Check, Findings};
+use super::subject::{Kind, Part, Parts};
+use super::{Options, Progress};
+use crate::index::Resources;
+use crate::rope::{Content, ReadError};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::target::BundleKey;
+
+/// Bytes compared at a time.
+const STEP: usize = 1 << 20;
+
+/// A fat input and what it became.
+pub(super) struct Comparison<'a> {
+    pub(super) fat: &'a Input,
+    parts: &'a Parts,
+    pub(super) shelf: &'a Shelf,
+    pub(super) binaries: &'a Binaries,
+    options: &'a Options,
+    pub(super) resources: &'a Arc<Resources>,
+    pub(super) findings: &'a Findings,
+    /// The keys that an installation has; `None` if it is a split, which has all of them.
+    present: Option<HashSet<BundleKey>>,
+    /// Code objects in archives, by archive, name and target, that a wrapper of the fat input accounts for.
+    pub(super) accounted: Mutex<HashSet<(usize, String, String)>>,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(
+        fat: &'a Input,
+        parts: &'a Parts,
+        shelf: &'a Shelf,
+        binaries: &'a Binaries,
+        options: &'a Options,
+        resources: &'a Arc<Resources>,
+        findings: &'a Findings,
+    ) -> Self {
+        let present = (parts.kind == Kind::Installation).then(|| {
+            let of_archives = shelf.targets.iter().map(BundleKey::of);
+            let of_databases = parts.files().filter_map(|file| Some(options.databases.classify(file.path)?.arch.key()));
+            of_archives.chain(of_databases).collect()
+        });
+        let accounted = Mutex::default();
+        Self { fat, parts, shelf, binaries, options, resources, findings, present, accounted }
+    }
+
+    pub(super) fn run(&self, progress: &Progress) {
+        let mut entries: Vec<_> = self.fat.entries.iter().filter(|entry| !Part::is_metadata(&entry.path)).collect();
+        entries.sort_by_key(|entry| std::cmp::Reverse(size(entry)));
+        progress.expect(entries.iter().map(|entry| size(entry)).sum());
+        entries.par_iter().with_max_len(1).for_each(|entry| {
+            self.compare(entry);
+            progress.advance(size(entry));
+        });
+        self.extra_files();
+        self.extra_code_objects();
+    }
+
+    pub(super) fn say(&self, path: &EntryPath, reason: impl std::fmt::Display) {
+        self.findings.add(Check::Against, path.to_string(), reason);
+    }
+
+    /// Whether code and databases for this key have to be there.
+    pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
+        let is_wanted = self.options.gpu_targets.as_ref().is_none_or(|wanted| key.is_wanted_for(wanted));
+        is_wanted && self.present.as_ref().is_none_or(|present| present.contains(key))
+    }
+
+    fn compare(&self, entry: &Entry) {
+        match &entry.kind {
+            EntryKind::Directory => self.compare_directory(entry),
+            EntryKind::Symlink(target) => match self.twin(0, &entry.path).map(|twin| &twin.kind) {
+                Some(EntryKind::Symlink(other)) if other == target => {}
+                Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
+                Some(_) => self.say(&entry.path, "it was a symlink"),
+                None => self.say(&entry.path, "the symlink is lost"),
+            },
+            EntryKind::File { content, .. } => self.compare_file(entry, content),
+        }
+    }
+
+    /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
+    fn compare_directory(&self, entry: &Entry) {
+        let twins: Vec<_> = (0..self.parts.parts.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
+        let is_empty = || {
+            let next = self.fat.entries.partition_point(|other| other.path <= entry.path);
+            self.fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
+        };
+        if twins.is_empty() && is_empty() {
+            self.say(&entry.path, "the empty directory is lost");
+        }
+        for twin in twins {
+            self.compare_mode(entry, twin);
+        }
+    }
+
+    fn compare_file(&self, entry: &Entry, content: &Arc<dyn Content>) {
+        self.findings.counts.compared_files.add(1);
+        let database = self.options.databases.classify(&entry.path);
+        let is_expected = database.as_ref().is_none_or(|found| self.is_expected(&found.arch.key()));
+        let places: Vec<_> =
+            (0..self.parts.parts.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
+        let (&(part, twin), rest) = match (places.split_first(), is_expected) {
+            (Some(found), true) => found,
+            (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
+            (None, true) => return self.say(&entry.path, "the file is lost"),
+            (None, false) => return,
+        };
+        if !rest.is_empty() {
+            self.say(&entry.path, format!("it is in {} parts", places.len()));
+        }
+        let in_host = part == 0;
+        if self.parts.kind == Kind::Split && in_host == database.is_some() {
+            self.say(
+                &entry.path,
+                if in_host { "the database file is in the host part" } else { "it is in a device part" },
+            );
+        }
+        self.compare_mode(entry, twin);
+        let EntryKind::File { content: other, .. } = &twin.kind else {
+            return self.say(&entry.path, "it was a file");
+        };
+        if database.is_none() && self.compare_code(entry, content, other) {
+            return;
+        }
+        match equal(&**content, &**other) {
+            Ok(true) => {}
+            Ok(false) => self.say(&entry.path, "its bytes differ"),
+            Err(error) => self.say(&entry.path, error),
+        }
+    }
+
+    fn compare_mode(&self, entry: &Entry, twin: &Entry) {
+        let (was, is) = (entry.attributes.mode, twin.attributes.mode);
+        if was != is {
+            self.say(&entry.path, format!("its mode was {was:04o} and is {is:04o}"));
+        }
+    }
+
+    fn twin(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
+        self.parts.parts.get(part)?.input.entry(path)
+    }
+
+    /// Whatever is in the parts but not in the fat input, except archives.
+    fn extra_files(&self) {
+        let reached = self.shelf.archives.iter().filter(|archive| archive.is_reached());
+        let archives: HashSet<_> = reached.map(|archive| (archive.part, &archive.path)).collect();
+        let mut above: HashSet<EntryPath> = HashSet::new();
+        for (_, path) in &archives {
+            above.extend(std::iter::successors(path.parent(), EntryPath::parent));
+        }
+        for (number, part) in self.parts.parts.iter().enumerate() {
+            let is_known = |entry: &&Entry| {
+                Part::is_metadata(&entry.path)
+                    || self.fat.entry(&entry.path).is_some()
+                    || archives.contains(&(number, &entry.path))
+                    || above.contains(&entry.path)
+            };
+            for entry in part.input.entries.iter().filter(|entry| !is_known(entry)) {
+                self.findings.add(Check::Against, part.label(&entry.path), "the fat input does not have it");
+            }
+        }
+    }
+
+    /// Whatever is in archives and belongs to no wrapper of the fat input.
+    fn extra_code_objects(&self) {
+        let accounted = self.accounted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_archive: HashMap<usize, HashSet<(&str, &str)>> = HashMap::new();
+        for (archive, key, target) in &*accounted {
+            by_archive.entry(*archive).or_default().insert((key, target));
+        }
+        for (number, archive) in self.shelf.archives.iter().enumerate() {
+            // Archives that were in the fat input are files like others.
+            if self.fat.entry(&archive.path).is_some() {
+                continue;
+            }
+            let known = by_archive.remove(&number).unwrap_or_default();
+            for (key, target, _) in
+                archive.reader.entries().filter(|(key, target, _)| !known.contains(&(*key, *target)))
+            {
+                let reason = format!("{key} for {target}: the fat input has no such code object");
+                self.findings.add(Check::Against, archive.label.as_str(), reason);
+            }
+        }
+    }
+}
+
+fn size(entry: &Entry) -> u64 {
+    match &entry.kind {
+        EntryKind::File { content, .. } => content.size(),
+        EntryKind::Directory | EntryKind::Symlink(_) => 0,
+    }
+}
+
+/// Whether two contents have the same bytes.
+fn equal(a: &dyn Content, b: &dyn Content) -> Result<bool, ReadError> {
+    if a.size() != b.size() {
+        return Ok(false);
+    }
+    let length = STEP.min(usize::try_from(a.size()).unwrap_or(STEP));
+    let (mut left, mut right) = (vec![0; length], vec![0; length]);
+    let mut at = 0;
+    while at < a.size() {
+        let here = length.min(usize::try_from(a.size() - at).unwrap_or(length));
+        let ((left, _), (right, _)) = (left.split_at_mut(here), right.split_at_mut(here));
+        a.read_at(at, left)?;
+        b.read_at(at, right)?;
+        if left != right {
+            return Ok(false);
+        }
+        at += here as u64;
+    }
+    Ok(true)
+}

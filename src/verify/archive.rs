@@ -1,0 +1,93 @@
+//! Archives by themselves: whether everything in them can be read, and is what its name says.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::code_object::problem;
+use super::lookup::Shelf;
+use super::report::{Check, Findings, enumerate};
+use super::subject::{Kind, SingleFile};
+use super::{Options, Progress};
+use crate::kpack::Reader;
+use crate::target::TargetId;
+
+/// Checks an archive that was named itself.
+pub(super) fn check_file(file: &SingleFile, findings: &Findings, progress: &Progress) {
+    let label = file.path.display().to_string();
+    findings.counts.archives.add(1);
+    match Reader::open(Arc::clone(&file.content)) {
+        Ok(reader) => {
+            let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
+            check_names(&reader, &name.unwrap_or_default(), &label, findings);
+            check_entries(&reader, &label, true, findings, progress);
+        }
+        Err(error) => findings.add(Check::Archive, label, error),
+    }
+}
+
+/// Checks all archives. Those of somebody else have to be readable, but may name what they hold as they like.
+pub(super) fn check_all(shelf: &Shelf, kind: Kind, options: &Options, findings: &Findings, progress: &Progress) {
+    shelf.archives.par_iter().with_max_len(1).for_each(|archive| {
+        let is_ours = archive.is_reached() || archive.part > 0;
+        if is_ours {
+            check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
+        }
+        check_entries(&archive.reader, &archive.label, is_ours, findings, progress);
+        // An installation may hold a part of the binaries only.
+        let unasked = if archive.is_reached() && kind == Kind::Split { archive.unasked() } else { Vec::new() };
+        if !unasked.is_empty() {
+            let reason = format!("no wrapper asks for {}", enumerate(&unasked));
+            findings.add(Check::Lookup, archive.label.as_str(), reason);
+        }
+        // A database may keep its code in archives, which its library opens by itself.
+        let is_database = || options.databases.classify(&archive.path).is_some();
+        if archive.part > 0 && !archive.is_reached() && !is_database() {
+            findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
+        }
+    });
+}
+
+/// Whether file name, list of targets and table of contents agree.
+fn check_names(reader: &Reader, name: &str, label: &str, findings: &Findings) {
+    let say = |reason: String| findings.add(Check::Archive, label, reason);
+    let offered = &reader.toc().gfx_arches;
+    let stem = name.trim_end_matches(".kpack");
+    let named = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max();
+    if let Some(target) = named.and_then(|at| stem.get(at..)).filter(|target| !offered.iter().any(|of| of == target)) {
+        say(format!("its name says {target}, but it offers {}", offered.join(", ")));
+    }
+    if offered.is_empty() {
+        say("it offers no target".to_owned());
+    }
+    for target in offered.iter().filter(|target| target.parse::<TargetId>().is_err()) {
+        say(format!("it offers {target:?}, which is no target"));
+    }
+    if reader.toc().toc.values().all(std::collections::BTreeMap::is_empty) {
+        say("it is empty".to_owned());
+    }
+}
+
+fn check_entries(reader: &Reader, label: &str, is_ours: bool, findings: &Findings, progress: &Progress) {
+    let offered = &reader.toc().gfx_arches;
+    let entries: Vec<_> = reader.entries().collect();
+    progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
+    entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
+        let say = |reason: String| findings.add(Check::Archive, label, format!("{key} for {target}: {reason}"));
+        match reader.read(entry) {
+            Ok(code) => {
+                findings.counts.code_objects.add(1);
+                findings.counts.code_bytes.add(code.len() as u64);
+                let parsed = target.parse::<TargetId>().ok();
+                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| problem(&code, &target)) {
+                    say(problem);
+                }
+            }
+            Err(error) => say(error.to_string()),
+        }
+        if is_ours && !offered.iter().any(|of| of == target) {
+            say("the archive does not offer this target".to_owned());
+        }
+        progress.advance(entry.original_size);
+    });
+}

@@ -1,0 +1,141 @@
+//! Binaries by themselves: whether a loader takes them, and what their wrappers say.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::report::{Check, Findings};
+use super::subject::{Kind, PartFile, Parts, SingleFile};
+use super::{Options, Progress};
+use crate::binary::{BinaryError, FatBinary, SplitBinary};
+use crate::kpack::read_marker;
+use crate::rope::Content;
+use crate::source::EntryPath;
+
+/// The smallest file that can be a binary: an ELF header.
+const SMALLEST: u64 = 64;
+
+/// What a wrapper asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// The index that the wrapper holds.
+    pub(super) index: u32,
+    pub(super) marker: Arc<Marker>,
+}
+
+/// What a wrapper points at.
+#[derive(Debug)]
+pub(super) struct Marker {
+    pub(super) kernel_name: String,
+    pub(super) search_paths: Vec<String>,
+}
+
+/// The wrappers of the split binaries in the host part, `None` where a wrapper cannot be used.
+pub(super) type Binaries = HashMap<EntryPath, Vec<Option<Request>>>;
+
+/// Checks a binary that was named itself.
+pub(super) fn check_file(file: &SingleFile, findings: &Findings) {
+    check(&file.content, &file.path.display().to_string(), findings);
+}
+
+/// Checks all binaries. Databases bring their own code and are not looked into.
+pub(super) fn check_all(parts: &Parts, options: &Options, findings: &Findings, progress: &Progress) -> Binaries {
+    let is_wanted = |file: &PartFile<'_>| {
+        let is_checked = file.part == 0 || parts.kind == Kind::Installation;
+        is_checked && file.content.size() >= SMALLEST && options.databases.classify(file.path).is_none()
+    };
+    let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
+    findings.counts.files.add(parts.files().count() as u64);
+    progress.expect(files.iter().map(|file| file.content.size()).sum());
+    files
+        .par_iter()
+        .with_max_len(1)
+        .filter_map(|file| {
+            let wrappers = check(file.content, &parts.label(file.part, file.path), findings);
+            progress.advance(file.content.size());
+            Some((file.path.clone(), wrappers?))
+        })
+        .collect()
+}
+
+/// Checks one binary; gives its wrappers if it is split.
+fn check(content: &Arc<dyn Content>, label: &str, findings: &Findings) -> Option<Vec<Option<Request>>> {
+    let say = |reason: String| findings.add(Check::Binary, label, reason);
+    match SplitBinary::read(content) {
+        Ok(Some(split)) => {
+            findings.counts.binaries.add(1);
+            findings.counts.wrappers.add(split.wrappers.len() as u64);
+            split.problems.iter().cloned().for_each(say);
+            Some(requests(&split, say))
+        }
+        Ok(None) => {
+            match FatBinary::scan(content) {
+                Ok(Some(fat)) => say(format!("it still holds device code, of {} wrappers", fat.wrappers().len())),
+                Ok(None) => match SplitBinary::hidden_device_code(content) {
+                    Ok(Some(at)) => {
+                        say(format!("it still holds device code: a wrapper at {at:#x}, in a file without sections"));
+                    }
+                    Ok(None) => {}
+                    Err(error) => say(error.to_string()),
+                },
+                Err(BinaryError::Read(error)) => say(error.to_string()),
+                Err(error) => say(format!("it still holds device code, and {error}")),
+            }
+            None
+        }
+        // The segments of a file with nothing but debug information may be those of the file it was made from.
+        Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => None,
+        Err(error) => {
+            say(error.to_string());
+            None
+        }
+    }
+}
+
+fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<Request>> {
+    let mut markers: HashMap<&[u8], Option<Arc<Marker>>> = HashMap::new();
+    let mut requests = Vec::new();
+    for (position, wrapper) in split.wrappers.iter().enumerate() {
+        if wrapper.version != 1 {
+            say(format!("wrapper {position} has version {} instead of 1", wrapper.version));
+        }
+        if wrapper.index != position as u64 {
+            say(format!("wrapper {position} asks for index {:#x}", wrapper.index));
+        }
+        let bytes = match &wrapper.marker {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                say(format!("wrapper {position} has no marker: {error}"));
+                requests.push(None);
+                continue;
+            }
+        };
+        // Usually all wrappers share a marker; what is wrong with it is said once.
+        let marker = markers.entry(bytes).or_insert_with(|| match marker(bytes) {
+            Ok(marker) => Some(Arc::new(marker)),
+            Err(reason) => {
+                say(format!("wrapper {position}: {reason}"));
+                None
+            }
+        });
+        // Runtimes cast the index to 32 bits.
+        let index = u32::try_from(wrapper.index & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        requests.push(marker.clone().map(|marker| Request { index, marker }));
+    }
+    requests
+}
+
+fn marker(bytes: &[u8]) -> Result<Marker, String> {
+    let (kernel_name, search_paths) =
+        read_marker(bytes).map_err(|error| format!("its marker is unreadable: {error}"))?;
+    if kernel_name.is_empty() {
+        return Err("its marker has an empty kernel_name".to_owned());
+    }
+    if search_paths.is_empty() || search_paths.iter().any(String::is_empty) {
+        return Err("its marker names no search path".to_owned());
+    }
+    Ok(Marker { kernel_name, search_paths })
+}

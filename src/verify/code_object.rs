@@ -1,0 +1,168 @@
+//! Whether code is what its name says: the target that an AMDGPU ELF file names in its header.
+//!
+//! Numbers are those of LLVM's "User Guide for AMDGPU Backend", "ELF Code Object".
+
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64};
+use object::pod::from_bytes;
+
+use crate::target::TargetId;
+
+/// First word of a SPIR-V module.
+const SPIRV: u32 = 0x0723_0203;
+
+/// The target that stands for SPIR-V.
+const SPIRV_TARGET: &str = "amdgcnspirv";
+
+/// `e_ident[EI_ABIVERSION]` of code object version 4, since which the header tells all features.
+const ABI_VERSION_4: u8 = 2;
+
+/// Processors by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
+const PROCESSORS: &[(u32, &str)] = &[
+    (0x20, "gfx600"),
+    (0x21, "gfx601"),
+    (0x3a, "gfx602"),
+    (0x22, "gfx700"),
+    (0x23, "gfx701"),
+    (0x24, "gfx702"),
+    (0x25, "gfx703"),
+    (0x26, "gfx704"),
+    (0x3b, "gfx705"),
+    (0x28, "gfx801"),
+    (0x29, "gfx802"),
+    (0x2a, "gfx803"),
+    (0x3c, "gfx805"),
+    (0x2b, "gfx810"),
+    (0x2c, "gfx900"),
+    (0x2d, "gfx902"),
+    (0x2e, "gfx904"),
+    (0x2f, "gfx906"),
+    (0x30, "gfx908"),
+    (0x31, "gfx909"),
+    (0x3f, "gfx90a"),
+    (0x32, "gfx90c"),
+    (0x40, "gfx940"),
+    (0x4b, "gfx941"),
+    (0x4c, "gfx942"),
+    (0x4f, "gfx950"),
+    (0x33, "gfx1010"),
+    (0x34, "gfx1011"),
+    (0x35, "gfx1012"),
+    (0x42, "gfx1013"),
+    (0x36, "gfx1030"),
+    (0x37, "gfx1031"),
+    (0x38, "gfx1032"),
+    (0x39, "gfx1033"),
+    (0x3e, "gfx1034"),
+    (0x3d, "gfx1035"),
+    (0x45, "gfx1036"),
+    (0x41, "gfx1100"),
+    (0x46, "gfx1101"),
+    (0x47, "gfx1102"),
+    (0x44, "gfx1103"),
+    (0x43, "gfx1150"),
+    (0x4a, "gfx1151"),
+    (0x55, "gfx1152"),
+    (0x58, "gfx1153"),
+    (0x48, "gfx1200"),
+    (0x4e, "gfx1201"),
+    (0x49, "gfx1250"),
+    (0x5a, "gfx1251"),
+    (0x51, "gfx9-generic"),
+    (0x5f, "gfx9-4-generic"),
+    (0x52, "gfx10-1-generic"),
+    (0x53, "gfx10-3-generic"),
+    (0x54, "gfx11-generic"),
+    (0x59, "gfx12-generic"),
+    (0x5b, "gfx12-5-generic"),
+];
+
+/// What is wrong with `code` as the code object for `target`.
+pub(super) fn problem(code: &[u8], target: &TargetId) -> Option<String> {
+    if code.is_empty() {
+        return None;
+    }
+    let is_spirv = code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV);
+    if is_spirv {
+        return (target.processor() != SPIRV_TARGET).then(|| "it is SPIR-V".to_owned());
+    }
+    let header = from_bytes::<FileHeader64<LE>>(code).ok().map(|(header, _)| header);
+    let header =
+        header.filter(|header| header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU);
+    let Some(header) = header else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
+    let flags = header.e_flags.get(LE).0;
+    // Processors that this table does not know are not judged.
+    let &(_, processor) = PROCESSORS.iter().find(|(mach, _)| *mach == flags & 0xff)?;
+    let features = if header.e_ident.abi_version >= ABI_VERSION_4 { features(flags) } else { Vec::new() };
+    let is_right_processor = || {
+        let wanted = target.processor().trim_end_matches("-strict");
+        wanted == processor || target.candidates().iter().any(|candidate| candidate.processor() == processor)
+    };
+    // Code that needs a feature in one state is wrong unless the name asks for that state.
+    if is_right_processor() && features.iter().all(|feature| target.features().any(|named| named == *feature)) {
+        return None;
+    }
+    let made_for = std::iter::once(processor).chain(features).collect::<Vec<_>>().join(":");
+    Some(format!("it is code for {made_for}"))
+}
+
+/// The features that the code needs on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
+fn features(flags: u32) -> Vec<&'static str> {
+    let sramecc = match flags >> 10 & 3 {
+        2 => Some("sramecc-"),
+        3 => Some("sramecc+"),
+        _ => None,
+    };
+    let xnack = match flags >> 8 & 3 {
+        2 => Some("xnack-"),
+        3 => Some("xnack+"),
+        _ => None,
+    };
+    sramecc.into_iter().chain(xnack).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem;
+
+    fn code(mach: u8, features: u8) -> Vec<u8> {
+        let mut code = vec![0; 64];
+        code[..9].copy_from_slice(b"\x7fELF\x02\x01\x01\x40\x02");
+        code[18] = 224;
+        code[48] = mach;
+        code[49] = features;
+        code
+    }
+
+    #[test]
+    fn code_is_for_the_target_that_it_is_named_after() {
+        for (target, mach, features, expected) in [
+            ("gfx90a", 0x3f, 0x05, None),
+            ("gfx90a:xnack-", 0x3f, 0x05, None),
+            ("gfx90a:xnack+", 0x3f, 0x07, None),
+            ("gfx90a:sramecc+:xnack-", 0x3f, 0x0e, None),
+            ("gfx90a:xnack-", 0x3f, 0x07, Some("it is code for gfx90a:xnack+")),
+            ("gfx90a", 0x3f, 0x07, Some("it is code for gfx90a:xnack+")),
+            ("gfx942", 0x3f, 0x05, Some("it is code for gfx90a")),
+            ("gfx942", 0x5f, 0x05, None),
+            ("gfx90a", 0x5f, 0x05, Some("it is code for gfx9-4-generic")),
+            ("gfx9-4-generic", 0x4c, 0x05, Some("it is code for gfx942")),
+            ("gfx1250-strict", 0x49, 0, None),
+            ("gfx9999", 0xf0, 0, None),
+        ] {
+            assert_eq!(problem(&code(mach, features), &target.parse().unwrap()).as_deref(), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn code_is_an_elf_file_or_spirv_or_nothing() {
+        let spirv = 0x0723_0203_u32.to_le_bytes();
+        assert_eq!(problem(&spirv, &"amdgcnspirv".parse().unwrap()), None);
+        assert!(problem(&spirv, &"gfx942".parse().unwrap()).is_some());
+        assert_eq!(problem(&[], &"gfx942".parse().unwrap()), None);
+        assert!(problem(b"hello", &"gfx942".parse().unwrap()).is_some());
+        let mut host = code(0x3f, 0);
+        host[18] = 62;
+        assert!(problem(&host, &"gfx90a".parse().unwrap()).is_some());
+    }
+}

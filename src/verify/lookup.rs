@@ -1,0 +1,252 @@
+//! The way from a wrapper to its code object, as runtimes go it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::Options;
+use super::binary::{Binaries, Request};
+use super::report::{Check, Findings, enumerate};
+use super::subject::{Kind, Parts};
+use crate::kpack::{MAGIC, Reader, toc_key};
+use crate::rope::Content;
+use crate::source::EntryPath;
+use crate::target::TargetId;
+
+/// What a search path has instead of the target.
+const PLACEHOLDER: &str = "@GFXARCH@";
+
+/// All archives of all parts, at the paths at which the parts overlay each other.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    pub(super) archives: Vec<Shelved>,
+    by_path: HashMap<EntryPath, usize>,
+    /// Every target that any archive offers.
+    pub(super) targets: BTreeSet<TargetId>,
+}
+
+/// An archive that could be opened.
+#[derive(Debug)]
+pub(super) struct Shelved {
+    pub(super) part: usize,
+    pub(super) path: EntryPath,
+    /// What findings call it.
+    pub(super) label: String,
+    pub(super) reader: Reader,
+    /// Whether a marker leads to it. What no marker leads to belongs to somebody else.
+    reached: AtomicBool,
+    /// The names in it that wrappers ask for.
+    asked: Mutex<HashSet<String>>,
+}
+
+/// A place where a runtime looks: an archive that offers a target.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) archive: usize,
+    pub(super) target: String,
+}
+
+impl Shelved {
+    pub(super) fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// The names in it that no wrapper asks for.
+    pub(super) fn unasked(&self) -> Vec<&str> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.reader.toc().toc.keys().map(String::as_str);
+        names.filter(|name| !asked.contains(*name)).collect()
+    }
+
+    fn note(&self, key: &str, target: &str) {
+        self.reached.store(true, Ordering::Relaxed);
+        if self.has(key, target) {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if !asked.contains(key) {
+                asked.insert(key.to_owned());
+            }
+        }
+    }
+
+    fn offers(&self, target: &str) -> bool {
+        self.reader.toc().gfx_arches.iter().any(|offered| offered == target)
+    }
+
+    fn has(&self, key: &str, target: &str) -> bool {
+        self.reader.toc().toc.get(key).is_some_and(|targets| targets.contains_key(target))
+    }
+}
+
+impl Shelf {
+    /// Opens all archives.
+    pub(super) fn fill(parts: &Parts, findings: &Findings) -> Self {
+        let mut shelf = Self { archives: Vec::new(), by_path: HashMap::new(), targets: BTreeSet::new() };
+        for file in parts.files().filter(|file| is_archive(file.path, file.content)) {
+            let label = parts.label(file.part, file.path);
+            findings.counts.archives.add(1);
+            let reader = match Reader::open(Arc::clone(file.content)) {
+                Ok(reader) => reader,
+                Err(error) => {
+                    findings.add(Check::Archive, label, error);
+                    continue;
+                }
+            };
+            shelf.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
+            let (part, path) = (file.part, file.path.clone());
+            if let Some(other) = shelf.by_path.get(&path).and_then(|&other| shelf.archives.get(other)) {
+                findings.add(Check::Separation, label.as_str(), format!("it is also at {}", other.label));
+            }
+            shelf.by_path.entry(path.clone()).or_insert(shelf.archives.len());
+            shelf.archives.push(Shelved {
+                part,
+                path,
+                label,
+                reader,
+                reached: AtomicBool::new(false),
+                asked: Mutex::default(),
+            });
+        }
+        shelf
+    }
+
+    /// Where a runtime looks for code for a device of `target`, in order: for each name that the device answers to, the
+    /// archives that exist and list that name.
+    pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for candidate in target.candidates() {
+            let candidate = candidate.to_string();
+            for path in search_paths {
+                let path = path.replacen(PLACEHOLDER, &candidate, 1);
+                let found = resolve(directory, &path).and_then(|path| self.by_path.get(&path).copied());
+                let offers = |&at: &usize| self.archives.get(at).is_some_and(|archive| archive.offers(&candidate));
+                steps.extend(found.filter(offers).map(|archive| Step { archive, target: candidate.clone() }));
+            }
+        }
+        steps
+    }
+
+    /// Whether the archive of a step has the code object.
+    pub(super) fn holds(&self, step: &Step, key: &str) -> bool {
+        self.archives.get(step.archive).is_some_and(|archive| archive.has(key, &step.target))
+    }
+
+    /// Looks up every wrapper for every target, and notes which archives markers lead to.
+    pub(super) fn walk(&self, parts: &Parts, binaries: &Binaries, options: &Options, findings: &Findings) {
+        let found: Vec<bool> = binaries
+            .par_iter()
+            .map(|(path, wrappers)| self.walk_binary(parts, path, wrappers, options, findings))
+            .collect();
+        // An installation for one GPU need not have code for every binary, but it has some for one of them.
+        if parts.kind == Kind::Installation && !found.is_empty() && !found.contains(&true) {
+            let place = parts.parts.first().map(|part| part.input.location.display().to_string());
+            findings.add(Check::Lookup, place.unwrap_or_default(), "no archive has code for any of its split binaries");
+        }
+    }
+
+    /// Gives whether there is code for any wrapper.
+    fn walk_binary(
+        &self,
+        parts: &Parts,
+        path: &EntryPath,
+        wrappers: &[Option<Request>],
+        options: &Options,
+        findings: &Findings,
+    ) -> bool {
+        let directory = path.parent().unwrap_or_else(EntryPath::root);
+        let label = || parts.label(0, path);
+        let mut without_code = Vec::new();
+        let mut missed = BTreeMap::<_, Vec<usize>>::new();
+        let mut has_code = false;
+        for (position, request) in wrappers.iter().enumerate() {
+            let Some(request) = request else { continue };
+            let key = toc_key(&request.marker.kernel_name, usize::try_from(request.index).unwrap_or(usize::MAX));
+            let mut is_found = false;
+            for target in &self.targets {
+                findings.counts.lookups.add(1);
+                let steps = self.steps(&directory, &request.marker.search_paths, target);
+                for step in &steps {
+                    if let Some(archive) = self.archives.get(step.archive) {
+                        archive.note(&key, &step.target);
+                    }
+                }
+                let Some(hit) = steps.iter().position(|step| self.holds(step, &key)) else { continue };
+                is_found = true;
+                if let (1.., Some(first), Some(later)) = (hit, steps.first(), steps.get(hit)) {
+                    missed.entry((target, first.archive, later.archive)).or_default().push(position);
+                }
+            }
+            has_code |= is_found;
+            if !is_found {
+                without_code.push(position);
+            }
+        }
+        if !without_code.is_empty() && parts.kind == Kind::Split && options.gpu_targets.is_none() {
+            findings.add(
+                Check::Lookup,
+                label(),
+                format!("no archive has code for wrapper {}", enumerate(&without_code)),
+            );
+        }
+        for ((target, first, later), positions) in missed {
+            let name = |at: usize| self.archives.get(at).map_or("", |archive| archive.label.as_str());
+            let (first, later, positions) = (name(first), name(later), enumerate(&positions));
+            findings.add(
+                Check::Lookup,
+                label(),
+                format!(
+                    "on {target} a loader that stops at {first} misses code which {later} has, for wrapper {positions}"
+                ),
+            );
+        }
+        has_code
+    }
+}
+
+/// Whether a file is an archive, or says so.
+pub(super) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+    let mut magic = [0; 4];
+    path.name().ends_with(b".kpack")
+        // Names tell at no cost; only files beside other archives are opened.
+        || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
+            && content.size() >= 4
+            && content.peek(&mut magic).is_ok()
+            && magic == *MAGIC)
+}
+
+/// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
+fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
+    if relative.starts_with('/') {
+        return None;
+    }
+    let mut components: Vec<&[u8]> = directory.components().collect();
+    for component in relative.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => drop(components.pop()?),
+            name => components.push(name.as_bytes()),
+        }
+    }
+    EntryPath::new(&components.join(&b'/')).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resolve;
+    use crate::source::EntryPath;
+
+    #[test]
+    fn search_paths_start_at_the_directory_of_the_binary() {
+        let directory = EntryPath::new(b"a/b").unwrap();
+        for (path, expected) in [
+            ("../.kpack/x.kpack", Some("a/.kpack/x.kpack")),
+            ("./x", Some("a/b/x")),
+            ("../..//y", Some("y")),
+            ("../../../y", None),
+            ("/y", None),
+        ] {
+            assert_eq!(resolve(&directory, path).map(|path| path.to_string()).as_deref(), expected, "{path}");
+        }
+    }
+}

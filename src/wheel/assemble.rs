@@ -1,0 +1,268 @@
+//! The wheels of a split: dist-info and payload put together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::variant::{has_property, variant_json};
+use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, record};
+use crate::rope::{Content, Rope, Segment};
+use crate::source::{Entry, EntryKind, EntryPath};
+use crate::target::BundleKey;
+
+/// What a user can choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What the device distributions' names begin with; `amd-<name>-device` if `None`.
+    pub device_prefix: Option<String>,
+    /// Further requirements of the device wheels; `@GFXARCH@` stands for the bundle key.
+    pub device_requires: Vec<String>,
+}
+
+/// One of the wheels that a fat wheel is split into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What is left without device code.
+    Host,
+    /// The host wheel once more, with markers that choose the device wheels.
+    Variant(Label),
+    /// The device code of a bundle key.
+    Device(BundleKey),
+}
+
+/// The wheels that a fat wheel is split into.
+#[derive(Clone, Debug)]
+pub struct Wheels {
+    fat: FatWheel,
+    devices: Devices,
+    requires: Vec<String>,
+}
+
+impl Wheels {
+    /// The wheels for these bundle keys.
+    pub fn new(
+        fat: FatWheel,
+        keys: impl IntoIterator<Item = BundleKey>,
+        options: &Options,
+    ) -> Result<Self, WheelError> {
+        let default = || Devices::default_prefix(&fat.metadata.name);
+        let prefix = options.device_prefix.clone().unwrap_or_else(default);
+        let devices = Devices::new(&prefix, keys)?;
+        Ok(Self { fat, devices, requires: options.device_requires.clone() })
+    }
+
+    /// The device distributions.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// What the user should know about the input's dist-info and what the wheels make of it.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.fat.warnings.clone();
+        warnings.extend(self.fat.metadata.host(&self.devices).warnings);
+        warnings
+    }
+
+    /// The file name of a part's wheel.
+    pub fn name(&self, part: &Part) -> Result<WheelName, WheelError> {
+        let name = &self.fat.name;
+        match part {
+            Part::Host => Ok(name.clone()),
+            Part::Variant(label) => match &name.variant {
+                Some(there) => Err(WheelError::IsVariant(there.clone())),
+                None => Ok(name.of_variant(label.as_str())),
+            },
+            Part::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
+        }
+    }
+
+    /// Where a path of the input is in a part's wheel; `None` if the part makes that file anew or does without it.
+    pub fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
+        // A variant wheel has variant.json, but its own.
+        let name = if let Part::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
+        Ok(self.fat.path_in(&name, path))
+    }
+
+    /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes anew or does
+    /// without.
+    ///
+    /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
+    /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
+    /// it: a wrong digest in the input stays wrong, unless something else makes [`Digest`] read the content. Digests in
+    /// the RECORD of an unpacked wheel are not used, since nothing protects the files there from being changed.
+    pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
+        let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
+        let path = self.path(part, &entry.path)?;
+        Ok(path.map(|path| self.taken_over(path, entry, content)))
+    }
+
+    /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
+    /// `content`, if there is one.
+    pub fn made(
+        &self,
+        part: &Part,
+        path: &EntryPath,
+        mode: u16,
+        content: Arc<dyn Content>,
+        deflated: Option<Arc<dyn Content>>,
+    ) -> Result<Option<File>, WheelError> {
+        let digest = Arc::new(Digest::new(path.to_text(), content, None));
+        let file = |path| File { path, executable: mode & 0o111 != 0, digest, deflated };
+        Ok(self.path(part, path)?.map(file))
+    }
+
+    /// The dist-info files that a part has instead of the input's, without RECORD. They depend on the paths of the
+    /// payload (in the part's wheel), not on contents.
+    pub fn dist_info<'a>(
+        &self,
+        part: &Part,
+        payload: impl IntoIterator<Item = &'a EntryPath>,
+    ) -> Result<Vec<File>, WheelError> {
+        let name = self.name(part)?;
+        let directory = dist_info(&name);
+        let mut files = Vec::new();
+        let mut add = |file: &[u8], text: Vec<u8>| -> Result<(), WheelError> {
+            let content = Arc::new(Rope::new([Segment::literal(text)])?);
+            files.push(File::stored(directory.child(file), content));
+            Ok(())
+        };
+        match part {
+            Part::Host => {
+                add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;
+                add(b"WHEEL", self.fat.wheel_file.host(&name))?;
+            }
+            Part::Variant(label) => {
+                let targets = self.variant_targets()?;
+                add(b"METADATA", self.fat.metadata.variant(&self.devices, &targets).bytes)?;
+                add(b"WHEEL", self.fat.wheel_file.host(&name))?;
+                add(b"variant.json", variant_json(label, &targets).into_bytes())?;
+            }
+            Part::Device(key) => {
+                let licences: Vec<_> = self.fat.licences.iter().map(|licence| licence.path.clone()).collect();
+                let metadata = self.fat.metadata.device(&self.devices, key, &self.requires, &licences)?;
+                add(b"METADATA", metadata.into_bytes())?;
+                add(b"WHEEL", self.fat.wheel_file.device(&name).into_bytes())?;
+                let packages = top_level(payload);
+                if !packages.is_empty() {
+                    add(b"top_level.txt", packages.into_bytes())?;
+                }
+                for licence in &self.fat.licences {
+                    let EntryKind::File { content, .. } = &licence.entry.kind else { continue };
+                    let path = directory.child(format!("licenses/{}", licence.path).as_bytes());
+                    files.push(self.taken_over(path, &licence.entry, content));
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// A part with RECORD. `files` are payload and dist-info files.
+    pub fn assemble(&self, part: &Part, mut files: Vec<File>) -> Result<Assembled, WheelError> {
+        let name = self.name(part)?;
+        let directory = dist_info(&name);
+        // dist-info comes last, so that it can be exchanged at the end of the file (Binary distribution format).
+        files.sort_by_cached_key(|file| (file.path.below(&directory).is_some(), file.path.as_bytes().to_vec()));
+        if let Some((file, _)) = files.iter().zip(files.iter().skip(1)).find(|(file, next)| file.path == next.path) {
+            return Err(WheelError::Twice(file.path.clone()));
+        }
+        let path = directory.child(b"RECORD");
+        let record = record::record(&files, &path)?;
+        files.push(File::stored(path, Arc::new(record)));
+        Ok(Assembled { name, files })
+    }
+
+    /// The index file that has to lie beside variant wheels: its name and its text. uv ignores the wheels without it.
+    pub fn variants_index(&self, label: &Label) -> Result<(String, String), WheelError> {
+        let name = self.name(&Part::Variant(label.clone()))?;
+        Ok((format!("{}-variants.json", name.stem()), variant_json(label, &self.variant_targets()?)))
+    }
+
+    fn distribution(&self, key: &BundleKey) -> Result<&str, WheelError> {
+        self.devices.distribution(key).ok_or_else(|| WheelError::NoSuchPart(key.to_string()))
+    }
+
+    /// The targets that a variant can be chosen by.
+    fn variant_targets(&self) -> Result<Vec<&BundleKey>, WheelError> {
+        let targets: Vec<_> = self.devices.targets().filter(|key| has_property(key)).collect();
+        if targets.is_empty() { Err(WheelError::NoVariant) } else { Ok(targets) }
+    }
+
+    fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
+        let packed = content.packed();
+        let digest = Digest::new(entry.path.to_text(), Arc::clone(content), packed.as_ref().map(|packed| packed.crc32));
+        if packed.is_some() {
+            let claim = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size());
+            digest.assume(claim.map(|claim| claim.sha256), None);
+        }
+        let deflated = packed.filter(|packed| packed.deflated).map(|packed| packed.bytes);
+        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::new(digest), deflated }
+    }
+}
+
+/// The files of a part, in the order that they have in the wheel.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The wheel's file name.
+    pub name: WheelName,
+    /// Every file, the dist-info files last and RECORD very last.
+    pub files: Vec<File>,
+}
+
+impl Assembled {
+    /// The wheel. Building it reads nothing.
+    pub fn wheel(&self, stamp: Stamp) -> Result<Rope, WheelError> {
+        archive(&self.files, stamp)
+    }
+
+    /// What reading the whole wheel has to compute digests of. RECORD's own is not among them, because that needs all
+    /// others.
+    pub fn unknown_digests(&self) -> Vec<Arc<Digest>> {
+        let unknown = |file: &&File| file.digest.known().is_none() && file.path.name() != b"RECORD";
+        self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
+    }
+
+    /// What will keep the wheel from being used somewhere.
+    pub fn warnings(&self) -> Vec<String> {
+        let find = |pattern: &dyn Fn(char) -> bool| {
+            let named = |file: &&File| file.path.to_text().contains(pattern);
+            let mut found = self.files.iter().filter(named).map(|file| file.path.to_string());
+            found.next().map(|first| (first, found.count()))
+        };
+        let more = |count: usize| if count == 0 { String::new() } else { format!(" and {count} more") };
+        let mut warnings = Vec::new();
+        if let Some((first, rest)) = find(&|letter| r#"<>:"|?*\"#.contains(letter)) {
+            warnings.push(format!("{}: {first}{}: no such name can be installed on Windows", self.name, more(rest)));
+        }
+        if let Some((first, rest)) = find(&char::is_control) {
+            let name = &self.name;
+            warnings.push(format!("{name}: {first:?}{}: uv and PyPI refuse control characters in names", more(rest)));
+        }
+        warnings
+    }
+}
+
+fn dist_info(name: &WheelName) -> EntryPath {
+    EntryPath::root().child(format!("{}.dist-info", name.stem()).as_bytes())
+}
+
+/// The packages that a payload belongs to, one on a line. What lies in `*.data/platlib` or `purelib` is installed from
+/// there.
+fn top_level<'a>(payload: impl IntoIterator<Item = &'a EntryPath>) -> String {
+    let mut packages = BTreeSet::new();
+    for path in payload {
+        let mut components = path.components();
+        let mut first = components.next();
+        if first.is_some_and(|first| first.ends_with(b".data")) && path.depth() > 2 {
+            first = components.next().filter(|scheme| matches!(*scheme, b"platlib" | b"purelib"));
+            first = first.and_then(|_| components.next());
+        }
+        let name = first.filter(|_| components.next().is_some()).and_then(|name| std::str::from_utf8(name).ok());
+        packages.extend(name.filter(|name| is_identifier(name)));
+    }
+    packages.into_iter().flat_map(|package| [package, "\n"]).collect()
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+        && letters.all(|letter| letter.is_alphanumeric() || letter == '_')
+}

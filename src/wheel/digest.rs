@@ -1,0 +1,207 @@
+//! Digests of a content: SHA-256 for RECORD, CRC-32 for the zip file. Both are computed in one pass, at the first read
+//! of either, once.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::rope::{Content, ReadError, check_range};
+
+/// Bytes read at once.
+const PIECE: usize = 1 << 20;
+
+/// Length of a SHA-256 in urlsafe base64 without padding.
+pub(super) const SHA256_TEXT: usize = 43;
+
+/// The digests of a content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums {
+    /// SHA-256.
+    pub sha256: [u8; 32],
+    /// CRC-32 as zip files have it.
+    pub crc32: u32,
+}
+
+/// A content, and its digests once somebody has asked for them.
+///
+/// Digests that the input claims are taken over without reading the content. When it is read for the other digest, both
+/// are computed and must agree with the claim.
+pub struct Digest {
+    entry: Arc<str>,
+    content: Arc<dyn Content>,
+    sha256: OnceLock<[u8; 32]>,
+    crc32: OnceLock<u32>,
+    /// Held while computing, so that only one thread does.
+    work: Mutex<()>,
+}
+
+impl Digest {
+    /// A content, with the CRC-32 that is claimed for it, if any; `entry` is for messages.
+    pub fn new(entry: impl AsRef<str>, content: Arc<dyn Content>, crc32: Option<u32>) -> Self {
+        let digest = Self {
+            entry: entry.as_ref().into(),
+            content,
+            sha256: OnceLock::new(),
+            crc32: OnceLock::new(),
+            work: Mutex::new(()),
+        };
+        digest.assume(None, crc32);
+        digest
+    }
+
+    /// Takes over digests from somewhere else. What is known already stays.
+    pub fn assume(&self, sha256: Option<[u8; 32]>, crc32: Option<u32>) {
+        // Setting a second time fails, as it should.
+        let _ = sha256.map(|sha256| self.sha256.set(sha256));
+        let _ = crc32.map(|crc32| self.crc32.set(crc32));
+    }
+
+    /// What the digests are of.
+    pub fn content(&self) -> &Arc<dyn Content> {
+        &self.content
+    }
+
+    /// Both digests, if they are known without work.
+    pub fn known(&self) -> Option<Sums> {
+        Some(Sums { sha256: *self.sha256.get()?, crc32: *self.crc32.get()? })
+    }
+
+    /// Both digests.
+    pub fn sums(&self) -> Result<Sums, ReadError> {
+        Ok(Sums { sha256: self.sha256()?, crc32: self.crc32()? })
+    }
+
+    /// The SHA-256.
+    pub fn sha256(&self) -> Result<[u8; 32], ReadError> {
+        match self.sha256.get() {
+            Some(&sha256) => Ok(sha256),
+            None => self.compute().map(|sums| sums.sha256),
+        }
+    }
+
+    /// The CRC-32.
+    pub fn crc32(&self) -> Result<u32, ReadError> {
+        match self.crc32.get() {
+            Some(&crc32) => Ok(crc32),
+            None => self.compute().map(|sums| sums.crc32),
+        }
+    }
+
+    /// The SHA-256 as RECORD has it, if it is known without work.
+    pub(super) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
+        self.sha256.get().map(sha256_text)
+    }
+
+    /// The CRC-32 as zip files have it, if it is known without work.
+    pub(super) fn known_crc32(&self) -> Option<u32> {
+        self.crc32.get().copied()
+    }
+
+    fn compute(&self) -> Result<Sums, ReadError> {
+        // Nothing is left half done by a thread that panicked here.
+        let _working = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sums) = self.known() {
+            return Ok(sums);
+        }
+        let sums = read(&*self.content)?;
+        let agrees = self.sha256.get().is_none_or(|claimed| *claimed == sums.sha256)
+            && self.crc32.get().is_none_or(|claimed| *claimed == sums.crc32);
+        if !agrees {
+            return Err(ReadError::damaged(&self.entry, "the content does not have the digest that the wheel claims"));
+        }
+        self.assume(Some(sums.sha256), Some(sums.crc32));
+        Ok(sums)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Digest")
+            .field("entry", &self.entry)
+            .field("known", &self.known())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a content from start to end.
+fn read(content: &dyn Content) -> Result<Sums, ReadError> {
+    let size = content.size();
+    let mut sha256 = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut crc32 = crc32fast::Hasher::new();
+    let mut buffer = vec![0; PIECE.min(usize::try_from(size).unwrap_or(PIECE))];
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from(size - at).unwrap_or(PIECE).min(PIECE);
+        let piece = buffer.get_mut(..length).unwrap_or_default();
+        content.read_at(at, piece)?;
+        sha256.update(piece);
+        crc32.update(piece);
+        at += length as u64;
+    }
+    let mut sums = Sums { sha256: [0; 32], crc32: crc32.finalize() };
+    sums.sha256.copy_from_slice(sha256.finish().as_ref());
+    Ok(sums)
+}
+
+pub(super) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {
+    let mut text = [b'A'; SHA256_TEXT];
+    // Cannot fail: 32 bytes take exactly 43 characters.
+    let _ = URL_SAFE_NO_PAD.encode_slice(sha256, &mut text);
+    text
+}
+
+/// The digest that a text stands for; padding is taken, too.
+pub(super) fn sha256_of_text(text: &[u8]) -> Option<[u8; 32]> {
+    let mut sha256 = [0; 32];
+    let text = text.strip_suffix(b"=").unwrap_or(text);
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut sha256).ok()?;
+    (length == sha256.len() && text.len() == SHA256_TEXT).then_some(sha256)
+}
+
+/// A digest as bytes of a file: their number is known before they are.
+#[derive(Debug)]
+pub(super) enum Deferred {
+    /// The SHA-256 as 43 characters.
+    Sha256(Arc<Digest>),
+    /// The CRC-32, little-endian.
+    Crc32(Arc<Digest>),
+}
+
+impl Deferred {
+    fn copy(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), bytes.len() as u64)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        buffer.copy_from_slice(bytes.get(start..start.saturating_add(buffer.len())).unwrap_or_default());
+        Ok(())
+    }
+}
+
+impl Content for Deferred {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Sha256(_) => SHA256_TEXT as u64,
+            Self::Crc32(_) => 4,
+        }
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size())?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Self::Sha256(digest) => Self::copy(&sha256_text(&digest.sha256()?), offset, buffer),
+            Self::Crc32(digest) => Self::copy(&digest.crc32()?.to_le_bytes(), offset, buffer),
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        match self {
+            Self::Sha256(digest) => digest.sha256.get().is_some(),
+            Self::Crc32(digest) => digest.crc32.get().is_some(),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The wheel that is split: its name, and its dist-info as far as other wheels are made of it.
+
+use super::licences::{self, Licence};
+use super::{Claims, Metadata, WheelError, WheelFile, WheelName, normalise};
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath, Input, InputKind};
+
+/// Longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
+const LONGEST_TEXT: u64 = 64 << 20;
+
+/// Longest RECORD: about a million lines.
+const LONGEST_RECORD: u64 = 256 << 20;
+
+/// Files of a dist-info directory that are not taken over: what is made anew, signatures of what is made anew (PEP 815),
+/// and what installers leave behind (Recording installed projects).
+const NOT_TAKEN_OVER: [&[u8]; 8] =
+    [b"METADATA", b"WHEEL", b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+
+/// A wheel that is split.
+#[derive(Clone, Debug)]
+pub struct FatWheel {
+    /// The host wheel's name: the input's, with the distribution in normal form.
+    pub name: WheelName,
+    /// METADATA.
+    pub metadata: Metadata,
+    /// WHEEL.
+    pub wheel_file: WheelFile,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    pub(super) claims: Claims,
+    pub(super) licences: Vec<Licence>,
+    dist_info: EntryPath,
+}
+
+impl FatWheel {
+    /// Reads the dist-info of a wheel, packed or unpacked.
+    pub fn read(input: &Input) -> Result<Self, WheelError> {
+        let dist_info = input.dist_info().ok_or(WheelError::NotAWheel)?.clone();
+        let (metadata_path, wheel_path) = (dist_info.child(b"METADATA"), dist_info.child(b"WHEEL"));
+        let metadata = Metadata::parse(text(input, &metadata_path, LONGEST_TEXT)?, &metadata_path)?;
+        let wheel_file = WheelFile::parse(text(input, &wheel_path, LONGEST_TEXT)?, &wheel_path)?;
+        let mut warnings = Vec::new();
+        let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
+        check_name(&name, &metadata, &mut warnings);
+        // RECORD is made anew; what the old one says only saves work.
+        let claims = match text(input, &dist_info.child(b"RECORD"), LONGEST_RECORD) {
+            Ok(bytes) => Claims::parse(&bytes),
+            Err(error) => {
+                warnings.push(format!("{error}; it is made anew"));
+                Claims::default()
+            }
+        };
+        let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
+        if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
+            warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
+        }
+        Ok(Self { name: name.normalised(), metadata, wheel_file, warnings, claims, licences, dist_info })
+    }
+
+    /// Where a path of the input is in the wheel called `name`: the dist-info and data directories have that wheel's own
+    /// name. `None` if it is not taken over.
+    pub(super) fn path_in(&self, name: &WheelName, path: &EntryPath) -> Option<EntryPath> {
+        let below = |directory: String, rest: &EntryPath| {
+            let directory = EntryPath::root().child(directory.as_bytes());
+            if rest.is_root() { directory } else { directory.child(rest.as_bytes()) }
+        };
+        if let Some(rest) = path.below(&self.dist_info) {
+            let taken_over = !NOT_TAKEN_OVER.contains(&rest.as_bytes())
+                && (name.variant.is_some() || rest.as_bytes() != b"variant.json");
+            return taken_over.then(|| below(format!("{}.dist-info", name.stem()), &rest));
+        }
+        // Of the top-level names only directories can be meant, and of those only the wheel's own is sure to be one.
+        let first = path.components().next().unwrap_or_default();
+        let own = self.dist_info.as_bytes().strip_suffix(b".dist-info").zip(first.strip_suffix(b".data"));
+        let is_data = first.ends_with(b".data") && (path.depth() > 1 || own.is_some_and(|(own, first)| own == first));
+        match path.below(&EntryPath::root().child(first)).filter(|_| is_data) {
+            Some(rest) => Some(below(format!("{}.data", name.stem()), &rest)),
+            None => Some(path.clone()),
+        }
+    }
+}
+
+/// A file of the dist-info directory as a whole.
+fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
+    let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
+    let content: &dyn Content = match input.entry(path).map(|entry| &entry.kind) {
+        Some(EntryKind::File { content, .. }) => &**content,
+        _ => return Err(bad("there is no such file")),
+    };
+    let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
+    let mut bytes = vec![0; size.ok_or_else(|| bad("it is too long"))?];
+    content.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The name from the file name, or from the dist-info directory and WHEEL if there is none that is right.
+fn name(
+    input: &Input,
+    dist_info: &EntryPath,
+    wheel_file: &WheelFile,
+    warnings: &mut Vec<String>,
+) -> Result<WheelName, WheelError> {
+    if let InputKind::Wheel(_) = input.kind {
+        let file_name = input.location.file_name().unwrap_or_default().to_string_lossy();
+        match WheelName::parse(&file_name) {
+            Ok(name) => return Ok(name),
+            Err(error) => warnings.push(format!("{error}; the wheels are named after dist-info and WHEEL")),
+        }
+    }
+    WheelName::of_unpacked(&dist_info.to_text(), &wheel_file.tags(), wheel_file.build())
+}
+
+fn check_name(name: &WheelName, metadata: &Metadata, warnings: &mut Vec<String>) {
+    if normalise(&name.distribution) != normalise(&metadata.name) {
+        warnings.push(format!("the file name is one of {}, METADATA one of {}", name.distribution, metadata.name));
+    }
+    // Separators of a local version may be written in three ways (PEP 440).
+    if normalise(&name.version) != normalise(&metadata.version) {
+        warnings.push(format!("the file name has version {}, METADATA {}", name.version, metadata.version));
+    }
+    if let Some(tags) = name.unsorted_tags() {
+        warnings.push(format!(
+            "the tags {tags} are not sorted, as PEP 425 asks for; all wheels have them as the input has"
+        ));
+    }
+}

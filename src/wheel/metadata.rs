@@ -1,0 +1,221 @@
+//! METADATA: what is read of the fat wheel's, and what host, device and variant wheels say instead (Core metadata 2.6;
+//! PEP 566, 639, 685).
+
+use std::collections::BTreeSet;
+
+use super::devices::is_distribution;
+use super::headers::Headers;
+use super::{Devices, WheelError, normalise};
+use crate::source::EntryPath;
+use crate::target::{BundleKey, Level};
+
+/// The distribution that tells at installation which GPU there is.
+const BOOTSTRAP: &str = "rocm-bootstrap";
+
+/// The fat wheel's METADATA.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    bytes: Vec<u8>,
+    headers: Headers,
+    /// The distribution, as its authors write it.
+    pub name: String,
+    /// The version.
+    pub version: String,
+}
+
+/// A METADATA file that was made from another, and what the user should know about it.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What could not be added.
+    pub warnings: Vec<String>,
+}
+
+impl Metadata {
+    /// Reads the fields of a METADATA file; `path` is for messages.
+    pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
+        let headers = Headers::parse(&bytes);
+        let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
+        let one = |field: &str| match headers.first(field) {
+            Some(value) if !value.is_empty() => Ok(value.to_owned()),
+            _ => Err(bad(format!("there is no {field}"))),
+        };
+        let (name, version) = (one("Name")?, one("Version")?);
+        // Both are written into requirements, so nothing else may hide in them.
+        if !is_distribution(&name) {
+            return Err(bad(format!("{name:?} cannot be the name of a distribution")));
+        }
+        if !version.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte)) {
+            return Err(bad(format!("{version:?} is no version")));
+        }
+        Ok(Self { bytes, headers, name, version })
+    }
+
+    /// The extras that are declared, in normal form.
+    pub fn extras(&self) -> BTreeSet<String> {
+        self.headers.all("Provides-Extra").map(normalise).collect()
+    }
+
+    /// The paths of licence files.
+    pub fn licence_files(&self) -> impl Iterator<Item = &str> {
+        self.headers.all("License-File")
+    }
+
+    /// Major and minor number of the metadata's version.
+    fn metadata_version(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.headers.first("Metadata-Version")?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// The host wheel's METADATA: the fat wheel's, every byte of it, with lines inserted at the end of the header.
+    pub fn host(&self, devices: &Devices) -> Edited {
+        let mut edit = Edit::new(self);
+        let has_bootstrap = self.headers.all("Requires-Dist").any(|line| normalise(line.trim()) == BOOTSTRAP);
+        if !has_bootstrap {
+            edit.lines.push(format!("Requires-Dist: {BOOTSTRAP}"));
+        }
+        for key in devices.targets() {
+            edit.extra(&normalise(key.as_str()), &devices.chain(key));
+        }
+        edit.extra("all", &devices.all());
+        if let Some((1, _) | (2, 0)) = self.metadata_version() {
+            edit.warnings
+                .push("METADATA has a version before 2.1, the first with Provides-Extra; it is kept".to_owned());
+        }
+        Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
+    }
+
+    /// The variant wheel's METADATA: the host wheel's, and each target's distributions once more for those on whose
+    /// system the variant has that target's property (PEP 825; such a marker is an error in any other wheel).
+    pub fn variant(&self, devices: &Devices, targets: &[&BundleKey]) -> Edited {
+        let host = self.host(devices);
+        let mut lines = Vec::new();
+        for key in targets {
+            let property = super::variant::property(key);
+            let marker = format!("\"{property}\" in variant_properties");
+            lines.extend(devices.chain(key).iter().map(|device| self.requirement(device, &marker)));
+        }
+        // Inserted text comes before the end of the header, which moved by as much as the host's text is longer.
+        let moved = Self { headers: Headers::parse(&host.bytes), bytes: host.bytes, ..self.clone() };
+        Edited { bytes: moved.insert(&lines), warnings: host.warnings }
+    }
+
+    /// A device wheel's METADATA. `requires` are the user's requirements, in which `@GFXARCH@` stands for the key;
+    /// `licences` are the paths of the licence files in the device wheel.
+    pub fn device(
+        &self,
+        devices: &Devices,
+        key: &BundleKey,
+        requires: &[String],
+        licences: &[String],
+    ) -> Result<String, WheelError> {
+        let no_part = || WheelError::NoSuchPart(key.to_string());
+        let distribution = devices.distribution(key).ok_or_else(no_part)?;
+        let (name, version) = (&self.name, &self.version);
+        let is_target = key.level() == Level::Target;
+        // 2.4 is the first version with License-Expression and License-File (PEP 639).
+        let mut lines = vec![
+            "Metadata-Version: 2.4".to_owned(),
+            format!("Name: {distribution}"),
+            format!("Version: {version}"),
+            format!("Summary: AMD device kernels ({}) for {name}", key.display_name()),
+            "Description-Content-Type: text/markdown".to_owned(),
+        ];
+        lines.extend(self.licence_lines());
+        lines.extend(licences.iter().map(|path| format!("License-File: {path}")));
+        lines.push(format!("Requires-Dist: {name}=={version}"));
+        for requirement in requires {
+            if requirement.contains(char::is_control) {
+                return Err(WheelError::Requirement(requirement.clone()));
+            }
+            if is_target || !requirement.contains("@GFXARCH@") {
+                lines.push(format!("Requires-Dist: {}", requirement.trim().replace("@GFXARCH@", key.as_str())));
+            }
+        }
+        if is_target {
+            let parents = devices.chain(key).into_iter().filter(|parent| *parent != distribution);
+            lines.extend(parents.map(|parent| format!("Requires-Dist: {parent}=={version}")));
+        }
+        Ok(format!("{}\n\n{}", lines.join("\n"), self.description(distribution, key)))
+    }
+
+    /// `License-Expression`, or else what older metadata says. A licence that fills several lines is left to the files.
+    fn licence_lines(&self) -> Vec<String> {
+        let lines = |name: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
+            let fitting = self.headers.all(name).filter(|value| wanted(value));
+            fitting.map(|value| format!("{name}: {value}")).collect()
+        };
+        let one_line = |value: &str| !value.is_empty() && !value.contains(char::is_control);
+        let expression = lines("License-Expression", &one_line);
+        if !expression.is_empty() {
+            // License and the classifiers may not stand beside it (PEP 639).
+            return expression;
+        }
+        let mut older = lines("License", &one_line);
+        older.truncate(1);
+        older.extend(lines("Classifier", &|value| value.starts_with("License ::") && one_line(value)));
+        older
+    }
+
+    fn description(&self, distribution: &str, key: &BundleKey) -> String {
+        let Self { name, version, .. } = self;
+        let display = key.display_name();
+        let how = if key.level() == Level::Target {
+            let extra = normalise(key.as_str());
+            format!("Install it together with {name}:\n\n    pip install \"{name}[device-{extra}]=={version}\"\n")
+        } else {
+            format!("The packages for single GPUs of this family install it together with {name}.\n")
+        };
+        format!(
+            "# {distribution}\n\nAMD device kernels ({display}) for {name} {version}. \
+             The files belong into the directories of {name}.\n\n{how}"
+        )
+    }
+
+    fn requirement(&self, distribution: &str, marker: &str) -> String {
+        // A local version can be required by == only (PEP 440), and without it any local build would do.
+        format!("Requires-Dist: {distribution}=={}; {marker}", self.version)
+    }
+
+    fn insert(&self, lines: &[String]) -> Vec<u8> {
+        let (before, after) = self.bytes.split_at_checked(self.headers.end).unwrap_or((&self.bytes, &[]));
+        [before, self.headers.lines(lines).as_bytes(), after].concat()
+    }
+}
+
+/// Lines for the end of a header.
+struct Edit<'a> {
+    metadata: &'a Metadata,
+    declared: BTreeSet<String>,
+    lines: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Edit<'a> {
+    fn new(metadata: &'a Metadata) -> Self {
+        Self { metadata, declared: metadata.extras(), lines: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Declares an extra in both spellings: as rocm-kpack first wrote it and as it has been since
+    /// ROCm/rocm-systems#5514.
+    fn extra(&mut self, name: &str, distributions: &[&str]) {
+        for (extra, other) in [(name.to_owned(), format!("device-{name}")), (format!("device-{name}"), name.to_owned())]
+        {
+            if !self.declared.insert(extra.clone()) {
+                self.warnings.push(format!(
+                    "METADATA: the extra {extra} is declared already and left alone; {other} installs the device code"
+                ));
+                continue;
+            }
+            self.lines.push(format!("Provides-Extra: {extra}"));
+            let marker = format!("extra == \"{extra}\"");
+            let requirement = |device: &&str| self.metadata.requirement(device, &marker);
+            self.lines.extend(distributions.iter().map(requirement).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "metadata_tests.rs"]
+mod tests;

@@ -1,0 +1,141 @@
+//! Wheels out of a split: what they are called, what their dist-info says, and their bytes as ropes.
+//!
+//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`Part`] it makes the dist-info files and puts
+//! them together with the payload to an [`Assembled`] part: a list of files that a directory can show, and the `.whl`
+//! file of exactly these files.
+//!
+//! The rules are those of the [binary distribution format], [core metadata], [recording installed projects] and of the
+//! PEPs that the comments name.
+//!
+//! [binary distribution format]: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+//! [core metadata]: https://packaging.python.org/en/latest/specifications/core-metadata/
+//! [recording installed projects]: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+
+mod assemble;
+mod devices;
+mod digest;
+mod fat;
+mod headers;
+mod licences;
+mod metadata;
+mod name;
+mod record;
+#[cfg(test)]
+mod tests;
+mod variant;
+mod wheel_file;
+mod writer;
+mod zip;
+
+use std::sync::Arc;
+
+use crate::rope::{Content, ReadError};
+use crate::source::EntryPath;
+
+pub use assemble::{Assembled, Options, Part, Wheels};
+pub use devices::Devices;
+pub use digest::{Digest, Sums};
+pub use fat::FatWheel;
+pub use metadata::{Edited, Metadata};
+pub use name::{WheelName, normalise};
+pub use record::{Claim, Claims};
+pub use variant::Label;
+pub use wheel_file::WheelFile;
+pub use zip::{Stamp, archive};
+
+/// What stands in the Generator line of the wheels that are made.
+pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
+
+/// A file of a wheel.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Where it is in the wheel.
+    pub path: EntryPath,
+    /// Whether it may be executed. Wheels keep nothing else of a mode.
+    pub executable: bool,
+    /// Its content and the digests of that. Wheels that share a file share this.
+    pub digest: Arc<Digest>,
+    /// A raw deflate stream of the content; the content is stored if there is none.
+    pub deflated: Option<Arc<dyn Content>>,
+}
+
+impl File {
+    /// A file that was made here, and is stored.
+    pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
+        let digest = Arc::new(Digest::new(path.to_text(), content, None));
+        Self { path, executable: false, digest, deflated: None }
+    }
+
+    /// The path as text. Names in wheels are UTF-8 ("Recording installed projects").
+    pub(crate) fn name(&self) -> Result<&str, WheelError> {
+        std::str::from_utf8(self.path.as_bytes()).map_err(|_| WheelError::NotUtf8(self.path.clone()))
+    }
+}
+
+/// Why there is no wheel.
+#[derive(Debug, thiserror::Error)]
+pub enum WheelError {
+    /// A file name is none of a wheel.
+    #[error("{name:?} is not the name of a wheel: {reason}")]
+    Name {
+        /// The file name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A name given by the user, or one made of it, cannot be the name of a distribution.
+    #[error(
+        "{0:?} cannot be the name of a distribution: letters, digits, \".\", \"_\" and \"-\" only, the first and the last no punctuation"
+    )]
+    Distribution(String),
+    /// Two bundle keys would share a distribution.
+    #[error("{first} and {second} would both be packaged as {distribution}")]
+    SameDistribution {
+        /// The distribution.
+        distribution: String,
+        /// One key.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The input is no wheel.
+    #[error("the input is not a wheel: it has no *.dist-info directory")]
+    NotAWheel,
+    /// A file of the dist-info directory is missing or unusable.
+    #[error("{path}: {reason}")]
+    DistInfo {
+        /// The file.
+        path: EntryPath,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A requirement given by the user has a line break in it.
+    #[error("--device-requires-dist {0:?}: a requirement is one line of text")]
+    Requirement(String),
+    /// A variant label breaks the rules of PEP 825.
+    #[error(
+        "--variant-label {0:?}: a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\""
+    )]
+    Label(String),
+    /// The input has a variant label already.
+    #[error("the input is a wheel of the variant {0:?} already")]
+    IsVariant(String),
+    /// There is nothing to choose a variant by.
+    #[error("no variant wheel: the input has code for no target that a variant provider knows")]
+    NoVariant,
+    /// A part that is not there.
+    #[error("the input has no code for {0}")]
+    NoSuchPart(String),
+    /// A path that a wheel cannot express.
+    #[error("{0}: the name is not UTF-8, which wheels need")]
+    NotUtf8(EntryPath),
+    /// A path that is longer than a zip file can express.
+    #[error("{0}: the name is too long for a zip file")]
+    NameTooLong(EntryPath),
+    /// Two files of one wheel have the same path.
+    #[error("{0}: two files of a wheel have this name")]
+    Twice(EntryPath),
+    /// Content that cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}

@@ -1,0 +1,82 @@
+//! RECORD (Recording installed projects): every file with SHA-256 and size, in Python's `csv` dialect.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::digest::sha256_of_text;
+use super::writer::Writer;
+use super::{File, WheelError};
+use crate::rope::Rope;
+use crate::source::EntryPath;
+
+/// What the fat wheel's RECORD says.
+#[derive(Clone, Debug, Default)]
+pub struct Claims(HashMap<Box<[u8]>, Claim>);
+
+/// What a RECORD says about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// SHA-256 of the content.
+    pub sha256: [u8; 32],
+    /// Bytes of it.
+    pub size: u64,
+}
+
+impl Claims {
+    /// Reads a RECORD file. Lines without a SHA-256 or without a size, which real wheels have, claim nothing; neither do
+    /// paths that are listed twice with different digests.
+    pub fn parse(bytes: &[u8]) -> Self {
+        let mut claims = HashMap::<Box<[u8]>, Option<Claim>>::new();
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+        for row in reader.byte_records().map_while(Result::ok) {
+            let mut fields = row.iter();
+            let (Some(path), Some(digest), Some(size), None) =
+                (fields.next(), fields.next(), fields.next(), fields.next())
+            else {
+                continue;
+            };
+            let claim = claim(digest, size);
+            claims.entry(path.into()).and_modify(|there| *there = there.filter(|_| *there == claim)).or_insert(claim);
+        }
+        Self(claims.into_iter().filter_map(|(path, claim)| Some((path, claim?))).collect())
+    }
+
+    /// What is claimed for a path of the input.
+    pub fn get(&self, path: &EntryPath) -> Option<Claim> {
+        self.0.get(path.as_bytes()).copied()
+    }
+}
+
+fn claim(digest: &[u8], size: &[u8]) -> Option<Claim> {
+    let sha256 = sha256_of_text(digest.strip_prefix(b"sha256=")?)?;
+    Some(Claim { sha256, size: std::str::from_utf8(size).ok()?.parse().ok()? })
+}
+
+/// The RECORD of a wheel that consists of `files` and of the RECORD itself at `own`. Its length depends on the names
+/// and sizes only; the digests are computed when they are read.
+pub(super) fn record(files: &[File], own: &EntryPath) -> Result<Rope, WheelError> {
+    let mut names = Vec::with_capacity(files.len());
+    for file in files {
+        names.push((file.name()?, file));
+    }
+    names.sort_by_key(|&(name, _)| name);
+    let mut writer = Writer::default();
+    for (name, file) in names {
+        writer.put(quoted(name).as_bytes());
+        writer.put(b",sha256=");
+        writer.sha256(&file.digest);
+        writer.put(format!(",{}\n", file.digest.content().size()).as_bytes());
+    }
+    let own = std::str::from_utf8(own.as_bytes()).map_err(|_| WheelError::NotUtf8(own.clone()))?;
+    writer.put(format!("{},,\n", quoted(own)).as_bytes());
+    Ok(writer.finish()?)
+}
+
+/// A field as Python's `csv` module writes it.
+fn quoted(field: &str) -> Cow<'_, str> {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\"")).into()
+    } else {
+        field.into()
+    }
+}

@@ -1,0 +1,60 @@
+//! Ropes of text and binary records, in which some fields are not known yet.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::digest::{Deferred, Digest};
+use crate::rope::{Content, ReadError, Rope, Segment};
+
+/// Collects a rope. Neighbouring literals become one segment.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    segments: Vec<Segment>,
+    literal: Vec<u8>,
+    position: u64,
+}
+
+impl Writer {
+    /// Bytes so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.literal.extend_from_slice(bytes);
+        self.position = self.position.saturating_add(bytes.len() as u64);
+    }
+
+    pub(super) fn content(&mut self, content: Arc<dyn Content>) {
+        self.flush();
+        self.position = self.position.saturating_add(content.size());
+        self.segments.push(Segment::whole(content));
+    }
+
+    /// The SHA-256 as text.
+    pub(super) fn sha256(&mut self, digest: &Arc<Digest>) {
+        match digest.known_text() {
+            Some(text) => self.put(&text),
+            None => self.content(Arc::new(Deferred::Sha256(Arc::clone(digest)))),
+        }
+    }
+
+    /// The CRC-32 as four bytes.
+    pub(super) fn crc32(&mut self, digest: &Arc<Digest>) {
+        match digest.known_crc32() {
+            Some(crc32) => self.put(&crc32.to_le_bytes()),
+            None => self.content(Arc::new(Deferred::Crc32(Arc::clone(digest)))),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<Rope, ReadError> {
+        self.flush();
+        Rope::new(self.segments)
+    }
+
+    fn flush(&mut self) {
+        if !self.literal.is_empty() {
+            self.segments.push(Segment::literal(mem::take(&mut self.literal)));
+        }
+    }
+}

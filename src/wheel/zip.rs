@@ -1,0 +1,211 @@
+//! A zip file as a rope (APPNOTE.TXT 6.3.10).
+//!
+//! Everything that wheels' readers disagree about is left out: data descriptors, directories, comments, gaps, version
+//! made by anything but Unix. Where a field needs 64 bits it has them, and nowhere else. The layout depends on names and
+//! sizes only; the CRC-32 fields are computed when they are read.
+
+use super::writer::Writer;
+use super::{File, WheelError};
+use crate::rope::Rope;
+
+/// What a 32-bit field holds whose value stands in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
+const SATURATED: u32 = u32::MAX;
+
+/// Version needed to extract (APPNOTE.TXT 4.4.3.2): 2.0 for deflate, 4.5 for Zip64.
+const PLAIN: u16 = 20;
+const ZIP64: u16 = 45;
+
+/// High byte of "version made by" (APPNOTE.TXT 4.4.2): Unix, so that the external attributes hold a mode.
+const UNIX: u16 = 3 << 8;
+
+/// Flag bit 11 (APPNOTE.TXT 4.4.4): the name is UTF-8.
+const UTF8: u16 = 1 << 11;
+
+/// pip looks at the permissions of regular files only, so the file type has to be there.
+const REGULAR: u32 = 0o100_000;
+
+/// The time of all members of a wheel, as MS-DOS writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    date: u16,
+    time: u16,
+}
+
+impl Stamp {
+    /// The time `seconds` after 1970-01-01 UTC, such as `SOURCE_DATE_EPOCH` gives it. Zip files can express the years 1980
+    /// to 2107, and even seconds; what lies outside becomes the nearest time inside.
+    pub fn of(seconds: i64) -> Self {
+        const FIRST: i64 = 315_532_800;
+        const LAST: i64 = 4_354_819_198;
+        let seconds = seconds.clamp(FIRST, LAST);
+        let (days, clock) = (seconds / 86_400, seconds % 86_400);
+        // Days since 0000-03-01, so that the leap day is the last of its year; every 5 months have 153 days, and 400 years
+        // have 146097.
+        let days = days + 719_468;
+        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let shifted = (5 * day + 2) / 153;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let year = era * 400 + year + i64::from(month <= 2);
+        let day = day - (153 * shifted + 2) / 5 + 1;
+        let date = (year - 1980) << 9 | month << 5 | day;
+        let time = ((clock / 3600) << 11) | ((clock / 60 % 60) << 5) | (clock % 60 / 2);
+        Self { date: u16::try_from(date).unwrap_or(0x21), time: u16::try_from(time).unwrap_or(0) }
+    }
+}
+
+/// 1980-01-01, the earliest time that a zip file can express.
+impl Default for Stamp {
+    fn default() -> Self {
+        Self { date: 0x21, time: 0 }
+    }
+}
+
+/// A member and where its local header is.
+struct Member<'a> {
+    file: &'a File,
+    name: &'a str,
+    offset: u64,
+    packed_size: u64,
+    size: u64,
+}
+
+/// The zip file that holds `files` in this order. Their names have to be different.
+pub fn archive(files: &[File], stamp: Stamp) -> Result<Rope, WheelError> {
+    let mut writer = Writer::default();
+    let mut members = Vec::with_capacity(files.len());
+    for file in files {
+        let content = file.digest.content();
+        let packed = file.deflated.as_ref().unwrap_or(content);
+        let (size, packed_size) = (content.size(), packed.size());
+        let member = Member { file, name: file.name()?, offset: writer.position(), packed_size, size };
+        member.local_header(&mut writer, stamp)?;
+        writer.content(std::sync::Arc::clone(packed));
+        members.push(member);
+    }
+    let start = writer.position();
+    for member in &members {
+        member.directory_entry(&mut writer, stamp)?;
+    }
+    let size = writer.position() - start;
+    end_of_directory(&mut writer, members.len() as u64, start, size);
+    Ok(writer.finish()?)
+}
+
+/// A field of 32 bits, and whether the value stands elsewhere because they do not suffice.
+fn saturated(value: u64) -> (u32, bool) {
+    match u32::try_from(value) {
+        Ok(value) if value != SATURATED => (value, false),
+        _ => (SATURATED, true),
+    }
+}
+
+impl Member<'_> {
+    fn local_header(&self, writer: &mut Writer, stamp: Stamp) -> Result<(), WheelError> {
+        let zip64 = saturated(self.size).1 || saturated(self.packed_size).1;
+        // In a local header the extra field holds both sizes, or is not there (APPNOTE.TXT 4.5.3).
+        let extra = if zip64 { zip64_extra(&[self.size, self.packed_size]) } else { Vec::new() };
+        let size = |size| if zip64 { SATURATED } else { saturated(size).0 };
+        writer.put(b"PK\x03\x04");
+        writer.put(&(if zip64 { ZIP64 } else { PLAIN }).to_le_bytes());
+        self.common(writer, stamp);
+        writer.put(&size(self.packed_size).to_le_bytes());
+        writer.put(&size(self.size).to_le_bytes());
+        writer.put(&self.name_length()?.to_le_bytes());
+        writer.put(&short(extra.len()).to_le_bytes());
+        writer.put(self.name.as_bytes());
+        writer.put(&extra);
+        Ok(())
+    }
+
+    fn directory_entry(&self, writer: &mut Writer, stamp: Stamp) -> Result<(), WheelError> {
+        let fields = [self.size, self.packed_size, self.offset];
+        let [size, packed_size, offset] = fields.map(saturated);
+        // Here the extra field holds those values only that do not fit (APPNOTE.TXT 4.5.3).
+        let wide: Vec<u64> = fields.into_iter().filter(|&value| saturated(value).1).collect();
+        let extra = zip64_extra(&wide);
+        let version = if wide.is_empty() { PLAIN } else { ZIP64 };
+        let mode = REGULAR | if self.file.executable { 0o755 } else { 0o644 };
+        writer.put(b"PK\x01\x02");
+        writer.put(&(UNIX | version).to_le_bytes());
+        writer.put(&version.to_le_bytes());
+        self.common(writer, stamp);
+        writer.put(&packed_size.0.to_le_bytes());
+        writer.put(&size.0.to_le_bytes());
+        writer.put(&self.name_length()?.to_le_bytes());
+        writer.put(&short(extra.len()).to_le_bytes());
+        // Lengths of the comment, number of the disk, internal attributes.
+        writer.put(&[0; 6]);
+        writer.put(&(mode << 16).to_le_bytes());
+        writer.put(&offset.0.to_le_bytes());
+        writer.put(self.name.as_bytes());
+        writer.put(&extra);
+        Ok(())
+    }
+
+    /// What local header and directory entry have in common: flags, method, time, CRC-32.
+    fn common(&self, writer: &mut Writer, stamp: Stamp) {
+        let flags = if self.name.is_ascii() { 0 } else { UTF8 };
+        let method: u16 = if self.file.deflated.is_some() { 8 } else { 0 };
+        for field in [flags, method, stamp.time, stamp.date] {
+            writer.put(&field.to_le_bytes());
+        }
+        writer.crc32(&self.file.digest);
+    }
+
+    fn name_length(&self) -> Result<u16, WheelError> {
+        u16::try_from(self.name.len()).map_err(|_| WheelError::NameTooLong(self.file.path.clone()))
+    }
+}
+
+/// The Zip64 extended information (APPNOTE.TXT 4.5.3); nothing if there are no values.
+fn zip64_extra(values: &[u64]) -> Vec<u8> {
+    if values.is_empty() {
+        return Vec::new();
+    }
+    let mut extra = vec![1, 0];
+    extra.extend(short(values.len() * 8).to_le_bytes());
+    extra.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    extra
+}
+
+/// The length of an extra field, which is at most 28.
+fn short(length: usize) -> u16 {
+    u16::try_from(length).unwrap_or(u16::MAX)
+}
+
+/// The end of central directory record, after its Zip64 form if a field needs that (APPNOTE.TXT 4.3.14 to 4.3.16).
+fn end_of_directory(writer: &mut Writer, members: u64, start: u64, size: u64) {
+    let count = u16::try_from(members).unwrap_or(u16::MAX);
+    if count == u16::MAX || saturated(start).1 || saturated(size).1 {
+        let here = writer.position();
+        writer.put(b"PK\x06\x06");
+        // Bytes that follow: 44, for there is no extensible data.
+        writer.put(&44_u64.to_le_bytes());
+        writer.put(&(UNIX | ZIP64).to_le_bytes());
+        writer.put(&ZIP64.to_le_bytes());
+        // This disk, and the one with the start of the directory.
+        writer.put(&[0; 8]);
+        for field in [members, members, size, start] {
+            writer.put(&field.to_le_bytes());
+        }
+        writer.put(b"PK\x06\x07");
+        writer.put(&0_u32.to_le_bytes());
+        writer.put(&here.to_le_bytes());
+        // Number of disks.
+        writer.put(&1_u32.to_le_bytes());
+    }
+    writer.put(b"PK\x05\x06");
+    writer.put(&[0; 4]);
+    writer.put(&count.to_le_bytes());
+    writer.put(&count.to_le_bytes());
+    writer.put(&saturated(size).0.to_le_bytes());
+    writer.put(&saturated(start).0.to_le_bytes());
+    // No comment.
+    writer.put(&[0; 2]);
+}
+
+#[cfg(test)]
+#[path = "zip_tests.rs"]
+mod tests;

@@ -1,0 +1,233 @@
+//! Splits of the fixtures to spoil, and the tools for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kpackfs::index::Resources;
+use kpackfs::kpack::Toc;
+use kpackfs::source::{EntryPath, Input};
+use kpackfs::split::{self, Plan};
+use kpackfs::target::BundleKey;
+use kpackfs::verify::{Check, Finding, Options, Progress, Report};
+use kpackfs::{export, view};
+use object::LittleEndian as LE;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
+use tempfile::TempDir;
+
+pub(crate) const PLAIN: &str = "host/lib/plain-bfd.so";
+pub(crate) const FEATURES: &str = "host/lib/features.so";
+pub(crate) const GFX90A: &str = "gfx90a/.kpack/rocm_gfx90a.kpack";
+pub(crate) const GFX1030: &str = "gfx1030/.kpack/rocm_gfx1030.kpack";
+pub(crate) const XNACK: &str = "gfx90a/.kpack/rocm_gfx90a:xnack+.kpack";
+
+/// Fixtures that stay fat, and those that are no binaries for Linux.
+const LEFT_OUT: [&str; 9] = [
+    "README.md",
+    "expected.json",
+    "extra-pointer.so",
+    "noheaders.so",
+    "insert-before-bss.so",
+    "object.o",
+    "win.dll",
+    "win.exe",
+    "src",
+];
+
+/// A fat tree and its split.
+pub(crate) struct Split {
+    fat: Option<TempDir>,
+    out: TempDir,
+}
+
+/// The planner's options with nothing left out.
+pub(crate) fn all() -> split::Options {
+    split::Options { databases: kpackfs::database::Databases::all(), ..split::Options::default() }
+}
+
+impl Split {
+    /// The split, and more views of it.
+    pub(crate) fn make(views: &[&str]) -> Self {
+        Self::with(&all(), views)
+    }
+
+    pub(crate) fn restricted(options: &split::Options) -> Self {
+        Self::with(options, &[])
+    }
+
+    fn with(options: &split::Options, views: &[&str]) -> Self {
+        let fat = tempfile::tempdir().unwrap();
+        fill(fat.path());
+        let out = tempfile::tempdir().unwrap();
+        let resources = Resources::new(64 << 20);
+        let input = Input::open(fat.path(), &resources).unwrap();
+        let plan = Plan::make(&input, options, &resources, &split::Progress::default()).unwrap();
+        assert_eq!(plan.warnings, Vec::<String>::new());
+        let tree = view::lay_out(&input, &plan, &[], Vec::new()).unwrap();
+        let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
+        let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
+        let archives: BTreeMap<_, _> = plan
+            .archives
+            .iter()
+            .map(|planned| {
+                let part = tree.lookup(view::ROOT, planned.key.as_str().as_bytes()).unwrap();
+                (tree.resolve(part, &planned.path).unwrap(), Arc::clone(&planned.archive))
+            })
+            .collect();
+        export::write(&tree, &views, &archives, out.path(), &export::Progress::default()).unwrap();
+        Self { fat: Some(fat), out }
+    }
+
+    pub(crate) fn fat(&self) -> PathBuf {
+        self.fat.as_ref().expect("only a copy").path().to_owned()
+    }
+
+    pub(crate) fn out(&self) -> PathBuf {
+        self.out.path().to_owned()
+    }
+
+    /// A copy of the split, without the fat tree.
+    pub(crate) fn copied(&self) -> Self {
+        let out = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new("cp").arg("-a").arg(self.out().join(".")).arg(out.path()).status();
+        assert!(status.unwrap().success());
+        Self { fat: None, out }
+    }
+}
+
+/// Fixtures, a database, and whatever else a tree has.
+fn fill(root: &Path) {
+    let library = root.join("lib/rocblas/library");
+    fs::create_dir_all(&library).unwrap();
+    for fixture in fs::read_dir("tests/fixtures").unwrap() {
+        let fixture = fixture.unwrap();
+        if !LEFT_OUT.contains(&fixture.file_name().to_str().unwrap()) {
+            fs::copy(fixture.path(), root.join("lib").join(fixture.file_name())).unwrap();
+        }
+    }
+    fs::write(library.join("TensileLibrary_gfx90a.dat"), "for gfx90a").unwrap();
+    fs::write(library.join("TensileLibrary_gfx1030.dat"), "for gfx1030").unwrap();
+    fs::create_dir(root.join("share")).unwrap();
+    fs::write(root.join("share/notes"), "for everybody").unwrap();
+    fs::set_permissions(root.join("share/notes"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    symlink("plain.so", root.join("lib/link.so")).unwrap();
+}
+
+/// Verifies without a command line.
+pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &Options) -> Report {
+    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &Progress::default()).unwrap()
+}
+
+/// Copies a file to a directory that may not be there yet.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::copy(from, to).unwrap();
+}
+
+pub(crate) fn write_at(path: &Path, offset: u64, bytes: &[u8]) {
+    fs::File::options().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+/// Where some bytes are in a file.
+pub(crate) fn offset_of(path: &Path, wanted: &[u8]) -> u64 {
+    let bytes = fs::read(path).unwrap();
+    bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() as u64
+}
+
+/// Rewrites the table of contents of an archive.
+pub(crate) fn edit_toc(path: &Path, change: impl FnOnce(&mut Toc)) {
+    edit(path, |bytes| {
+        let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+        let mut toc: Toc = rmp_serde::from_slice(&bytes[offset..]).unwrap();
+        change(&mut toc);
+        bytes.truncate(offset);
+        bytes.extend(rmp_serde::to_vec_named(&toc).unwrap());
+    });
+}
+
+/// Where things are in an ELF file.
+pub(crate) struct Elf {
+    pub(crate) sections: BTreeMap<String, Section>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Section {
+    /// File offset of its header.
+    pub(crate) header: u64,
+    pub(crate) offset: u64,
+}
+
+pub(crate) struct Segment {
+    /// File offset of its header.
+    pub(crate) header: u64,
+    pub(crate) kind: u32,
+    pub(crate) is_load: bool,
+    pub(crate) is_writable: bool,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+}
+
+impl Elf {
+    pub(crate) fn open(path: &Path) -> Self {
+        let bytes = fs::read(path).unwrap();
+        let elf = ElfFile64::<LE>::parse(&*bytes).unwrap();
+        let header = elf.elf_header();
+        let table = elf.elf_section_table();
+        let sections = (0_u64..).zip(table.iter()).map(|(index, section)| {
+            let name = String::from_utf8_lossy(table.section_name(LE, section).unwrap()).into_owned();
+            (name, Section { header: header.e_shoff(LE) + index * 64, offset: section.sh_offset(LE) })
+        });
+        let segments = (0_u64..).zip(elf.elf_program_headers()).map(|(index, segment)| Segment {
+            header: header.e_phoff(LE) + index * 56,
+            kind: segment.p_type(LE).0,
+            is_load: segment.p_type(LE).0 == 1,
+            is_writable: segment.p_flags(LE).0 & 2 != 0,
+            offset: segment.p_offset(LE),
+            address: segment.p_vaddr(LE),
+        });
+        Self { sections: sections.collect(), segments: segments.collect() }
+    }
+
+    pub(crate) fn section(&self, name: &str) -> Section {
+        self.sections[name]
+    }
+}
+
+/// What is done to a split, the check and the file that have to be named, and a part of the reason.
+pub(crate) type Mutation = (&'static str, fn(&Path), Check, &'static str, &'static str);
+
+pub(crate) fn run(mutations: &[Mutation], against: bool) {
+    let split = Split::make(&[]);
+    let whole = split.out();
+    for (name, mutate, check, path, reason) in mutations {
+        let copied = split.copied();
+        mutate(&copied.out());
+        println!("{name}");
+        let fat = against.then(|| split.fat());
+        expect(&copied, fat.as_deref(), *check, path, reason);
+    }
+    assert_eq!(verify(&[whole], None, &Options::default()).findings, []);
+}
+
+pub(crate) fn expect(split: &Split, against: Option<&Path>, check: Check, path: &str, reason: &str) -> Report {
+    let report = verify(&[split.out()], against, &Options::default());
+    let is_it = |finding: &&Finding| finding.check == check && finding.path == path && finding.reason.contains(reason);
+    assert!(report.findings.iter().any(|finding| is_it(&finding)), "{path}: {reason}: {:#?}", report.findings);
+    report
+}
+
+/// Puts the code object of one name under another name, too.
+pub(crate) fn replace(toc: &mut Toc, key: &str, other: &str) {
+    let other = toc.toc[other].values().next().unwrap().clone();
+    *toc.toc.get_mut(key).unwrap().values_mut().next().unwrap() = other;
+}
