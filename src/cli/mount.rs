@@ -83,7 +83,7 @@ impl Mount {
 }
 
 fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
-    let Prepared { input, plan, resources } = prepared;
+    let Prepared { input, plan, wheels, resources } = prepared;
     let summary = serde_json::to_string_pretty(&Summary::of(input, plan))?;
     let status = Status::new(input.location.to_string_lossy(), resources);
     let reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];
@@ -92,7 +92,7 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     });
     let total_bytes = sizes.sum();
-    let tree = view::lay_out(input, plan, arch, reports)?;
+    let tree = view::lay_out(input, plan, wheels.as_ref(), arch, reports)?;
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 

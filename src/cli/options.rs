@@ -10,6 +10,8 @@ use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::Options;
 use crate::target::BundleKey;
+use crate::view::WheelOptions;
+use crate::wheel::{self, Label, Stamp};
 
 /// What to split, and how.
 #[derive(Clone, Debug, Args)]
@@ -46,6 +48,22 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22), help_heading = "Split")]
     compression_level: i32,
 
+    /// What the names of device wheels begin with [default: amd-NAME-device]
+    #[arg(long, value_name = "PREFIX", help_heading = "Wheels")]
+    device_package_prefix: Option<String>,
+
+    /// A requirement of every device wheel, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; may be given several times
+    #[arg(long, value_name = "REQUIREMENT", num_args = 1.., help_heading = "Wheels")]
+    device_requires_dist: Vec<String>,
+
+    /// Make a variant wheel, too
+    #[arg(long, help_heading = "Wheels")]
+    generate_variant_wheel: bool,
+
+    /// The label of the variant wheel
+    #[arg(long, value_name = "LABEL", default_value = "variant", help_heading = "Wheels")]
+    variant_label: String,
+
     /// Memory for caches, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
@@ -56,6 +74,28 @@ pub(super) struct SplitOptions {
 }
 
 impl SplitOptions {
+    /// What wheels are to be like. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set
+    /// (reproducible-builds.org).
+    pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {
+        let stamp = match std::env::var("SOURCE_DATE_EPOCH") {
+            Ok(seconds) => Stamp::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
+            Err(_) => Stamp::default(),
+        };
+        let label = self.generate_variant_wheel.then(|| Label::new(&self.variant_label));
+        let options = WheelOptions {
+            names: wheel::Options {
+                device_prefix: self.device_package_prefix.clone(),
+                device_requires: self.device_requires_dist.clone(),
+            },
+            variant: label.transpose().context("--variant-label")?,
+            stamp,
+            fingerprint: 0,
+        };
+        // Of all the options that wheels depend on, and of the program that makes them.
+        let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options()?);
+        Ok(WheelOptions { fingerprint: crc32fast::hash(identity.as_bytes()), ..options })
+    }
+
     /// What the planner wants to know.
     pub(super) fn to_options(&self) -> anyhow::Result<Options> {
         let databases = match (&self.databases, &self.wheel_type) {

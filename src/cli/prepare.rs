@@ -9,11 +9,13 @@ use super::progress::show_bytes;
 use crate::index::Resources;
 use crate::source::Input;
 use crate::split::{Plan, Progress};
+use crate::view::WheelSet;
 
 /// An input with its plan.
 pub(super) struct Prepared {
     pub(super) input: Input,
     pub(super) plan: Plan,
+    pub(super) wheels: Option<WheelSet>,
     pub(super) resources: Arc<Resources>,
 }
 
@@ -29,8 +31,10 @@ pub(super) fn prepare(options: &SplitOptions) -> anyhow::Result<Prepared> {
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
         Plan::make(&input, &choices, &resources, &progress)
     })?;
-    for warning in &plan.warnings {
+    let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
+    let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
+    for warning in plan.warnings.iter().chain(of_wheels) {
         eprintln!("kpackfs: warning: {warning}");
     }
-    Ok(Prepared { input, plan, resources })
+    Ok(Prepared { input, plan, wheels, resources })
 }

@@ -13,7 +13,8 @@ use super::prepare::prepare;
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
 use crate::source::EntryPath;
-use crate::view::{self, HOST, ROOT};
+use crate::split::Plan;
+use crate::view::{self, HOST, ROOT, WHEELS};
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
@@ -39,19 +40,24 @@ pub(super) struct Split {
 enum Format {
     /// A directory for each part
     Directory,
+    /// A .whl file for each part of a wheel
+    Wheel,
 }
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let Format::Directory = self.format;
         let prepared = prepare(&self.options)?;
-        let tree = view::lay_out(&prepared.input, &prepared.plan, &[], Vec::new())?;
-        let views = if self.view.is_empty() {
-            let keys = prepared.plan.keys.iter().map(|key| EntryPath::root().child(key.as_str().as_bytes()));
-            std::iter::once(EntryPath::root().child(HOST.as_bytes())).chain(keys).collect()
-        } else {
-            let parse = |name: &String| EntryPath::new(name.trim_matches('/').as_bytes());
-            self.view.iter().map(parse).collect::<Result<Vec<_>, _>>().context("--view")?
+        let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
+        let views = match self.format {
+            Format::Directory => self.directories(&prepared.plan)?,
+            Format::Wheel if prepared.wheels.is_none() => {
+                bail!("{}: wheels can be made of a wheel only", self.options.input.display());
+            }
+            Format::Wheel if prepared.plan.keys.is_empty() => {
+                let input = self.options.input.display();
+                bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
+            }
+            Format::Wheel => vec![(EntryPath::root().child(WHEELS.as_bytes()), self.output.clone())],
         };
         self.prepare_output()?;
         let archives: BTreeMap<_, _> = prepared
@@ -64,10 +70,23 @@ impl Split {
             })
             .collect();
         let progress = Progress::default();
-        show_bytes("Writing", &progress.done, &progress.total, || {
-            export::write(&tree, &views, &archives, &self.output, &progress)
-        })?;
+        show_bytes("Writing", &progress.done, &progress.total, || export::write(&tree, &views, &archives, &progress))?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
+        let views: Vec<_> = if self.view.is_empty() {
+            let keys = plan.keys.iter().map(|key| EntryPath::root().child(key.as_str().as_bytes()));
+            std::iter::once(EntryPath::root().child(HOST.as_bytes())).chain(keys).collect()
+        } else {
+            let parse = |name: &String| EntryPath::new(name.trim_matches('/').as_bytes());
+            self.view.iter().map(parse).collect::<Result<_, _>>().context("--view")?
+        };
+        let place = |view: EntryPath| {
+            let path = self.output.join(view.as_path());
+            (view, path)
+        };
+        Ok(views.into_iter().map(place).collect())
     }
 
     fn prepare_output(&self) -> anyhow::Result<()> {

@@ -73,23 +73,21 @@ struct Jobs<'a> {
     directories: Vec<(PathBuf, Attributes)>,
 }
 
-/// Writes the directories `views` of a tree below `destination`. The nodes in `archives` are written by making each
-/// frame once for all of them.
+/// Writes the directories `views` of a tree, each to the place beside it. The nodes in `archives` are written by making
+/// each frame once for all of them.
 pub fn write(
     tree: &Tree,
-    views: &[EntryPath],
+    views: &[(EntryPath, PathBuf)],
     archives: &BTreeMap<NodeId, Arc<Archive>>,
-    destination: &Path,
     progress: &Progress,
 ) -> Result<(), ExportError> {
     let mut jobs = Jobs::default();
-    for view in views {
+    for (view, path) in views {
         let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
-        let path = destination.join(view.as_path());
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
-        write_directories(tree, node, &path, &mut HashMap::new(), &mut jobs)?;
+        write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
     }
     let (streams, files): (Vec<_>, Vec<_>) = jobs.files.into_iter().partition(|job| archives.contains_key(&job.node));
     let streams: Vec<_> = streams.iter().filter_map(|job| Some((job, archives.get(&job.node)?))).collect();
@@ -124,7 +122,10 @@ fn write_directories<'a>(
     let attributes = found.attributes;
     match &found.kind {
         NodeKind::Directory(children) => {
-            fs::create_dir(path).map_err(at(path))?;
+            match fs::create_dir(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+                result => result.map_err(at(path))?,
+            }
             jobs.directories.push((path.to_owned(), attributes));
             for child in children.iter().filter(|child| !child.hidden) {
                 let path = path.join(Path::new(std::ffi::OsStr::from_bytes(&child.name)));

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::report::fixed;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
-use crate::rope::Make;
+use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
+use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::{BundleKey, Level};
+use crate::wheel::WheelError;
 
 /// The host part.
 pub const HOST: &str = "host";
@@ -26,6 +29,12 @@ pub enum ViewError {
     /// Two things claim one path: something in the input stands where an archive has to go.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// The input's dist-info cannot be used.
+    #[error(transparent)]
+    Wheel(#[from] WheelError),
+    /// Something in the input cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// A target is asked for of which the input has nothing.
     #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.there))]
     NoSuchArch {
@@ -53,9 +62,28 @@ enum ItemContent<'a> {
 }
 
 /// The tree that a mount shows. `arch` is overlaid on `host/` itself.
-pub fn lay_out(input: &Input, plan: &Plan, arch: &[BundleKey], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
-    let host = host_part(input, plan);
-    let devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
+pub fn lay_out(
+    input: &Input,
+    plan: &Plan,
+    wheels: Option<&WheelSet>,
+    arch: &[BundleKey],
+    reports: Vec<(&str, Body)>,
+) -> Result<Tree, ViewError> {
+    let mut host = host_part(input, plan);
+    let mut devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
+    if let Some(wheels) = wheels {
+        if let Some(part) = wheels.hosts.first() {
+            become_unpacked_wheel(&mut host, input, wheels, part)?;
+        }
+        for (key, items) in &mut devices {
+            if let Some(part) = wheels.devices.get(*key) {
+                become_unpacked_wheel(items, input, wheels, part)?;
+            }
+        }
+    }
+    for items in devices.values_mut() {
+        add_directories(items, input);
+    }
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
 
@@ -83,6 +111,9 @@ pub fn lay_out(input: &Input, plan: &Plan, arch: &[BundleKey], reports: Vec<(&st
         for key in chain(plan, target) {
             overlay(&mut tree, place, devices.get(&key).map_or(&[], Vec::as_slice))?;
         }
+    }
+    if let Some(wheels) = wheels {
+        show_wheels(&mut tree, input, wheels)?;
     }
     for (name, body) in reports {
         let kind = NodeKind::File { body, link_group: None };
@@ -173,7 +204,7 @@ fn host_item<'a>(entry: &'a Entry, place: &Place) -> Item<'a> {
     Item { path: entry.path.clone(), attributes: entry.attributes, content }
 }
 
-/// The databases and archives of a key, and the directories they are in.
+/// The databases and archives of a key.
 fn device_part<'a>(input: &'a Input, plan: &Plan, key: &BundleKey) -> Vec<Item<'a>> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
         Place::Device(of, _) if of == key => {
@@ -188,9 +219,13 @@ fn device_part<'a>(input: &'a Input, plan: &Plan, key: &BundleKey) -> Vec<Item<'
         let content = ItemContent::Body(body, None);
         Item { path: archive.path.clone(), attributes: archive.attributes, content }
     });
-    let mut items: Vec<_> = databases.chain(archives).collect();
+    databases.chain(archives).collect()
+}
+
+/// Adds the directories that the items are in.
+fn add_directories(items: &mut Vec<Item<'_>>, input: &Input) {
     let mut directories = BTreeMap::new();
-    for item in &items {
+    for item in items.iter() {
         let mut path = item.path.parent();
         while let Some(directory) = path.filter(|directory| !directory.is_root()) {
             if directories.contains_key(&directory) {
@@ -205,5 +240,46 @@ fn device_part<'a>(input: &'a Input, plan: &Plan, key: &BundleKey) -> Vec<Item<'
     let directory = |(path, attributes)| Item { path, attributes, content: ItemContent::Entry(&EntryKind::Directory) };
     items.extend(directories.into_iter().map(directory));
     items.sort_by(|a, b| a.path.cmp(&b.path));
-    items
+}
+
+/// Exchanges the input's dist-info for that of the part's wheel, so that the part is that wheel unpacked.
+fn become_unpacked_wheel(
+    items: &mut Vec<Item<'_>>,
+    input: &Input,
+    wheels: &WheelSet,
+    part: &Arc<WheelPart>,
+) -> Result<(), ViewError> {
+    for mut item in std::mem::take(items) {
+        if let Some(path) = wheels.path(part.part(), &item.path)? {
+            item.path = path;
+            items.push(item);
+        }
+    }
+    let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
+    let attributes = metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes);
+    let mut add = |path, body| items.push(Item { path, attributes, content: ItemContent::Body(body, None) });
+    for file in part.dist_info() {
+        add(file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
+    }
+    let record = Record(Arc::clone(part));
+    let body = if part.has_archives() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
+    add(part.record_path()?, body);
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(())
+}
+
+/// The directory of `.whl` files.
+fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
+    let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
+    let attributes = Attributes { mode: 0o644, mtime_nanoseconds, ..input.root };
+    let mut add = |name: &str, body: Body| {
+        tree.insert(ROOT, &path(&[WHEELS, name]), attributes, NodeKind::File { body, link_group: None })
+    };
+    for part in wheels.hosts.iter().chain(wheels.devices.values()) {
+        add(&part.file_name()?, Body::Made(Arc::new(WheelBody(Arc::clone(part)))))?;
+    }
+    if let Some((name, text)) = &wheels.variants_index {
+        add(name, fixed(text.clone()))?;
+    }
+    Ok(())
 }

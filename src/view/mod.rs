@@ -3,6 +3,7 @@
 mod layout;
 mod report;
 mod tree;
+mod wheels;
 
 pub use layout::{DEVICE, HOST, MERGED, REPORTS, ViewError, WHEELS, lay_out};
 
@@ -10,3 +11,4 @@ pub use report::{Status, fixed};
 
 pub use crate::rope::Make;
 pub use tree::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};
+pub use wheels::{WheelOptions, WheelPart, WheelSet};

@@ -65,7 +65,7 @@ impl Split {
         let input = Input::open(fat.path(), &resources).unwrap();
         let plan = Plan::make(&input, options, &resources, &split::Progress::default()).unwrap();
         assert_eq!(plan.warnings, Vec::<String>::new());
-        let tree = view::lay_out(&input, &plan, &[], Vec::new()).unwrap();
+        let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
         let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
         let archives: BTreeMap<_, _> = plan
@@ -76,7 +76,8 @@ impl Split {
                 (tree.resolve(part, &planned.path).unwrap(), Arc::clone(&planned.archive))
             })
             .collect();
-        export::write(&tree, &views, &archives, out.path(), &export::Progress::default()).unwrap();
+        let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.path().join(view.as_path()))).collect();
+        export::write(&tree, &views, &archives, &export::Progress::default()).unwrap();
         Self { fat: Some(fat), out }
     }
 

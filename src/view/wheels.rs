@@ -1,0 +1,268 @@
+//! The wheels of a split, and the dist-info that makes each part's directory the unpacked form of its wheel.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::deflate::{Deflation, splice};
+use crate::index::Resources;
+use crate::rope::{Content, Edit, Make, ReadError};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::split::{Place, Plan};
+use crate::target::BundleKey;
+use crate::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
+
+/// What a user can choose about wheels.
+#[derive(Clone, Debug, Default)]
+pub struct WheelOptions {
+    /// How device wheels are called and what they require.
+    pub names: Options,
+    /// The label of the variant wheel, if there is to be one.
+    pub variant: Option<Label>,
+    /// The time that all files in the wheels have.
+    pub stamp: Stamp,
+    /// Differs when options differ that the wheels depend on. It becomes a part of their time of change, because uv takes
+    /// a wheel of the same path and time for the same wheel.
+    pub fingerprint: u32,
+}
+
+/// All wheels of a split.
+#[derive(Debug)]
+pub struct WheelSet {
+    /// The host wheel, and the variant wheel if there is one.
+    pub hosts: Vec<Arc<WheelPart>>,
+    /// The device wheels.
+    pub devices: BTreeMap<BundleKey, Arc<WheelPart>>,
+    /// The name and text of the file that has to lie beside a variant wheel.
+    pub variants_index: Option<(String, String)>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// See [`WheelOptions::fingerprint`].
+    pub fingerprint: u32,
+    wheels: Arc<Wheels>,
+}
+
+/// One wheel. What it consists of is known; what has to be made is made when it is asked for.
+#[derive(Debug)]
+pub struct WheelPart {
+    part: Part,
+    wheels: Arc<Wheels>,
+    payload: Vec<Payload>,
+    dist_info: Vec<File>,
+    stamp: Stamp,
+    resources: Arc<Resources>,
+    assembled: Mutex<Option<Arc<Assembled>>>,
+    wheel: Mutex<Option<Arc<dyn Content>>>,
+}
+
+/// A file of a wheel besides its dist-info.
+#[derive(Clone, Debug)]
+enum Payload {
+    /// A file of the input, as it is.
+    Unchanged(File),
+    /// A binary that is rewritten, what it was, and the changes.
+    Rewritten(File, Arc<dyn Content>, Arc<[Edit]>),
+    /// An archive at its path in the input.
+    Archive(EntryPath, u16, Arc<dyn Make>),
+}
+
+impl WheelSet {
+    /// The wheels that a wheel is split into; `None` if the input is no wheel.
+    pub fn new(
+        input: &Input,
+        plan: &Plan,
+        options: &WheelOptions,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Self>, WheelError> {
+        if input.dist_info().is_none() {
+            return Ok(None);
+        }
+        let wheels = Arc::new(Wheels::new(FatWheel::read(input)?, plan.keys.iter().cloned(), &options.names)?);
+        let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
+            let paths = payload.iter().map(|payload| match payload {
+                Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,
+                Payload::Archive(path, ..) => path,
+            });
+            Ok(Arc::new(WheelPart {
+                dist_info: wheels.dist_info(&part, paths)?,
+                part,
+                wheels: Arc::clone(&wheels),
+                payload,
+                stamp: options.stamp,
+                resources: Arc::clone(resources),
+                assembled: Mutex::default(),
+                wheel: Mutex::default(),
+            }))
+        };
+        let host = host_payload(input, plan, &wheels)?;
+        let mut hosts = vec![part(Part::Host, host.clone())?];
+        let mut variants_index = None;
+        if let Some(label) = &options.variant {
+            hosts.push(part(Part::Variant(label.clone()), host)?);
+            variants_index = Some(wheels.variants_index(label)?);
+        }
+        let mut devices = BTreeMap::new();
+        for key in &plan.keys {
+            let payload = device_payload(input, plan, &wheels, key)?;
+            devices.insert(key.clone(), part(Part::Device(key.clone()), payload)?);
+        }
+        let mut warnings = wheels.warnings();
+        if let Some(host) = hosts.first() {
+            warnings.extend(host.assembled().map_or_else(|_| Vec::new(), |assembled| assembled.warnings()));
+        }
+        let fingerprint = options.fingerprint;
+        Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
+    }
+
+    /// Where a path of the input is in a part; `None` if the part has its own file there or none.
+    pub(super) fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
+        self.wheels.path(part, path)
+    }
+}
+
+fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
+    let mut payload = Vec::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        match (place, &entry.kind) {
+            (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
+            (Place::Rewritten { content, edits, .. }, EntryKind::File { content: original, .. }) => {
+                let mode = entry.attributes.mode;
+                let file = wheels.made(&Part::Host, &entry.path, mode, Arc::clone(content), None)?;
+                payload.extend(file.map(|file| Payload::Rewritten(file, Arc::clone(original), Arc::clone(edits))));
+            }
+            _ => {}
+        }
+    }
+    Ok(payload)
+}
+
+fn device_payload(input: &Input, plan: &Plan, wheels: &Wheels, key: &BundleKey) -> Result<Vec<Payload>, WheelError> {
+    let part = Part::Device(key.clone());
+    let mut payload = Vec::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        if matches!(place, Place::Device(of, _) if of == key) {
+            payload.extend(unchanged(wheels, &part, entry)?);
+        }
+    }
+    for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
+        let make: Arc<dyn Make> = planned.archive.clone();
+        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, make));
+    }
+    Ok(payload)
+}
+
+fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Payload>, WheelError> {
+    Ok(wheels.unchanged(part, entry)?.map(Payload::Unchanged))
+}
+
+impl WheelPart {
+    /// The wheel's file name.
+    pub fn file_name(&self) -> Result<String, WheelError> {
+        Ok(self.wheels.name(&self.part)?.to_string())
+    }
+
+    /// Which wheel it is.
+    pub fn part(&self) -> &Part {
+        &self.part
+    }
+
+    /// The dist-info files that the part has instead of the input's, without RECORD.
+    pub fn dist_info(&self) -> &[File] {
+        &self.dist_info
+    }
+
+    /// Whether something has to be made before sizes are known.
+    pub fn has_archives(&self) -> bool {
+        self.payload.iter().any(|payload| matches!(payload, Payload::Archive(..)))
+    }
+
+    /// All files of the part, RECORD last. Makes archives.
+    pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
+        let mut assembled = self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(assembled) = &*assembled {
+            return Ok(Arc::clone(assembled));
+        }
+        let mut files = Vec::with_capacity(self.payload.len());
+        for payload in &self.payload {
+            match payload {
+                Payload::Unchanged(file) | Payload::Rewritten(file, ..) => files.push(file.clone()),
+                Payload::Archive(path, mode, make) => {
+                    let file = self.wheels.made(&self.part, path, *mode, make.make()?, None);
+                    files.extend(file.map_err(|error| self.failed(&error))?);
+                }
+            }
+        }
+        files.extend(self.dist_info.iter().cloned());
+        let made = self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))?;
+        let made = Arc::new(made);
+        *assembled = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// Where the part's RECORD is.
+    pub fn record_path(&self) -> Result<EntryPath, WheelError> {
+        let directory = format!("{}.dist-info", self.wheels.name(&self.part)?.stem());
+        Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
+    }
+
+    fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wheel) = &*wheel {
+            return Ok(Arc::clone(wheel));
+        }
+        let mut assembled = Assembled::clone(&*self.assembled()?);
+        let mut spliced = BTreeMap::new();
+        for payload in &self.payload {
+            if let Payload::Rewritten(file, original, edits) = payload {
+                let deflation = splice(original, edits, &self.resources.counters);
+                let deflation =
+                    deflation.map_err(|error| ReadError::damaged(&file.path.to_text().into(), error.to_string()))?;
+                spliced.extend(deflation.map(|deflation| (file.path.clone(), deflation)));
+            }
+        }
+        for file in &mut assembled.files {
+            if let Some(Deflation { stream, crc32, .. }) = spliced.remove(&file.path) {
+                file.digest.assume(None, Some(crc32));
+                file.deflated = Some(Arc::new(stream));
+            }
+        }
+        let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
+        *wheel = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn failed(&self, error: &WheelError) -> ReadError {
+        let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
+        ReadError::damaged(&name.into(), error.to_string())
+    }
+}
+
+/// A part's RECORD, as a file whose size is known when archives are made.
+#[derive(Debug)]
+pub(super) struct Record(pub(super) Arc<WheelPart>);
+
+impl Make for Record {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        let assembled = self.0.assembled.try_lock().ok()?.clone();
+        assembled.and_then(|assembled| Some(Arc::clone(assembled.files.last()?.digest.content())))
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let assembled = self.0.assembled()?;
+        let record = assembled.files.last().map(|file| Arc::clone(file.digest.content()));
+        record.ok_or_else(|| ReadError::damaged(&"RECORD".into(), "the part has no files"))
+    }
+}
+
+/// A `.whl` file.
+#[derive(Debug)]
+pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
+
+impl Make for WheelBody {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.0.wheel.try_lock().ok()?.clone()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.0.wheel()
+    }
+}
