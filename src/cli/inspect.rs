@@ -4,98 +4,213 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 
-use super::options::SplitOptions;
+use super::options::{Source, SplitOptions};
 use super::prepare::prepare;
+use super::progress::show_bytes;
+use super::table::{Column, Style, Table, known_size, percent, size};
 use crate::split::Summary;
+use crate::view::{Making, PartSize, Sizes};
 
 /// Tell what is in a wheel or install tree: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
     options: SplitOptions,
+
+    /// Do the work of a split without writing it, so that the sizes of archives and wheels are known
+    #[arg(long)]
+    sizes: bool,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print tables in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+/// All that is printed.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(flatten)]
+    summary: Summary,
+    #[serde(flatten)]
+    sizes: Sizes,
 }
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let prepared = prepare(&self.options)?;
+        let prepared = prepare(self.source.path(), &self.options)?;
+        let wheels = prepared.wheels.as_ref();
+        if self.sizes {
+            let progress = Making::default();
+            let make = || Sizes::make(&prepared.plan, wheels, &progress);
+            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+        }
         let summary = Summary::of(&prepared.input, &prepared.plan);
+        let sizes = Sizes::known(&prepared.input, &prepared.plan, wheels, &summary);
+        let report = Report { summary, sizes };
         let mut out = std::io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &summary)?;
+            serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
         } else {
-            print(&mut out, &summary)?;
+            let style = if self.markdown { Style::Markdown } else { Style::Text };
+            for table in report.tables() {
+                table.write(&mut out, style)?;
+            }
+            if !report.is_complete() {
+                writeln!(out, "The sizes of archives and wheels are known after some work, which --sizes does.")?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(out: &mut impl Write, summary: &Summary) -> std::io::Result<()> {
-    writeln!(out, "group {}: {} entries, {}", summary.group, summary.entries, size(summary.input_size))?;
-    writeln!(out, "host part: {}\n", size(summary.host_size))?;
-    let binaries = summary.binaries.iter().map(|binary| {
-        vec![
-            binary.path.clone(),
-            size(binary.size),
-            size(binary.host_size),
-            binary.wrappers.to_string(),
-            binary.code_objects.to_string(),
-            size(binary.code_size),
-            binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-        ]
-    });
-    table(out, &["binary", "size", "host", "wrappers", "objects", "code", "targets"], binaries)?;
-    let databases = summary.databases.iter().map(|(name, database)| {
-        let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-        vec![name.clone(), database.files.to_string(), size(database.size), keys]
-    });
-    table(out, &["database", "files", "size", "keys"], databases)?;
-    let device = summary.device.iter().map(|(key, device)| {
-        let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
-        let code = device.archives.iter().map(|archive| archive.code_size).sum();
-        vec![
-            key.clone(),
-            device.level.clone(),
-            device.archives.len().to_string(),
-            objects.to_string(),
-            size(code),
-            device.database_files.to_string(),
-            size(device.database_size),
-        ]
-    });
-    table(out, &["key", "level", "archives", "objects", "code", "files", "databases"], device)
-}
-
-/// Prints rows in aligned columns; nothing if there are none. Columns but the first and the last are numbers mostly.
-fn table(out: &mut impl Write, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> std::io::Result<()> {
-    let rows: Vec<_> = rows.collect();
-    if rows.is_empty() {
-        return Ok(());
+impl Report {
+    fn tables(&self) -> [Table; 5] {
+        [self.parts(), self.binaries(), self.databases(), self.keys(), self.users()]
     }
-    let header: Vec<_> = header.iter().map(|&title| title.to_owned()).collect();
-    let lines = || std::iter::once(&header).chain(&rows);
-    let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<_> = (0..header.len()).map(|column| width(column).unwrap_or(0)).collect();
-    for line in lines() {
-        let last = line.len() - 1;
-        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-            match column {
-                0 => write!(out, "{cell:width$}")?,
-                _ if column == last => write!(out, "  {cell}")?,
-                _ => write!(out, "  {cell:>width$}")?,
-            }
+
+    fn is_complete(&self) -> bool {
+        let is_complete = |part: &PartSize| {
+            part.archive_size.is_some() && part.wheel.as_ref().is_none_or(|wheel| wheel.size.is_some())
+        };
+        self.sizes.parts.values().all(is_complete) && self.sizes.host_wheels.iter().all(|wheel| wheel.size.is_some())
+    }
+
+    fn parts(&self) -> Table {
+        let Self { summary, sizes } = self;
+        let columns = [Column::Text("part"), Column::Number("files"), Column::Number("wheel"), Column::Text("name")];
+        let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
+        let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
+            table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
+        };
+        row("input", Some(summary.input_size), sizes.input_wheel_size, "");
+        for (number, wheel) in sizes.host_wheels.iter().enumerate() {
+            let part = if number == 0 { "host" } else { "variant" };
+            row(part, Some(summary.host_size), wheel.size, &wheel.name);
         }
-        writeln!(out)?;
+        if sizes.host_wheels.is_empty() {
+            row("host", Some(summary.host_size), None, "");
+        }
+        let archives: Option<u64> = sizes.parts.values().map(|part| part.archive_size).sum();
+        let databases: u64 = summary.device.values().map(|device| device.database_size).sum();
+        let wheels: Option<u64> = sizes.parts.values().map(|part| part.wheel.as_ref()?.size).sum();
+        let wheels = wheels.filter(|_| !sizes.host_wheels.is_empty());
+        if archives.is_some() {
+            row("device, all", archives.map(|archives| archives + databases), wheels, "");
+        }
+        table
     }
-    writeln!(out)
+
+    fn binaries(&self) -> Table {
+        let columns = [
+            Column::Text("fat binary"),
+            Column::Number("original"),
+            Column::Number("stripped"),
+            Column::Number("saved"),
+            Column::Number("%"),
+            Column::Number("wrappers"),
+            Column::Number("kernels"),
+            Column::Number("code"),
+            Column::Text("targets"),
+        ];
+        let mut table = Table::new("Fat binaries", columns);
+        for binary in &self.summary.binaries {
+            let saved = binary.size.saturating_sub(binary.host_size);
+            table.row([
+                binary.path.clone(),
+                size(binary.size),
+                size(binary.host_size),
+                size(saved),
+                percent(saved, binary.size),
+                binary.wrappers.to_string(),
+                binary.code_objects.to_string(),
+                size(binary.code_size),
+                binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+            ]);
+        }
+        table
+    }
+
+    fn databases(&self) -> Table {
+        let columns =
+            [Column::Text("database"), Column::Number("files"), Column::Number("size"), Column::Text("targets")];
+        let mut table = Table::new("Kernel databases", columns);
+        for (name, database) in &self.summary.databases {
+            let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            table.row([name.clone(), database.files.to_string(), size(database.size), keys]);
+        }
+        table
+    }
+
+    fn keys(&self) -> Table {
+        let columns = [
+            Column::Text("key"),
+            Column::Text("level"),
+            Column::Number("archives"),
+            Column::Number("kernels"),
+            Column::Number("code"),
+            Column::Number("archive size"),
+            Column::Number("database files"),
+            Column::Number("database size"),
+            Column::Number("wheel size"),
+        ];
+        let mut table = Table::new("Bundle keys", columns);
+        for (key, device) in &self.summary.device {
+            let sizes = self.sizes.parts.get(key);
+            let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
+            table.row([
+                key.clone(),
+                device.level.clone(),
+                device.archives.len().to_string(),
+                objects.to_string(),
+                size(device.archives.iter().map(|archive| archive.code_size).sum()),
+                known_size(sizes.and_then(|part| part.archive_size)),
+                some(device.database_files).map(|files| files.to_string()).unwrap_or_default(),
+                known_size(some(device.database_size)),
+                known_size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
+            ]);
+        }
+        table
+    }
+
+    fn users(&self) -> Table {
+        let columns = [
+            Column::Text("GPU"),
+            Column::Number("download"),
+            Column::Number("of the fat wheel"),
+            Column::Number("installed"),
+            Column::Number("of the input"),
+            Column::Text("parts"),
+        ];
+        let mut table = Table::new("What a user needs", columns);
+        let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
+            (Some(size), Some(whole)) => percent(size, whole),
+            _ => String::new(),
+        };
+        for (key, user) in &self.sizes.users {
+            table.row([
+                key.clone(),
+                known_size(user.download_size),
+                share(user.download_size, self.sizes.input_wheel_size),
+                known_size(user.installed_size),
+                share(user.installed_size, Some(self.summary.input_size)),
+                std::iter::once("host").chain(user.keys.iter().map(String::as_str)).collect::<Vec<_>>().join(" + "),
+            ]);
+        }
+        table
+    }
 }
 
-/// A size for people, in powers of 1024.
-pub(super) fn size(bytes: u64) -> String {
-    indicatif::BinaryBytes(bytes).to_string()
+/// A number, or nothing if it is zero.
+fn some<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
-use super::inspect::size;
+use super::table::size;
 use crate::index::Resources;
 use crate::kpack::Reader;
 use crate::source::open_file;

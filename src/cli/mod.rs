@@ -2,11 +2,13 @@
 
 mod inspect;
 mod kpack;
+mod lists;
 mod mount;
 mod options;
 mod prepare;
 mod progress;
 mod split;
+mod table;
 mod verify;
 
 use std::process::ExitCode;
@@ -38,7 +40,7 @@ enum Command {
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(lists::bind(std::env::args_os()));
     let result = match cli.command {
         Command::Mount(command) => command.run(),
         Command::Umount(command) => command.run(),

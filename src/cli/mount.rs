@@ -21,6 +21,9 @@ use crate::view::{self, Status, fixed};
 /// Returns when the mount can be used. `kpackfs umount` or umount(8) end it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
+    /// A wheel, an unpacked wheel or an install tree
+    input: PathBuf,
+
     #[command(flatten)]
     options: SplitOptions,
 
@@ -45,14 +48,13 @@ impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         // A daemon changes its directory.
         let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
-        let mut options = self.options.clone();
-        options.input = absolute(&options.input)?;
+        let input = absolute(&self.input)?;
         let mount_point = absolute(&self.place)?;
         let arch = self.arch()?;
         let serve = ServeOptions {
             mount: MountOptions {
                 mount_point: mount_point.clone(),
-                source: options.input.clone(),
+                source: input.clone(),
                 allow_other: self.allow_other,
             },
             foreground: self.foreground,
@@ -63,7 +65,7 @@ impl Mount {
                 std::io::stderr().flush().ok();
             }
         };
-        let prepare = || prepare(&options).and_then(|prepared| served(&prepared, &arch));
+        let prepare = || prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch));
         fs::serve(&serve, || prepare().map_err(|error| super::text(&error)), ready)?;
         Ok(ExitCode::SUCCESS)
     }

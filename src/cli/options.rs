@@ -1,6 +1,6 @@
 //! Options that everything which plans a split has in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -13,12 +13,28 @@ use crate::target::BundleKey;
 use crate::view::WheelOptions;
 use crate::wheel::{self, Label, Stamp};
 
-/// What to split, and how.
+/// What to split.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Source {
+    /// A wheel, an unpacked wheel or an install tree
+    #[arg(required_unless_present = "input_path")]
+    input: Option<PathBuf>,
+
+    /// Another way to name INPUT, that of `split_python_wheels`
+    #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
+    named: Option<PathBuf>,
+}
+
+impl Source {
+    pub(super) fn path(&self) -> &Path {
+        // One of them is there, or there would be no command.
+        self.input.as_deref().or(self.named.as_deref()).unwrap_or(Path::new(""))
+    }
+}
+
+/// How to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SplitOptions {
-    /// A wheel, an unpacked wheel or an install tree
-    pub(super) input: PathBuf,
-
     /// Restrict everything to these GPU targets or families [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
     gpu_targets: Option<Vec<BundleKey>>,
@@ -52,7 +68,8 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "PREFIX", help_heading = "Wheels")]
     device_package_prefix: Option<String>,
 
-    /// A requirement of every device wheel, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; may be given several times
+    /// Requirements of device wheels, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; those with @GFXARCH@ are left out of
+    /// wheels for families
     #[arg(long, value_name = "REQUIREMENT", num_args = 1.., help_heading = "Wheels")]
     device_requires_dist: Vec<String>,
 

@@ -1,5 +1,6 @@
 //! Listing an input and planning its split, with a progress bar.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -20,13 +21,13 @@ pub(super) struct Prepared {
 }
 
 /// Plans, and tells on stderr what could not be split.
-pub(super) fn prepare(options: &SplitOptions) -> anyhow::Result<Prepared> {
+pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
     let choices = options.to_options()?;
     if let Some(jobs) = options.jobs {
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
     }
     let resources = Resources::new(options.memory << 20);
-    let input = Input::open(&options.input, &resources)?;
+    let input = Input::open(input, &resources)?;
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
         Plan::make(&input, &choices, &resources, &progress)

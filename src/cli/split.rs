@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
-use super::options::SplitOptions;
+use super::options::{Source, SplitOptions};
 use super::prepare::prepare;
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
@@ -20,14 +20,17 @@ use crate::view::{self, HOST, ROOT, WHEELS};
 #[derive(Debug, Args)]
 pub(super) struct Split {
     #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
     options: SplitOptions,
 
     /// Directory to write to; it is made, or must be empty
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
 
     /// What to write
-    #[arg(long, value_enum, default_value_t = Format::Directory)]
+    #[arg(long, value_enum, default_value_t = Format::Directory, alias = "output-format")]
     format: Format,
 
     /// Write this view only, such as host, gfx942 or merged/gfx942; may be given several times [default: host and every
@@ -46,15 +49,15 @@ enum Format {
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let prepared = prepare(&self.options)?;
+        let prepared = prepare(self.source.path(), &self.options)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         let views = match self.format {
             Format::Directory => self.directories(&prepared.plan)?,
             Format::Wheel if prepared.wheels.is_none() => {
-                bail!("{}: wheels can be made of a wheel only", self.options.input.display());
+                bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
             Format::Wheel if prepared.plan.keys.is_empty() => {
-                let input = self.options.input.display();
+                let input = self.source.path().display();
                 bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
             }
             Format::Wheel => vec![(EntryPath::root().child(WHEELS.as_bytes()), self.output.clone())],

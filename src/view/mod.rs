@@ -2,6 +2,7 @@
 
 mod layout;
 mod report;
+mod sizes;
 mod tree;
 mod wheels;
 
@@ -10,5 +11,6 @@ pub use layout::{DEVICE, HOST, MERGED, REPORTS, ViewError, WHEELS, lay_out};
 pub use report::{Status, fixed};
 
 pub use crate::rope::Make;
+pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
 pub use tree::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};
 pub use wheels::{WheelOptions, WheelPart, WheelSet};

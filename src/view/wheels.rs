@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rayon::prelude::*;
+
 use crate::deflate::{Deflation, splice};
 use crate::index::Resources;
 use crate::rope::{Content, Edit, Make, ReadError};
@@ -204,21 +206,44 @@ impl WheelPart {
         Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
     }
 
-    fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
+    /// The wheel's size, if it takes no work to know it.
+    pub fn known_size(&self) -> Option<u64> {
+        let made = self.wheel.try_lock().ok()?.clone();
+        if let Some(wheel) = made {
+            return Some(wheel.size());
+        }
+        let is_known = |payload: &Payload| match payload {
+            Payload::Unchanged(_) => true,
+            Payload::Rewritten(_, original, _) => original.packed().is_none_or(|packed| !packed.deflated),
+            Payload::Archive(_, _, make) => make.made().is_some(),
+        };
+        self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
+    }
+
+    /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
+    pub(super) fn rewritten_size(&self) -> u64 {
+        let size = |payload: &Payload| match payload {
+            Payload::Rewritten(_, original, _) => original.size(),
+            Payload::Unchanged(_) | Payload::Archive(..) => 0,
+        };
+        self.payload.iter().map(size).sum()
+    }
+
+    /// The wheel. Makes archives, and the deflate streams of rewritten files.
+    pub(super) fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wheel) = &*wheel {
             return Ok(Arc::clone(wheel));
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
-        let mut spliced = BTreeMap::new();
-        for payload in &self.payload {
-            if let Payload::Rewritten(file, original, edits) = payload {
-                let deflation = splice(original, edits, &self.resources.counters);
-                let deflation =
-                    deflation.map_err(|error| ReadError::damaged(&file.path.to_text().into(), error.to_string()))?;
-                spliced.extend(deflation.map(|deflation| (file.path.clone(), deflation)));
-            }
-        }
+        let splice = |payload: &Payload| {
+            let Payload::Rewritten(file, original, edits) = payload else { return Ok(None) };
+            let deflation = splice(original, edits, &self.resources.counters)
+                .map_err(|error| ReadError::damaged(&file.path.to_text().into(), error.to_string()))?;
+            Ok(deflation.map(|deflation| (file.path.clone(), deflation)))
+        };
+        let spliced = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let mut spliced: BTreeMap<_, _> = spliced.into_iter().flatten().collect();
         for file in &mut assembled.files {
             if let Some(Deflation { stream, crc32, .. }) = spliced.remove(&file.path) {
                 file.digest.assume(None, Some(crc32));

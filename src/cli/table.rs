@@ -1,0 +1,173 @@
+//! Tables for people: in aligned columns, or in Markdown.
+
+use std::io::{self, Write};
+
+/// How tables are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Style {
+    /// Aligned columns, for terminals.
+    Text,
+    /// Tables of GitHub's Markdown.
+    Markdown,
+}
+
+/// A column: its title, and whether it holds numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Column {
+    /// Left-aligned.
+    Text(&'static str),
+    /// Right-aligned.
+    Number(&'static str),
+}
+
+/// Rows of cells under a title.
+#[derive(Debug)]
+pub(super) struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Column {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Text(title) | Self::Number(title) => title,
+        }
+    }
+}
+
+impl Table {
+    pub(super) fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
+        Self { title: title.into(), columns: columns.into(), rows: Vec::new() }
+    }
+
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Writes the table, without columns that are empty; nothing if there are no rows.
+    pub(super) fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
+        self.drop_empty_columns();
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        match style {
+            Style::Text => self.write_text(out),
+            Style::Markdown => self.write_markdown(out),
+        }
+    }
+
+    fn drop_empty_columns(&mut self) {
+        let is_used = |column: usize| self.rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()));
+        let used: Vec<_> = (0..self.columns.len()).map(is_used).collect();
+        for row in &mut self.rows {
+            retain(row, &used);
+        }
+        retain(&mut self.columns, &used);
+    }
+
+    fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
+        let titles: Vec<_> = self.columns.iter().map(|column| column.title().to_owned()).collect();
+        let lines = || std::iter::once(&titles).chain(&self.rows);
+        let width = |column: usize| lines().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
+        writeln!(out, "{}", self.title)?;
+        for line in lines() {
+            let mut text = String::new();
+            for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
+                text.push_str("  ");
+                text.push_str(&match column {
+                    Column::Text(_) => format!("{cell:width$}"),
+                    Column::Number(_) => format!("{cell:>width$}"),
+                });
+            }
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        writeln!(out)
+    }
+
+    fn write_markdown(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "### {}\n", self.title)?;
+        let titles = self.columns.iter().map(|column| column.title());
+        writeln!(out, "| {} |", titles.collect::<Vec<_>>().join(" | "))?;
+        let rule = |column: &Column| if let Column::Number(_) = column { "---:" } else { "---" };
+        writeln!(out, "|{}|", self.columns.iter().map(rule).collect::<Vec<_>>().join("|"))?;
+        for row in &self.rows {
+            let cells: Vec<_> = row.iter().map(|cell| escaped(cell)).collect();
+            writeln!(out, "| {} |", cells.join(" | "))?;
+        }
+        writeln!(out)
+    }
+}
+
+fn retain<T>(values: &mut Vec<T>, used: &[bool]) {
+    let mut used = used.iter();
+    values.retain(|_| used.next().is_some_and(|&used| used));
+}
+
+/// File names are full of underscores, which are emphasis in Markdown.
+fn escaped(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    for letter in cell.chars() {
+        if r"\`*_[]<>|~#&".contains(letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
+}
+
+/// A size for people, in powers of 1024.
+pub(super) fn size(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}
+
+/// A size if it is known, or nothing.
+pub(super) fn known_size(bytes: Option<u64>) -> String {
+    bytes.map(size).unwrap_or_default()
+}
+
+/// How much of `whole` a part is, in percent; nothing if there is no whole.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    // Tenths, rounded.
+    let tenths = (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);
+    tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, Style, Table, percent};
+
+    fn written(style: Style) -> String {
+        let mut table = Table::new("Files", [Column::Text("name"), Column::Number("size"), Column::Number("unknown")]);
+        table.row(["a_b.so".to_owned(), "1".to_owned(), String::new()]);
+        table.row(["ä|c".to_owned(), "1234".to_owned(), String::new()]);
+        let mut out = Vec::new();
+        table.write(&mut out, style).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_empty_ones_left_out() {
+        assert_eq!(written(Style::Text), "Files\n  name    size\n  a_b.so     1\n  ä|c     1234\n\n");
+    }
+
+    #[test]
+    fn markdown_shows_names_as_they_are() {
+        let expected = "### Files\n\n| name | size |\n|---|---:|\n| a\\_b.so | 1 |\n| ä\\|c | 1234 |\n\n";
+        assert_eq!(written(Style::Markdown), expected);
+    }
+
+    #[test]
+    fn no_rows_no_table() {
+        let mut out = Vec::new();
+        Table::new("Files", [Column::Text("name")]).write(&mut out, Style::Text).unwrap();
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn percentages() {
+        assert_eq!((percent(1, 3), percent(2, 3), percent(5, 5)), ("33.3 %".into(), "66.7 %".into(), "100.0 %".into()));
+        assert_eq!((percent(0, 0), percent(u64::MAX, u64::MAX)), (String::new(), "100.0 %".into()));
+    }
+}

@@ -1,0 +1,165 @@
+//! How large the parts of a split are as files: archives, wheels, and what an installation takes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::wheels::{WheelPart, WheelSet};
+use crate::kpack::{Compression, Frame};
+use crate::rope::{Make, ReadError};
+use crate::source::{Input, InputKind};
+use crate::split::{Plan, Summary};
+use crate::target::{BundleKey, Level};
+
+/// Sizes in bytes. What is not known without work, or what there is none of, is `None`.
+#[derive(Debug, Serialize)]
+pub struct Sizes {
+    /// The wheel that is split.
+    pub input_wheel_size: Option<u64>,
+    /// The host wheel, and the variant wheel if there is one.
+    pub host_wheels: Vec<WheelSize>,
+    /// The device parts by key.
+    pub parts: BTreeMap<String, PartSize>,
+    /// What whoever has one of these GPUs needs.
+    pub users: BTreeMap<String, UserSize>,
+}
+
+/// A wheel.
+#[derive(Clone, Debug, Serialize)]
+pub struct WheelSize {
+    /// Its file name.
+    pub name: String,
+    /// Its size.
+    pub size: Option<u64>,
+}
+
+/// A device part.
+#[derive(Debug, Serialize)]
+pub struct PartSize {
+    /// All archives together.
+    pub archive_size: Option<u64>,
+    /// The wheel of it, if the input is one.
+    pub wheel: Option<WheelSize>,
+}
+
+/// What an installation for one GPU consists of.
+#[derive(Debug, Serialize)]
+pub struct UserSize {
+    /// Keys of the device parts.
+    pub keys: Vec<String>,
+    /// The host wheel and the device wheels.
+    pub download_size: Option<u64>,
+    /// The files of the host part and of the device parts.
+    pub installed_size: Option<u64>,
+}
+
+/// How far making is, for a progress bar: uncompressed bytes of archives and of rewritten members.
+#[derive(Debug, Default)]
+pub struct Making {
+    /// What there is to do.
+    pub total: AtomicU64,
+    /// What is done.
+    pub done: AtomicU64,
+}
+
+impl Sizes {
+    /// What is known now: all of it after [`Sizes::make`].
+    pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: &Summary) -> Self {
+        let input_wheel_size = match input.kind {
+            InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
+            InputKind::Tree | InputKind::UnpackedWheel(_) => None,
+        };
+        let host_wheels: Vec<_> = wheels.iter().flat_map(|wheels| &wheels.hosts).filter_map(WheelSize::of).collect();
+        let part = |key: &BundleKey| {
+            let archives = plan.archives.iter().filter(|archive| archive.key == *key);
+            let size = |make: &dyn Make| make.made().map(|content| content.size());
+            PartSize {
+                archive_size: archives.map(|planned| size(&*planned.archive)).sum(),
+                wheel: wheels.and_then(|wheels| WheelSize::of(wheels.devices.get(key)?)),
+            }
+        };
+        let parts: BTreeMap<_, _> = plan.keys.iter().map(|key| (key.to_string(), part(key))).collect();
+        let user = |key: &BundleKey| {
+            let keys = key.packaging_chain().into_iter().filter(|key| plan.keys.contains(key));
+            let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
+            let wheel = |key: &String| parts.get(key)?.wheel.as_ref()?.size;
+            let files = |key: &String| {
+                let databases = summary.device.get(key).map_or(0, |part| part.database_size);
+                Some(parts.get(key)?.archive_size? + databases)
+            };
+            let sum = |host: Option<u64>, of: &dyn Fn(&String) -> Option<u64>| {
+                Some(host? + keys.iter().map(of).sum::<Option<u64>>()?)
+            };
+            UserSize {
+                download_size: sum(host_wheels.first().and_then(|wheel| wheel.size), &wheel),
+                installed_size: sum(Some(summary.host_size), &files),
+                keys,
+            }
+        };
+        let targets = plan.keys.iter().filter(|key| key.level() == Level::Target);
+        let users = targets.map(|key| (key.to_string(), user(key))).collect();
+        Self { input_wheel_size, host_wheels, parts, users }
+    }
+
+    /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
+    /// members of a wheel. None of it is kept but the sizes.
+    pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &Making) -> Result<(), ReadError> {
+        let frames = unknown_frames(plan);
+        let of_frames: u64 = frames.iter().flatten().map(|frame| frame.object.content.size()).sum();
+        let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);
+        let of_hosts: u64 = hosts().map(|part| part.rewritten_size()).sum();
+        progress.total.fetch_add(of_frames + of_hosts, Ordering::Relaxed);
+        frames.par_iter().with_max_len(1).try_for_each(|frames| measure(frames, progress))?;
+        // Each of these uses all cores itself.
+        for planned in &plan.archives {
+            planned.archive.make()?;
+        }
+        for part in hosts() {
+            part.wheel()?;
+            progress.done.fetch_add(part.rewritten_size(), Ordering::Relaxed);
+        }
+        for part in wheels.iter().flat_map(|wheels| wheels.devices.values()) {
+            part.wheel()?;
+        }
+        Ok(())
+    }
+}
+
+impl WheelSize {
+    fn of(part: &Arc<WheelPart>) -> Option<Self> {
+        Some(Self { name: part.file_name().ok()?, size: part.known_size() })
+    }
+}
+
+/// The frames that were not made yet, those of one compressed bundle together, the largest work first.
+fn unknown_frames(plan: &Plan) -> Vec<Vec<&Frame>> {
+    let compressed = plan.archives.iter().filter(|planned| planned.archive.compression() != Compression::None);
+    let mut seen = HashSet::new();
+    let mut work = BTreeMap::<_, Vec<&Frame>>::new();
+    for entry in compressed.flat_map(|planned| planned.archive.entries()) {
+        let frame = &*entry.frame;
+        if frame.known_length().is_none() && seen.insert(Arc::as_ptr(&entry.frame)) {
+            let bundle = frame.object.bundle.as_ref();
+            work.entry(bundle.map_or(Err(seen.len()), |bundle| Ok(bundle.id()))).or_default().push(frame);
+        }
+    }
+    let mut work: Vec<_> = work.into_values().collect();
+    let cost = |frames: &Vec<&Frame>| frames.iter().map(|frame| frame.object.content.size()).sum::<u64>();
+    work.sort_by_key(|frames| std::cmp::Reverse(cost(frames)));
+    work
+}
+
+fn measure(frames: &[&Frame], progress: &Making) -> Result<(), ReadError> {
+    // Held until all of its code objects are compressed.
+    let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
+    let _held = bundle.map(|bundle| bundle.decompressed()).transpose()?;
+    for frame in frames {
+        frame.bytes()?;
+        progress.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
+    }
+    frames.iter().for_each(|frame| frame.forget());
+    Ok(())
+}
