@@ -60,6 +60,7 @@ impl Split {
                 let input = self.source.path().display();
                 bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
             }
+            Format::Wheel if !self.view.is_empty() => bail!("--view chooses directories; it cannot choose wheels"),
             Format::Wheel => vec![(EntryPath::root().child(WHEELS.as_bytes()), self.output.clone())],
         };
         self.prepare_output()?;

@@ -1,0 +1,201 @@
+//! Wheels to split, the program under test, and mounts that end with the test.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Files by their path below a directory.
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Says that something is not tested, past the test harness, which shows nothing of a test that passes.
+pub(crate) fn skipped(why: &str) {
+    std::io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
+}
+
+/// Runs the program under test.
+pub(crate) fn kpackfs<const N: usize>(arguments: [&str; N]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).env_remove("SOURCE_DATE_EPOCH").output().unwrap()
+}
+
+/// Runs a command that has to succeed; its output.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub(crate) fn python<const N: usize>(arguments: [&str; N]) -> String {
+    run(Command::new("python3").args(arguments))
+}
+
+/// Splits into a new directory.
+pub(crate) fn split(input: &Path, arguments: &[&str]) -> TempDir {
+    let out = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    command.arg("split").arg(input).arg("-o").arg(out.path()).args(arguments).env_remove("SOURCE_DATE_EPOCH");
+    run(&mut command);
+    out
+}
+
+/// What `inspect --json` says.
+pub(crate) fn inspect(input: &Path, arguments: &[&str]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    serde_json::from_str(&run(command.args(["inspect", "--json"]).arg(input).args(arguments))).unwrap()
+}
+
+/// The file names of the wheels, by the directory that holds the same files.
+pub(crate) fn wheel_names(input: &Path) -> BTreeMap<String, String> {
+    let report = inspect(input, &[]);
+    let name = |wheel: &Value| wheel["name"].as_str().unwrap().to_owned();
+    let devices = report["parts"].as_object().unwrap().iter();
+    let mut names: BTreeMap<_, _> = devices.map(|(key, part)| (key.clone(), name(&part["wheel"]))).collect();
+    names.insert("host".to_owned(), name(&report["host_wheels"][0]));
+    names
+}
+
+pub(crate) fn files(root: &Path) -> Files {
+    let mut found = Files::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                let content = fs::read(&path).unwrap();
+                assert_eq!(content.len() as u64, path.metadata().unwrap().len(), "{}", path.display());
+                found.insert(path.strip_prefix(root).unwrap().to_owned(), content);
+            }
+        }
+    }
+    found
+}
+
+/// Fails with the names of what differs, since contents would fill the screen.
+pub(crate) fn assert_same(left: &Files, right: &Files, what: &str) {
+    let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(left), names(right), "{what}");
+    let differs = left.iter().filter(|&(path, content)| right[path] != *content);
+    assert_eq!(differs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "{what}");
+}
+
+/// What Python finds wrong with the wheels in a directory.
+pub(crate) fn complaints(directory: &Path) -> String {
+    let wheels = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let wheels = wheels.filter(|path| path.extension().is_some_and(|extension| extension == "whl"));
+    run(Command::new("python3").arg(Path::new(ROOT).join("tests/wheel_oracle.py")).arg("check").args(wheels))
+}
+
+/// The files of a wheel, as Python unpacks it.
+pub(crate) fn unpacked(wheel: &Path) -> Files {
+    let directory = tempfile::tempdir().unwrap();
+    python(["-m", "zipfile", "-e", wheel.to_str().unwrap(), directory.path().to_str().unwrap()]);
+    files(directory.path())
+}
+
+/// The torch-shaped wheel of fixtures.
+pub(crate) fn torch(directory: &TempDir) -> PathBuf {
+    let script = Path::new(ROOT).join("scripts/make-torch-wheel");
+    run(Command::new("python3").arg(script).arg(directory.path()).args(["--size", "tiny"]));
+    directory.path().join("torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl")
+}
+
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(ROOT).join("tests/fixtures").join(name)).unwrap()
+}
+
+/// Deflates files to the wheel `name`, version 1.0, with Python.
+pub(crate) fn wheel(directory: &TempDir, name: &str, payload: &[(&str, Vec<u8>)]) -> PathBuf {
+    let tree = tempfile::tempdir().unwrap();
+    let write = |path: &str, content: &[u8]| {
+        let path = tree.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    for (path, content) in payload {
+        write(path, content);
+    }
+    let dist_info = format!("{name}-1.0.dist-info");
+    write(&format!("{dist_info}/METADATA"), format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n").as_bytes());
+    write(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
+    write(&format!("{dist_info}/RECORD"), b"");
+    let out = directory.path().join(format!("{name}-1.0-py3-none-any.whl"));
+    let oracle = Path::new(ROOT).join("tests/wheel_oracle.py");
+    run(Command::new("python3").arg(oracle).arg("pack").arg(tree.path()).arg(&out));
+    out
+}
+
+/// A wheel with a library that is long enough for splicing, databases, a second package and a data directory.
+pub(crate) fn small(directory: &TempDir) -> PathBuf {
+    // Host data behind the device code, which compresses to several blocks.
+    let mut long = fixture("plain.so");
+    let mut state = 1_u32;
+    let next = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 27).to_le_bytes()[0]
+    });
+    long.extend(next.take(1 << 20));
+    wheel(
+        directory,
+        "small",
+        &[
+            ("small/__init__.py", b"".to_vec()),
+            ("small/lib/liblong.so", long),
+            ("small/lib/libfeatures.so", fixture("features.so")),
+            ("small/lib/rocblas/library/Kernels.so-000-gfx1100.hsaco", b"database".to_vec()),
+            ("other/libgeneric.so", fixture("generic.so")),
+            ("small-1.0.data/platlib/placed/lib/libmixed.so", fixture("mixed.so")),
+            ("small-1.0.data/platlib/placed/rocblas/library/gfx942/x.dat", b"placed".to_vec()),
+        ],
+    )
+}
+
+/// A mount in a temporary directory.
+pub(crate) struct Mount(TempDir);
+
+impl Mount {
+    /// `None` if this machine cannot mount.
+    pub(crate) fn new(input: &Path, arguments: &[&str]) -> Option<Self> {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+            skipped(&format!("cannot mount: /dev/fuse: {error}"));
+            return None;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.arg("mount").arg(input).arg(place.path()).args(arguments).env_remove("SOURCE_DATE_EPOCH");
+        run(&mut command);
+        Some(Self(place))
+    }
+
+    pub(crate) fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// A work counter.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let text = fs::read(self.at(".kpackfs/status.json")).unwrap();
+        let status: Value = serde_json::from_slice(&text).unwrap();
+        status["counters"][name].as_u64().unwrap()
+    }
+
+    /// All counters of work that listing and copying must not cost.
+    pub(crate) fn work(&self) -> BTreeMap<&'static str, u64> {
+        let names = ["bytes_inflated", "bytes_deflated", "bytes_compressed", "bytes_decompressed", "frames_made"];
+        names.into_iter().map(|name| (name, self.counter(name))).collect()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let output = kpackfs(["umount", "--lazy", self.0.path().to_str().unwrap()]);
+        assert!(output.status.success() || std::thread::panicking(), "{output:?}");
+    }
+}
