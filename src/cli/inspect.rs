@@ -87,7 +87,7 @@ impl Report {
 
     fn parts(&self) -> Table {
         let Self { summary, sizes } = self;
-        let columns = [Column::Text("part"), Column::Number("files"), Column::Number("wheel"), Column::Text("name")];
+        let columns = [Column::Text("part"), Column::Number("unpacked"), Column::Number("wheel"), Column::Text("name")];
         let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
         let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
             table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);

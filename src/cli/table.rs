@@ -73,15 +73,11 @@ impl Table {
         let widths: Vec<_> = (0..titles.len()).map(|column| width(column).unwrap_or(0)).collect();
         writeln!(out, "{}", self.title)?;
         for line in lines() {
-            let mut text = String::new();
-            for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
-                text.push_str("  ");
-                text.push_str(&match column {
-                    Column::Text(_) => format!("{cell:width$}"),
-                    Column::Number(_) => format!("{cell:>width$}"),
-                });
-            }
-            writeln!(out, "{}", text.trim_end())?;
+            let cells = line.iter().zip(&widths).zip(&self.columns).map(|((cell, width), column)| match column {
+                Column::Text(_) => format!("  {cell:width$}"),
+                Column::Number(_) => format!("  {cell:>width$}"),
+            });
+            writeln!(out, "{}", cells.collect::<String>().trim_end())?;
         }
         writeln!(out)
     }

@@ -160,6 +160,8 @@ fn measure(frames: &[&Frame], progress: &Making) -> Result<(), ReadError> {
         frame.bytes()?;
         progress.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
     }
-    frames.iter().for_each(|frame| frame.forget());
+    for frame in frames {
+        frame.forget();
+    }
     Ok(())
 }

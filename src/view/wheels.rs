@@ -208,8 +208,8 @@ impl WheelPart {
 
     /// The wheel's size, if it takes no work to know it.
     pub fn known_size(&self) -> Option<u64> {
-        let made = self.wheel.try_lock().ok()?.clone();
-        if let Some(wheel) = made {
+        let there = self.wheel.try_lock().ok()?.clone();
+        if let Some(wheel) = there {
             return Some(wheel.size());
         }
         let is_known = |payload: &Payload| match payload {

@@ -34,6 +34,11 @@ fn check(input: &Path, minimum: usize) {
         let wheel = if part == "host" { &sizes["host_wheels"][0] } else { &sizes["parts"][part]["wheel"] };
         assert_eq!(wheel["size"].as_u64(), Some(wheels[Path::new(name)].len() as u64), "{name}");
     }
+    for (gpu, user) in sizes["users"].as_object().unwrap() {
+        let keys = user["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap());
+        let download: usize = keys.chain(["host"]).map(|part| wheels[Path::new(&names[part])].len()).sum();
+        assert_eq!(user["download_size"].as_u64(), Some(download as u64), "{gpu}");
+    }
 
     let (Some(one), Some(two)) = (Mount::new(input, &["-j", "1"]), Mount::new(input, &["-j", "2"])) else { return };
     // The second mount reads in another order: parts before wheels.
@@ -227,6 +232,28 @@ fn an_unpacked_wheel_gives_the_same_parts() {
         let (there, expected) = (unpacked(&written.path().join(&name)), files(&packed.path().join(&part)));
         assert_same(&there, &expected, &name);
     }
+}
+
+#[test]
+fn reports_tell_what_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = torch(&directory);
+    let path = input.to_str().unwrap();
+    let text = |arguments: [&str; 3]| String::from_utf8(kpackfs(arguments).stdout).unwrap();
+    let plain = text(["inspect", path, "--compression=zstd"]);
+    assert!(!plain.contains("wheel size") && plain.contains("which --sizes does"), "{plain}");
+    let uncompressed = text(["inspect", path, "--compression=none"]);
+    assert!(uncompressed.contains("wheel size") && uncompressed.contains("which --sizes does"), "{uncompressed}");
+    let markdown = kpackfs(["inspect", "--sizes", "--markdown", path]);
+    let markdown = String::from_utf8(markdown.stdout).unwrap();
+    for title in ["Split of torch", "Fat binaries", "Kernel databases", "Bundle keys", "What a user needs"] {
+        assert!(markdown.contains(&format!("### {title}")), "{markdown}");
+    }
+    assert!(markdown.contains("| host + gfx1100 + gfx110x + gfx11 |") && !markdown.contains("--sizes"), "{markdown}");
+    // What is told without work is what the work tells.
+    let known = inspect(&input, &["--compression=none"]);
+    let made = inspect(&input, &["--compression=none", "--sizes"]);
+    assert_eq!(known["parts"], made["parts"]);
 }
 
 /// The options of `split_python_wheels`, as its users write them.
