@@ -241,9 +241,14 @@ fn reports_tell_what_is_known() {
     let path = input.to_str().unwrap();
     let text = |arguments: [&str; 3]| String::from_utf8(kpackfs(arguments).stdout).unwrap();
     let plain = text(["inspect", path, "--compression=zstd"]);
-    assert!(!plain.contains("wheel size") && plain.contains("which --sizes does"), "{plain}");
+    assert!(!plain.contains("installed  of") && plain.contains("which --sizes does"), "{plain}");
     let uncompressed = text(["inspect", path, "--compression=none"]);
-    assert!(uncompressed.contains("wheel size") && uncompressed.contains("which --sizes does"), "{uncompressed}");
+    assert!(
+        uncompressed.contains("installed  of")
+            && !uncompressed.contains("download")
+            && uncompressed.contains("which --sizes does"),
+        "{uncompressed}"
+    );
     let markdown = kpackfs(["inspect", "--sizes", "--markdown", path]);
     let markdown = String::from_utf8(markdown.stdout).unwrap();
     for title in ["Split of torch", "Fat binaries", "Kernel databases", "Bundle keys", "What a user needs"] {
