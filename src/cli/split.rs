@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -69,6 +70,14 @@ impl Split {
                 Some((tree.resolve(part, &planned.path)?, Arc::clone(&planned.archive)))
             })
             .collect();
+        let progress = Progress::default();
+        if let (Format::Wheel, Some(wheels)) = (self.format, &prepared.wheels) {
+            let archives: Vec<_> = prepared.plan.archives.iter().map(|planned| &*planned.archive).collect();
+            let total = archives.iter().map(|archive| archive.original_size()).sum::<u64>();
+            show_bytes("Compressing", &progress.done, &AtomicU64::new(total), || {
+                wheels.make(&archives, &progress.done)
+            })?;
+        }
         let progress = Progress::default();
         show_bytes("Writing", &progress.done, &progress.total, || export::write(&tree, &views, &archives, &progress))?;
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,15 @@
 //! The wheels of a split, and the dist-info that makes each part's directory the unpacked form of its wheel.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
 
 use crate::deflate::{Deflation, splice};
 use crate::index::Resources;
+use crate::kpack::{Archive, make_together};
 use crate::rope::{Content, Edit, Make, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
@@ -111,6 +116,22 @@ impl WheelSet {
         }
         let fingerprint = options.fingerprint;
         Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
+    }
+
+    /// Makes on all cores what reading all wheels needs: archives of compressed bundles, which are decompressed once for
+    /// all of them, and digests. Adds the bytes that are compressed and hashed to `done`.
+    pub fn make(&self, archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
+        make_together(archives, done)?;
+        let mut digests = Vec::new();
+        for part in self.hosts.iter().chain(self.devices.values()) {
+            digests.extend(part.assembled()?.unknown_digests());
+        }
+        digests.sort_by_cached_key(|digest| Reverse(digest.content().size()));
+        digests.par_iter().with_max_len(1).try_for_each(|digest| {
+            digest.sums()?;
+            done.fetch_add(digest.content().size(), Ordering::Relaxed);
+            Ok(())
+        })
     }
 
     /// Where a path of the input is in a part; `None` if the part has its own file there or none.
