@@ -169,11 +169,15 @@ pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
         // Held until all of its code objects are compressed.
         let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
         let _held = bundle.map(|bundle| bundle.decompressed()).transpose()?;
-        frames.iter().try_for_each(|frame| {
+        for frame in frames {
             frame.bytes()?;
             done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
-            Ok(())
-        })
+        }
+        if let (Some(bundle), true) = (bundle, archives.len() > 1) {
+            // Everything that is wanted of it has been made.
+            bundle.forget();
+        }
+        Ok(())
     })
 }
 
