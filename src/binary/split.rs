@@ -33,12 +33,6 @@ impl SplitBinary {
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         if starts_with(content, &object::elf::ELFMAG)? { elf::read_split(content) } else { Ok(None) }
     }
-
-    /// The address of a wrapper with device code in a file that does not name its sections, so that
-    /// [`FatBinary::scan`](super::FatBinary::scan) does not see it.
-    pub fn hidden_device_code(content: &Arc<dyn Content>) -> Result<Option<u64>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? { elf::hidden_device_code(content) } else { Ok(None) }
-    }
 }
 
 fn starts_with(content: &Arc<dyn Content>, magic: &[u8]) -> Result<bool, BinaryError> {

@@ -19,7 +19,7 @@ use object::{LittleEndian as LE, U32};
 use self::image::{Image, Section, read_pod};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
-pub(super) use self::split::{hidden_device_code, read_split};
+pub(super) use self::split::read_split;
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
 use crate::rope::Content;
 
