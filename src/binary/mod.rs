@@ -88,7 +88,7 @@ impl FatBinary {
     pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
         match &self.0 {
             Format::Elf(elf) => elf.first_difference(split),
-            Format::Coff(_) => Ok(None),
+            Format::Coff(coff) => coff.first_difference(split),
         }
     }
 

@@ -10,6 +10,7 @@
 mod against;
 mod archives;
 mod binaries;
+mod images;
 mod support;
 
 use std::fs;
