@@ -14,7 +14,7 @@ const RELOC: u64 = 0x180 + 7 * 40;
 const WRAPPERS: u64 = 0x1400;
 
 #[test]
-fn wrong_images_are_named() {
+fn wrong_wrappers_of_images_are_named() {
     use Check::Binary;
     run(
         &[
@@ -71,6 +71,16 @@ fn wrong_images_are_named() {
                 "it still holds device code: .hip_fat has 512 bytes",
             ),
             ("marker", |at| write_at(&at.join(DLL), 0x1600, &[0xc1]), Binary, DLL, "its marker is unreadable"),
+        ],
+        false,
+    );
+}
+
+#[test]
+fn broken_images_are_named() {
+    use Check::Binary;
+    run(
+        &[
             (
                 "a hole between sections",
                 |at| write_at(&at.join(DLL), RELOC + 12, &0x4_0000_u32.to_le_bytes()),
