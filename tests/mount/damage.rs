@@ -9,7 +9,7 @@ use crate::support::{Mount, can_mount, fat, has, kpackfs, succeeds, survey};
 const WHEEL: &str = "demo-1.0-py3-none-any.whl";
 
 /// Makes a wheel of two libraries, of which one is stored and the other deflated, and a text.
-const MAKE: &str = r#"
+const MAKE: &str = r"
 import sys, zipfile
 name, fixtures = sys.argv[1:]
 with zipfile.ZipFile(name, 'w') as wheel:
@@ -23,7 +23,7 @@ with zipfile.ZipFile(name, 'w') as wheel:
     for member in wheel.infolist():
         # The data begins behind the local header, whose extra field is empty here.
         print(member.filename, member.header_offset + 30 + len(member.filename), member.compress_size)
-"#;
+";
 
 #[test]
 fn a_damaged_member_is_an_error_of_its_own() {
