@@ -1,5 +1,5 @@
 //! Malformed headers: every field of the ELF header, the program headers, the section headers and the dynamic section
-//! changed to something else.
+//! changed to something else; and those of PE images.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn places(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[track_caller]
-fn mutate(name: &str, bytes: &[u8]) {
+fn mutate(name: &str, bytes: &[u8], places: &[usize]) {
     let resources = Resources::new(1 << 20);
     let mutations = |at: &usize| {
         let old = bytes[*at];
@@ -68,7 +68,7 @@ fn mutate(name: &str, bytes: &[u8]) {
         }
         new.into_iter().map(|value| (*at, value)).collect::<Vec<_>>()
     };
-    let singles: Vec<_> = places(bytes).iter().flat_map(mutations).collect();
+    let singles: Vec<_> = places.iter().flat_map(mutations).collect();
     // Some contradictions need two lies.
     let pair = |index: usize| {
         let one = &singles[index * 7919 % singles.len()];
@@ -97,13 +97,27 @@ fn mutate(name: &str, bytes: &[u8]) {
 #[test]
 fn malformed_headers_do_no_harm() {
     for name in ["plain.so", "exe-nopie-bfd", "noheaders.so", "patchelf.so", "insert-before-bss.so"] {
-        mutate(name, &fixture(name));
+        let bytes = fixture(name);
+        mutate(name, &bytes, &places(&bytes));
     }
 }
 
 #[test]
 fn malformed_headers_of_split_files_do_no_harm() {
     for name in ["plain.so", "noheaders.so"] {
-        mutate(name, &Shown::one(name).host(name));
+        let bytes = Shown::one(name).host(name);
+        mutate(name, &bytes, &places(&bytes));
+    }
+}
+
+#[test]
+fn malformed_images_do_no_harm() {
+    // All headers, wrappers, and relocations, which are at the end.
+    let places = |bytes: &[u8]| -> Vec<_> {
+        let relocations = bytes.len() - 0x200;
+        (0..0x300).chain(0x1400..0x1430).chain(relocations..relocations + 0x30).collect()
+    };
+    for bytes in [fixture("win.dll"), Shown::one("win.dll").host("win.dll")] {
+        mutate("win.dll", &bytes, &places(&bytes));
     }
 }
