@@ -93,7 +93,7 @@ impl FatBinary {
     pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
         match &self.format {
             Format::Elf(elf) => elf.first_difference(split),
-            Format::Coff(_) => Ok(None),
+            Format::Coff(coff) => coff.first_difference(split),
         }
     }
 

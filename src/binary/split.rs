@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BinaryError, elf};
+use super::{BinaryError, coff, elf};
 use crate::rope::Content;
 
 /// A binary whose device code has been moved into archives.
@@ -31,13 +31,13 @@ impl SplitBinary {
     /// Looks for wrappers that have been split. `Ok(None)` means that there are none: the file is no binary, or has
     /// never had device code, or still has it.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? { elf::read_split(content) } else { Ok(None) }
-    }
-
-    /// The address of a wrapper with device code in a file that does not name its sections, so that
-    /// [`FatBinary::scan`](super::FatBinary::scan) does not see it.
-    pub fn hidden_device_code(content: &Arc<dyn Content>) -> Result<Option<u64>, BinaryError> {
-        if starts_with(content, &object::elf::ELFMAG)? { elf::hidden_device_code(content) } else { Ok(None) }
+        if starts_with(content, &object::elf::ELFMAG)? {
+            elf::read_split(content)
+        } else if starts_with(content, b"MZ")? {
+            coff::read_split(content)
+        } else {
+            Ok(None)
+        }
     }
 }
 

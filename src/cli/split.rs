@@ -12,9 +12,11 @@ use super::options::{Source, SplitOptions};
 use super::prepare::prepare;
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
+use crate::index::Resources;
+use crate::kpack::Archive;
 use crate::source::EntryPath;
 use crate::split::Plan;
-use crate::view::{self, HOST, ROOT, WHEELS};
+use crate::view::{self, HOST, ROOT, Tree, WHEELS, WheelSet};
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
@@ -51,21 +53,28 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let prepared = prepare(self.source.path(), &self.options)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
-        let views = match self.format {
-            Format::Directory => self.directories(&prepared.plan)?,
-            Format::Wheel if prepared.wheels.is_none() => {
-                bail!("{}: wheels can be made of a wheel only", self.source.path().display());
+        match (self.format, &prepared.wheels) {
+            (Format::Directory, _) => self.write_directories(&prepared.plan, &tree)?,
+            (Format::Wheel, _) if !self.view.is_empty() => {
+                bail!("--view chooses directories; it cannot choose wheels");
             }
-            Format::Wheel if prepared.plan.keys.is_empty() => {
+            (Format::Wheel, Some(wheels)) if !prepared.plan.keys.is_empty() => {
+                self.write_wheels(wheels, &prepared.resources, &tree)?;
+            }
+            (Format::Wheel, Some(_)) => {
                 let input = self.source.path().display();
                 bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
             }
-            Format::Wheel if !self.view.is_empty() => bail!("--view chooses directories; it cannot choose wheels"),
-            Format::Wheel => vec![(EntryPath::root().child(WHEELS.as_bytes()), self.output.clone())],
-        };
-        self.prepare_output()?;
-        let archives: BTreeMap<_, _> = prepared
-            .plan
+            (Format::Wheel, None) => {
+                bail!("{}: wheels can be made of a wheel only", self.source.path().display());
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write_directories(&self, plan: &Plan, tree: &Tree) -> anyhow::Result<()> {
+        let views = self.directories(plan)?;
+        let archives: BTreeMap<_, _> = plan
             .archives
             .iter()
             .filter_map(|planned| {
@@ -73,9 +82,31 @@ impl Split {
                 Some((tree.resolve(part, &planned.path)?, Arc::clone(&planned.archive)))
             })
             .collect();
+        self.prepare_output()?;
         let progress = Progress::default();
-        show_bytes("Writing", &progress.done, &progress.total, || export::write(&tree, &views, &archives, &progress))?;
-        Ok(ExitCode::SUCCESS)
+        show_bytes("Writing", &progress.done, &progress.total, || export::write(tree, &views, &archives, &progress))?;
+        Ok(())
+    }
+
+    /// Writes wheels in groups whose archives can be kept between the pass that learns their sizes and digests and the
+    /// one that writes them.
+    fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
+        self.prepare_output()?;
+        let all = wheels.groups(resources.frames.capacity());
+        let sizes = all.iter().flatten().flat_map(|part| part.archives()).map(Archive::original_size);
+        let progress = Progress { total: sizes.sum::<u64>().into(), ..Progress::default() };
+        let place =
+            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
+        show_bytes("Writing wheels", &progress.done, &progress.total, || -> anyhow::Result<()> {
+            for group in &all {
+                WheelSet::make(group, &progress.done)?;
+                let names = group.iter().map(|part| Ok(place(&part.file_name()?)));
+                let views = names.collect::<anyhow::Result<Vec<_>>>()?;
+                export::write(tree, &views, &BTreeMap::new(), &Progress::default())?;
+            }
+            let index = wheels.variants_index.iter().map(|(name, _)| place(name)).collect::<Vec<_>>();
+            Ok(export::write(tree, &index, &BTreeMap::new(), &Progress::default())?)
+        })
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {

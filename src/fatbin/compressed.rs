@@ -99,7 +99,7 @@ impl Compressed {
         self.size
     }
 
-    /// A number that no other bundle of this input has.
+    /// A number that no other bundle of this input has, for comparing.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -128,6 +128,11 @@ impl Compressed {
             *in_use() = Arc::downgrade(&bytes);
             Ok(bytes)
         })
+    }
+
+    /// Drops it from the cache. It can be decompressed again.
+    pub fn forget(&self) {
+        self.resources.bundles.remove(&self.id);
     }
 
     fn decompress(&self) -> Result<Arc<Vec<u8>>, ReadError> {

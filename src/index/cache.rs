@@ -46,6 +46,11 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> ByteCache<K, V> {
         Self { capacity, held: Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 }), making: DashMap::new() }
     }
 
+    /// The most bytes that are held.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// Bytes held now.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes

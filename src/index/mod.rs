@@ -27,9 +27,9 @@ impl Resources {
     pub fn new(budget: u64) -> Arc<Self> {
         Arc::new(Self {
             counters: Counters::default(),
-            spans: ByteCache::new(budget / 8),
-            bundles: ByteCache::new(budget / 2),
-            frames: ByteCache::new(budget / 8 * 3),
+            spans: ByteCache::new(budget / 16),
+            bundles: ByteCache::new(budget / 16 * 7),
+            frames: ByteCache::new(budget / 2),
             ids: Counter::default(),
         })
     }

@@ -56,7 +56,7 @@ impl Frame {
     pub fn forget(&self) {
         self.resources.frames.remove(&self.id);
         if let Some(bundle) = &self.object.bundle {
-            self.resources.bundles.remove(&bundle.id());
+            bundle.forget();
         }
     }
 

@@ -1,6 +1,8 @@
 //! An archive as a rope.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -136,30 +138,47 @@ impl Archive {
         Rope::new(segments)
     }
 
-    /// Makes the frames whose length is not known yet, on all cores: the code objects of one compressed bundle together,
-    /// the largest work first.
     fn frame_lengths(&self) -> Result<Vec<u64>, ReadError> {
-        let mut work = BTreeMap::<_, Vec<&Arc<Frame>>>::new();
-        let mut seen = BTreeSet::new();
-        for (position, entry) in self.entries.iter().enumerate() {
-            let frame = &entry.frame;
-            if frame.known_length().is_none() && seen.insert(Arc::as_ptr(frame)) {
-                let key = frame.object.bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
-                work.entry(key).or_default().push(frame);
-            }
-        }
-        let cost = |frames: &[&Arc<Frame>]| -> u64 {
-            let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
-            frames.iter().map(|frame| frame.object.content.size()).sum::<u64>() + bundle.map_or(0, |it| it.size() / 4)
-        };
-        let mut work: Vec<_> = work.into_values().collect();
-        work.sort_by_key(|frames| std::cmp::Reverse(cost(frames)));
-        work.par_iter()
-            .with_max_len(1)
-            .try_for_each(|frames| frames.iter().try_for_each(|frame| frame.bytes().map(drop)))?;
+        make_together(&[self], &AtomicU64::new(0))?;
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         self.entries.iter().map(|entry| entry.frame.known_length().ok_or_else(unknown)).collect()
     }
+}
+
+/// Makes the frames of several archives whose length is not known yet, on all cores: the code objects of one compressed
+/// bundle together, so that it is decompressed once, and the largest work first. Adds the bytes that are compressed to
+/// `done`.
+pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
+    let mut work = HashMap::<_, Vec<&Arc<Frame>>>::new();
+    let mut seen = HashSet::new();
+    let compressed = archives.iter().filter(|archive| archive.compression != Compression::None);
+    for (position, entry) in compressed.flat_map(|archive| &archive.entries).enumerate() {
+        let frame = &entry.frame;
+        if frame.known_length().is_none() && seen.insert(Arc::as_ptr(frame)) {
+            let key = frame.object.bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
+            work.entry(key).or_default().push(frame);
+        }
+    }
+    let cost = |frames: &[&Arc<Frame>]| -> u64 {
+        let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
+        frames.iter().map(|frame| frame.object.content.size()).sum::<u64>() + bundle.map_or(0, |it| it.size() / 4)
+    };
+    let mut work: Vec<_> = work.into_values().collect();
+    work.sort_by_cached_key(|frames| Reverse(cost(frames)));
+    work.par_iter().with_max_len(1).try_for_each(|frames| {
+        // Held until all of its code objects are compressed.
+        let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
+        let _held = bundle.map(|bundle| bundle.decompressed()).transpose()?;
+        for frame in frames {
+            frame.bytes()?;
+            done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
+        }
+        if let (Some(bundle), true) = (bundle, archives.len() > 1) {
+            // Everything that is wanted of it has been made.
+            bundle.forget();
+        }
+        Ok(())
+    })
 }
 
 /// The length of a frame as it is written before it.

@@ -12,7 +12,7 @@ mod toc;
 use std::str::FromStr;
 
 pub use frame::Frame;
-pub use layout::{Archive, ArchiveEntry, length_field};
+pub use layout::{Archive, ArchiveEntry, length_field, make_together};
 pub use reader::{KpackError, Reader};
 pub use toc::Toc;
 

@@ -74,13 +74,7 @@ fn check(content: &Arc<dyn Content>, label: &str, findings: &Findings) -> Option
         Ok(None) => {
             match FatBinary::scan(content) {
                 Ok(Some(fat)) => say(format!("it still holds device code, of {} wrappers", fat.wrappers().len())),
-                Ok(None) => match SplitBinary::hidden_device_code(content) {
-                    Ok(Some(at)) => {
-                        say(format!("it still holds device code: a wrapper at {at:#x}, in a file without sections"));
-                    }
-                    Ok(None) => {}
-                    Err(error) => say(error.to_string()),
-                },
+                Ok(None) => {}
                 Err(BinaryError::Read(error)) => say(error.to_string()),
                 Err(error) => say(format!("it still holds device code, and {error}")),
             }

@@ -262,7 +262,8 @@ fn become_unpacked_wheel(
         add(file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
     }
     let record = Record(Arc::clone(part));
-    let body = if part.has_archives() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
+    let body =
+        if part.archives().next().is_some() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
     add(part.record_path()?, body);
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())

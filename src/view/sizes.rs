@@ -1,14 +1,13 @@
 //! How large the parts of a split are as files: archives, wheels, and what an installation takes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
 use serde::Serialize;
 
 use super::wheels::{WheelPart, WheelSet};
-use crate::kpack::{Compression, Frame};
+use crate::kpack::make_together;
 use crate::rope::{Make, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::{Plan, Summary};
@@ -105,17 +104,18 @@ impl Sizes {
     }
 
     /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
-    /// members of a wheel. None of it is kept but the sizes.
+    /// members of a wheel. Little of it is kept but the sizes.
     pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &Making) -> Result<(), ReadError> {
-        let frames = unknown_frames(plan);
-        let of_frames: u64 = frames.iter().flatten().map(|frame| frame.object.content.size()).sum();
+        let archives: Vec<_> = plan.archives.iter().map(|planned| &*planned.archive).collect();
+        let of_archives: u64 = archives.iter().map(|archive| archive.original_size()).sum();
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);
         let of_hosts: u64 = hosts().map(|part| part.rewritten_size()).sum();
-        progress.total.fetch_add(of_frames + of_hosts, Ordering::Relaxed);
-        frames.par_iter().with_max_len(1).try_for_each(|frames| measure(frames, progress))?;
-        // Each of these uses all cores itself.
-        for planned in &plan.archives {
-            planned.archive.make()?;
+        progress.total.fetch_add(of_archives + of_hosts, Ordering::Relaxed);
+        make_together(&archives, &progress.done)?;
+        // Archives share code objects, which are made once.
+        progress.done.store(of_archives, Ordering::Relaxed);
+        for archive in archives {
+            archive.make()?;
         }
         for part in hosts() {
             part.wheel()?;
@@ -132,36 +132,4 @@ impl WheelSize {
     fn of(part: &Arc<WheelPart>) -> Option<Self> {
         Some(Self { name: part.file_name().ok()?, size: part.known_size() })
     }
-}
-
-/// The frames that were not made yet, those of one compressed bundle together, the largest work first.
-fn unknown_frames(plan: &Plan) -> Vec<Vec<&Frame>> {
-    let compressed = plan.archives.iter().filter(|planned| planned.archive.compression() != Compression::None);
-    let mut seen = HashSet::new();
-    let mut work = BTreeMap::<_, Vec<&Frame>>::new();
-    for entry in compressed.flat_map(|planned| planned.archive.entries()) {
-        let frame = &*entry.frame;
-        if frame.known_length().is_none() && seen.insert(Arc::as_ptr(&entry.frame)) {
-            let bundle = frame.object.bundle.as_ref();
-            work.entry(bundle.map_or(Err(seen.len()), |bundle| Ok(bundle.id()))).or_default().push(frame);
-        }
-    }
-    let mut work: Vec<_> = work.into_values().collect();
-    let cost = |frames: &Vec<&Frame>| frames.iter().map(|frame| frame.object.content.size()).sum::<u64>();
-    work.sort_by_key(|frames| std::cmp::Reverse(cost(frames)));
-    work
-}
-
-fn measure(frames: &[&Frame], progress: &Making) -> Result<(), ReadError> {
-    // Held until all of its code objects are compressed.
-    let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
-    let _held = bundle.map(|bundle| bundle.decompressed()).transpose()?;
-    for frame in frames {
-        frame.bytes()?;
-        progress.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
-    }
-    for frame in frames {
-        frame.forget();
-    }
-    Ok(())
 }

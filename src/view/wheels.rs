@@ -1,17 +1,23 @@
 //! The wheels of a split, and the dist-info that makes each part's directory the unpacked form of its wheel.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::deflate::{Deflation, splice};
 use crate::index::Resources;
+use crate::kpack::{Archive, make_together};
 use crate::rope::{Content, Edit, Make, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::BundleKey;
 use crate::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
+
+/// How much smaller code objects become at least, on real ones at zstd level 3.
+const RATIO: u64 = 6;
 
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +70,7 @@ enum Payload {
     /// A binary that is rewritten, what it was, and the changes.
     Rewritten(File, Arc<dyn Content>, Arc<[Edit]>),
     /// An archive at its path in the input.
-    Archive(EntryPath, u16, Arc<dyn Make>),
+    Archive(EntryPath, u16, Arc<Archive>),
 }
 
 impl WheelSet {
@@ -115,6 +121,36 @@ impl WheelSet {
         Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
     }
 
+    /// All wheels in groups, each so small that its archives, when they are compressed, take about `budget` bytes.
+    pub fn groups(&self, budget: u64) -> Vec<Vec<Arc<WheelPart>>> {
+        let mut groups = vec![self.hosts.clone()];
+        let mut size = 0;
+        for part in self.devices.values() {
+            let here = part.archives().map(Archive::original_size).sum::<u64>() / RATIO;
+            match groups.last_mut() {
+                Some(group) if size > 0 && size + here <= budget => group.push(Arc::clone(part)),
+                _ => {
+                    groups.push(vec![Arc::clone(part)]);
+                    size = 0;
+                }
+            }
+            size += here;
+        }
+        groups
+    }
+
+    /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
+    /// digests. Adds the bytes that are compressed to `done`.
+    pub fn make(parts: &[Arc<WheelPart>], done: &AtomicU64) -> Result<(), ReadError> {
+        make_together(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
+        let mut digests = Vec::new();
+        for part in parts {
+            digests.extend(part.assembled()?.unknown_digests());
+        }
+        digests.sort_by_cached_key(|digest| Reverse(digest.content().size()));
+        digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
+    }
+
     /// Where a path of the input is in a part; `None` if the part has its own file there or none.
     pub(super) fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         self.wheels.path(part, path)
@@ -146,8 +182,8 @@ fn device_payload(input: &Input, plan: &Plan, wheels: &Wheels, key: &BundleKey) 
         }
     }
     for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
-        let make: Arc<dyn Make> = planned.archive.clone();
-        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, make));
+        let archive = Arc::clone(&planned.archive);
+        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, archive));
     }
     Ok(payload)
 }
@@ -172,9 +208,12 @@ impl WheelPart {
         &self.dist_info
     }
 
-    /// Whether something has to be made before sizes are known.
-    pub fn has_archives(&self) -> bool {
-        self.payload.iter().any(|payload| matches!(payload, Payload::Archive(..)))
+    /// The archives in it, which have to be made before sizes are known.
+    pub fn archives(&self) -> impl Iterator<Item = &Archive> {
+        self.payload.iter().filter_map(|payload| match payload {
+            Payload::Archive(_, _, archive) => Some(&**archive),
+            Payload::Unchanged(_) | Payload::Rewritten(..) => None,
+        })
     }
 
     /// All files of the part, RECORD last. Makes archives.
@@ -187,8 +226,8 @@ impl WheelPart {
         for payload in &self.payload {
             match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => files.push(file.clone()),
-                Payload::Archive(path, mode, make) => {
-                    let file = self.wheels.made(&self.part, path, *mode, make.make()?, None);
+                Payload::Archive(path, mode, archive) => {
+                    let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
                     files.extend(file.map_err(|error| self.failed(&error))?);
                 }
             }

@@ -8,6 +8,8 @@ use kpackfs::verify::Check;
 
 use crate::support::{Elf, PLAIN, Segment, edit, offset_of, run, write_at};
 
+const NO_HEADERS: &str = "host/lib/noheaders.so";
+
 fn wrapper(root: &Path, path: &str, index: u64, field: u64, bytes: &[u8]) {
     let path = root.join(path);
     write_at(&path, Elf::open(&path).section(".hipFatBinSegment").offset + index * 24 + field, bytes);
@@ -46,6 +48,20 @@ fn wrong_wrappers_and_markers_are_named() {
                 Binary,
                 PLAIN,
                 "1 of its 2 wrappers still have the magic HIPF",
+            ),
+            (
+                "index without section headers",
+                |at| write_at(&at.join(NO_HEADERS), offset_of(&at.join(NO_HEADERS), b"HIPK") + 16, &[7]),
+                Binary,
+                NO_HEADERS,
+                "wrapper 0 asks for index 0x7",
+            ),
+            (
+                "null pointer in a fixed executable",
+                |at| wrapper(at, "host/lib/exe-static", 1, 8, &[0; 8]),
+                Binary,
+                "host/lib/exe-static",
+                "wrapper 1 has no marker: malformed: its pointer leads to 0x0, where nothing is loaded",
             ),
             ("magic", |at| wrapper(at, PLAIN, 1, 0, b"oops"), Binary, PLAIN, "there is no wrapper at"),
             (

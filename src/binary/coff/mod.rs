@@ -3,8 +3,11 @@
 mod checksum;
 mod image;
 mod layout;
+mod preserved;
 mod relocation;
 mod rewrite;
+mod rules;
+mod split;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +16,7 @@ use object::LittleEndian as LE;
 use object::pe;
 
 use self::image::{Image, Section};
+pub(super) use self::split::read_split;
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
 use crate::rope::Content;
 
@@ -21,6 +25,8 @@ use crate::rope::Content;
 const FATBIN: [u8; 8] = *b".hip_fat";
 /// Section with the fat binary wrappers.
 const WRAPPERS: [u8; 8] = *b".hipFatB";
+/// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
+const MARKER: [u8; 8] = *b".kpackrf";
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 const MAX_SECTIONS: usize = 96;

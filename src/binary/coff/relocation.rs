@@ -5,6 +5,7 @@
 //! between where the image is and where it was linked for to what stands in place, so in the file every pointer holds its
 //! value as linked.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use object::LittleEndian as LE;
@@ -64,6 +65,12 @@ pub(super) fn resolve(
     }
     check_slots(image, slots, &relocated)?;
     slots.iter().map(|&slot| pointer(image, slot)).collect()
+}
+
+/// The RVAs of all pointers of eight bytes that the loader changes.
+pub(super) fn pointers(image: &Image) -> Result<BTreeSet<u64>, BinaryError> {
+    let places = read_places(image)?.into_iter();
+    Ok(places.filter(|place| place.width == 8).map(|place| place.address).collect())
 }
 
 /// The relocations among the wrappers must be those of their pointers, each once.

@@ -6,17 +6,14 @@ use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageNtHeaders64
 use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
 use object::{LittleEndian as LE, U32};
 
-use super::FatCoff;
 use super::checksum::{Checksum, FIELD};
 use super::layout::Layout;
+use super::{FatCoff, MARKER};
 use crate::binary::{BinaryError, HIPK_MAGIC};
 use crate::rope::{Content, Edit, Segment, edited};
 
-/// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
-const MARKER: [u8; 8] = *b".kpackrf";
-
 /// The most debug directory entries that are looked at; linkers write a handful.
-const MAX_DEBUG: u64 = 1024;
+pub(super) const MAX_DEBUG: u64 = 1024;
 
 impl FatCoff {
     /// The changes after which the file has no device code. `marker` is what all wrappers point at then.

@@ -1,13 +1,15 @@
 //! Files without section headers: device code is found through the wrappers, and these through their magic.
 //!
-//! A magic alone proves nothing, so a wrapper counts only if its pointer leads to an offload bundle.
+//! A magic alone proves nothing, so a wrapper counts only if its pointer leads to an offload bundle, or to a marker if
+//! it has been split.
 
+use object::LittleEndian as LE;
 use object::elf;
 
 use super::image::{Image, Segment};
 use super::layout::Device;
 use super::relocation;
-use super::{Found, Place};
+use super::{Found, Place, split};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE};
 use crate::fatbin::bundle_size;
 
@@ -17,22 +19,15 @@ const STEP: u64 = 1 << 20;
 /// Bytes between two bundles that may be padding; what lies between them must be zeros.
 const MAX_PADDING: u64 = 1 << 16;
 
-/// Finds wrappers in writable segments, and the device code that they lead to.
+/// The most places that may look like wrappers; there is one for each translation unit.
+const MAX_CANDIDATES: usize = 1 << 16;
+
+/// Finds the device code that wrappers lead to.
 pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
-    let mut candidates = Vec::new();
-    for (_, load) in image.loads().filter(|(_, load)| load.flags.0 & elf::PF_W.0 != 0) {
-        search(image, load, &mut candidates)?;
-    }
-    if candidates.is_empty() {
-        return Ok(None);
-    }
-    let slots: Vec<_> = candidates.iter().map(Place::pointer).collect();
-    let values = relocation::resolve_some(image, &slots)?;
     let mut places = Vec::new();
     let mut bundles = Vec::new();
-    for (place, value) in candidates.into_iter().zip(values) {
-        let bundle = value.and_then(|address| image.offset_of(address, 1));
-        let found = bundle.and_then(|offset| Some((offset, bundle_size(&image.content, offset)?)));
+    for (place, address) in candidates(image, FATBIN_WRAPPER_MAGIC)? {
+        let found = image.offset_of(address, 1).and_then(|offset| Some((offset, bundle_size(&image.content, offset)?)));
         if let Some((offset, size)) = found {
             places.push(place);
             bundles.push((offset, offset.saturating_add(size)));
@@ -42,6 +37,9 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     let (Some(&(start, _)), Some(end)) = (bundles.first(), bundles.iter().map(|&(_, end)| end).max()) else {
         return Ok(None);
     };
+    if !split::headerless_places(image)?.is_empty() {
+        return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
+    }
     check_padding(image, &bundles)?;
     let not_loaded = || BinaryError::malformed("its device code is not loaded by one segment");
     let is_around = |load: &Segment| load.offset <= start && end <= load.end();
@@ -55,19 +53,39 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     }))
 }
 
+/// The places that look like wrappers with this magic and hold a pointer, and where it leads.
+pub(super) fn candidates(image: &Image, magic: u32) -> Result<Vec<(Place, u64)>, BinaryError> {
+    // Where nothing is relocated, wrappers may be read-only.
+    let is_fixed = image.header.e_type.get(LE) == elf::ET_EXEC;
+    let mut places = Vec::new();
+    for (_, load) in image.loads().filter(|(_, load)| is_fixed || load.flags.0 & elf::PF_W.0 != 0) {
+        search(image, load, magic, &mut places)?;
+    }
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let slots: Vec<_> = places.iter().map(Place::pointer).collect();
+    let values = relocation::resolve_some(image, &slots)?;
+    Ok(places.into_iter().zip(values).filter_map(|(place, value)| Some((place, value?))).collect())
+}
+
 /// Adds the places in a segment where a wrapper's magic and version stand.
-fn search(image: &Image, load: &Segment, places: &mut Vec<Place>) -> Result<(), BinaryError> {
-    let mut pattern = FATBIN_WRAPPER_MAGIC.to_le_bytes().to_vec();
+fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) -> Result<(), BinaryError> {
+    let mut pattern = magic.to_le_bytes().to_vec();
     pattern.extend(1_u32.to_le_bytes());
-    let first = load.offset.next_multiple_of(8);
-    let mut offset = first;
+    let mut offset = load.offset.next_multiple_of(8);
     let mut bytes = Vec::new();
     while offset + FATBIN_WRAPPER_SIZE <= load.end() {
         let here = STEP.min(load.end() - offset) / 8 * 8;
         bytes.resize(usize::try_from(here).unwrap_or(0), 0);
         image.content.read_at(offset, &mut bytes)?;
         let found = bytes.chunks_exact(8).zip((offset..).step_by(8)).filter(|(word, _)| *word == pattern);
-        places.extend(found.map(|(_, offset)| Place { offset, address: load.address + (offset - load.offset) }));
+        let is_whole = |offset: &u64| offset + FATBIN_WRAPPER_SIZE <= load.end();
+        let place = |offset| Place { offset, address: load.address.wrapping_add(offset - load.offset) };
+        places.extend(found.map(|(_, offset)| offset).filter(is_whole).map(place));
+        if places.len() > MAX_CANDIDATES {
+            return Err(BinaryError::unsupported("it has no section headers, and too much in it looks like wrappers"));
+        }
         offset += here.max(8);
     }
     Ok(())

@@ -19,7 +19,7 @@ use object::{LittleEndian as LE, U32};
 use self::image::{Image, Section, read_pod};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
-pub(super) use self::split::{hidden_device_code, read_split};
+pub(super) use self::split::read_split;
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
 use crate::rope::Content;
 
@@ -91,7 +91,7 @@ struct Place {
 impl Place {
     /// The address of the pointer: the third field, behind two of four bytes.
     fn pointer(&self) -> u64 {
-        self.address + 8
+        self.address.wrapping_add(8)
     }
 }
 
@@ -160,7 +160,8 @@ fn device(image: &Image, index: usize, section: &Section) -> Result<(Device, Ran
         .find(|(_, load)| {
             let inside = section.address.checked_sub(load.address);
             inside.is_some_and(|inside| {
-                load.offset + inside == section.offset && inside.saturating_add(section.size) <= load.file_size
+                load.offset.checked_add(inside) == Some(section.offset)
+                    && inside.saturating_add(section.size) <= load.file_size
             })
         })
         .ok_or_else(malformed)?;

@@ -9,15 +9,22 @@ use object::elf::{ProgramHeader64, Rela64};
 
 use super::image::{Image, Section};
 use super::relocation::Carrier;
-use super::{FatElf, WRAPPERS};
+use super::{FatElf, WRAPPERS, symbols};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
-use crate::rope::Content;
+use crate::rope::{Content, edited};
 
 /// Bytes compared at a time.
 const STEP: u64 = 1 << 20;
 
 /// Bytes of the file header.
 const HEADER: u64 = 64;
+
+/// What a file may look like afterwards, apart from what has to change.
+struct Old {
+    content: Arc<dyn Content>,
+    /// With symbols of the device code moved to where it began; not every splitter does that.
+    moved_symbols: Option<Arc<dyn Content>>,
+}
 
 impl FatElf {
     /// The first place in which `split` differs from this file without need.
@@ -32,9 +39,10 @@ impl FatElf {
             return Ok(Some("its file header has changed".to_owned()));
         }
         let patched = self.patched();
+        let old = self.old();
         for (_, load) in image.loads() {
             for range in without(load.offset..load.end(), &patched) {
-                if let Some(at) = self.compare_memory(&other, &range)? {
+                if let Some(at) = self.compare_memory(&old, &other, &range)? {
                     return Ok(Some(format!("the byte at address {at:#x} has changed")));
                 }
             }
@@ -48,7 +56,14 @@ impl FatElf {
                 return Ok(Some(format!("there is no memory at {:#x} any more", end - 1)));
             }
         }
-        self.compare_unloaded(&other)
+        self.compare_unloaded(&old, &other)
+    }
+
+    fn old(&self) -> Old {
+        let content = Arc::clone(&self.image.content);
+        let edits = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start));
+        let moved_symbols = edits.and_then(|edits| edited(&content, edits).ok());
+        Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
     }
 
     /// Ranges of this file that are allowed to change, by their start.
@@ -77,14 +92,14 @@ impl FatElf {
     }
 
     /// Compares a range of this file with what the other file loads to the same addresses.
-    fn compare_memory(&self, other: &Image, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
+    fn compare_memory(&self, old: &Old, other: &Image, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
         let mut at = range.start;
         while at < range.end {
             let Some(address) = self.image.address_of(at) else { return Ok(None) };
             let length = STEP.min(range.end - at);
             match other.offset_of(address, length) {
                 Some(offset) => {
-                    if let Some(difference) = differ(&self.image.content, at, &other.content, offset, length)? {
+                    if let Some(difference) = old.differ(at, &other.content, offset, length)? {
                         return Ok(Some(address + difference));
                     }
                     at += length;
@@ -94,7 +109,7 @@ impl FatElf {
                     Some(length) => {
                         let length = length.min(range.end - at);
                         let offset = other.offset_of(address, length).unwrap_or(u64::MAX);
-                        if let Some(difference) = differ(&self.image.content, at, &other.content, offset, length)? {
+                        if let Some(difference) = old.differ(at, &other.content, offset, length)? {
                             return Ok(Some(address + difference));
                         }
                         at += length;
@@ -107,7 +122,7 @@ impl FatElf {
     }
 
     /// Compares what is not loaded, such as symbols and debug information, by section.
-    fn compare_unloaded(&self, other: &Image) -> Result<Option<String>, BinaryError> {
+    fn compare_unloaded(&self, old: &Old, other: &Image) -> Result<Option<String>, BinaryError> {
         let names = self.image.names_index;
         let mut others: BTreeMap<&[u8], Vec<&Section>> = BTreeMap::new();
         let is_unloaded = |section: &&Section| !section.is_null() && !section.is_allocated() && !section.is_nobits();
@@ -124,12 +139,29 @@ impl FatElf {
                 return Ok(Some(format!("section {name} is gone")));
             };
             let same = twin.size == section.size
-                && differ(&self.image.content, section.offset, &other.content, twin.offset, section.size)?.is_none();
+                && old.differ(section.offset, &other.content, twin.offset, section.size)?.is_none();
             if !same && section.name != WRAPPERS {
                 return Ok(Some(format!("section {name} has changed")));
             }
         }
         Ok(None)
+    }
+}
+
+impl Old {
+    /// The first position at which a range of this file and one of another differ.
+    fn differ(
+        &self,
+        at: u64,
+        other: &Arc<dyn Content>,
+        other_at: u64,
+        length: u64,
+    ) -> Result<Option<u64>, BinaryError> {
+        let difference = differ(&self.content, at, other, other_at, length)?;
+        match &self.moved_symbols {
+            Some(moved) if difference.is_some() => differ(moved, at, other, other_at, length),
+            _ => Ok(difference),
+        }
     }
 }
 

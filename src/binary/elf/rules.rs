@@ -42,7 +42,9 @@ fn loads(image: &Image, problems: &mut Vec<String>) {
         }
         end = end.max(load.address.saturating_add(load.memory_size));
         let extra = load.memory_size.saturating_sub(load.file_size);
-        if load.flags.0 & elf::PF_W.0 != 0 && extra > MAX_UNEXPLAINED.saturating_add(explained(image, load)) {
+        let is_known = !image.sections.is_empty();
+        if is_known && load.flags.0 & elf::PF_W.0 != 0 && extra > MAX_UNEXPLAINED.saturating_add(explained(image, load))
+        {
             say(format!("{extra} writable bytes without file content, and no section that needs them"));
         }
     }

@@ -7,18 +7,13 @@ use object::{LittleEndian as LE, U32, U64};
 
 use super::image::{Image, Section, read_pod};
 use super::relocation::{self, Carrier, Pointer};
-use super::{FATBIN, MARKER, WRAPPERS, rules};
+use super::{FATBIN, MARKER, Place, WRAPPERS, headerless, rules};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
+use crate::kpack;
 use crate::rope::Content;
 
 /// The most bytes of a marker that loaders read.
 const MAX_MARKER: u64 = 64 << 10;
-
-/// Wrappers with device code that are searched for in a file without sections before giving up.
-const MAX_CANDIDATES: usize = 64;
-
-/// Bytes searched at a time.
-const WINDOW: u64 = 1 << 20;
 
 /// A wrapper as it stands in the file.
 struct Found {
@@ -29,10 +24,22 @@ struct Found {
     index: u64,
 }
 
+impl Found {
+    fn read(image: &Image, place: &Place) -> Result<Self, BinaryError> {
+        let [_, version]: [U32<LE>; 2] = read_pod(&image.content, place.offset)?;
+        let [pointer, index]: [U64<LE>; 2] = read_pod(&image.content, place.offset + 8)?;
+        let (offset, address) = (place.offset, place.address);
+        Ok(Self { offset, address, version: version.get(LE), pointer: pointer.get(LE), index: index.get(LE) })
+    }
+}
+
 /// Looks for split wrappers, or a marker.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = Image::read(content)? else { return Ok(None) };
     let mut problems = Vec::new();
+    if image.sections.is_empty() {
+        return read_headerless(&image);
+    }
     let found = match image.section(WRAPPERS) {
         Some((_, section)) if !section.is_nobits() => wrappers(&image, section, &mut problems)?,
         _ => Vec::new(),
@@ -58,7 +65,43 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
             None
         }
     };
-    let pointers = resolve(&image, &found);
+    let wrappers = follow(&image, found, marker, &mut problems);
+    Ok(Some(SplitBinary { wrappers, problems }))
+}
+
+/// Looks for split wrappers in a file that does not name its sections.
+fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
+    let places = headerless_places(image)?;
+    if places.is_empty() {
+        return Ok(None);
+    }
+    let mut problems = rules::broken(image)?;
+    let found = places.iter().map(|place| Found::read(image, place)).collect::<Result<_, _>>()?;
+    if let Err(error) = headerless::find(image) {
+        problems.push(error.to_string());
+    }
+    let wrappers = follow(image, found, None, &mut problems);
+    Ok(Some(SplitBinary { wrappers, problems }))
+}
+
+/// The wrappers that lead to something readable as a marker, in a file that does not name its sections.
+pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+    let mut markers = HashMap::new();
+    let mut places = Vec::new();
+    for (place, address) in headerless::candidates(image, HIPK_MAGIC)? {
+        let is_marker = markers
+            .entry(address)
+            .or_insert_with(|| read_marker(image, None, address).is_ok_and(|bytes| kpack::read_marker(&bytes).is_ok()));
+        if *is_marker {
+            places.push(place);
+        }
+    }
+    Ok(places)
+}
+
+/// What the pointers of all wrappers lead to.
+fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: &mut Vec<String>) -> Vec<SplitWrapper> {
+    let pointers = resolve(image, &found);
     let mut markers = HashMap::new();
     let mut wrappers = Vec::new();
     for (position, (found, pointer)) in found.into_iter().zip(pointers).enumerate() {
@@ -73,12 +116,12 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         }
         let marker = pointer.and_then(|pointer| match markers.get(&pointer.value) {
             Some(known) => Ok(Arc::clone(known)),
-            None => read_marker(&image, marker, pointer.value)
+            None => read_marker(image, marker, pointer.value)
                 .inspect(|bytes| drop(markers.insert(pointer.value, Arc::clone(bytes)))),
         });
         wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
     }
-    Ok(Some(SplitBinary { wrappers, problems }))
+    wrappers
 }
 
 /// The split wrappers of the section. An instrumented build pads each of them with zeros.
@@ -90,14 +133,8 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Vec<String>) -> Res
         let [magic, version]: [U32<LE>; 2] = read_pod(&image.content, offset)?;
         match magic.get(LE) {
             HIPK_MAGIC => {
-                let [pointer, index]: [U64<LE>; 2] = read_pod(&image.content, offset + 8)?;
-                found.push(Found {
-                    offset,
-                    address: section.address.wrapping_add(offset - section.offset),
-                    version: version.get(LE),
-                    pointer: pointer.get(LE),
-                    index: index.get(LE),
-                });
+                let address = section.address.wrapping_add(offset - section.offset);
+                found.push(Found::read(image, &Place { offset, address })?);
                 offset += FATBIN_WRAPPER_SIZE;
             }
             FATBIN_WRAPPER_MAGIC => {
@@ -167,44 +204,4 @@ fn read_marker(image: &Image, section: Option<&Section>, address: u64) -> Result
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     image.content.read_at(offset, &mut bytes)?;
     Ok(bytes.into())
-}
-
-/// Searches a file without sections for a wrapper whose relocated pointer leads to a bundle.
-pub(in crate::binary) fn hidden_device_code(content: &Arc<dyn Content>) -> Result<Option<u64>, BinaryError> {
-    let Some(image) = Image::read(content)? else { return Ok(None) };
-    if !image.sections.is_empty() {
-        return Ok(None);
-    }
-    for address in candidates(&image)? {
-        let Ok(pointers) = relocation::resolve(&image, &[address.wrapping_add(8)], &(0..0)) else { continue };
-        let target = pointers.first().and_then(|pointer| image.offset_of(pointer.value, 24));
-        let Some(offset) = target else { continue };
-        let bytes: [u8; 24] = read_pod(content, offset)?;
-        if bytes == *b"__CLANG_OFFLOAD_BUNDLE__" || bytes.starts_with(b"CCOB") {
-            return Ok(Some(address));
-        }
-    }
-    Ok(None)
-}
-
-/// Addresses of what could be wrappers: magic and version, then a pointer, then a field that is 0.
-fn candidates(image: &Image) -> Result<Vec<u64>, BinaryError> {
-    let mut start = [0; 8];
-    let (magic, version) = start.split_at_mut(4);
-    magic.copy_from_slice(&FATBIN_WRAPPER_MAGIC.to_le_bytes());
-    version.copy_from_slice(&1_u32.to_le_bytes());
-    let mut candidates = Vec::new();
-    for (_, load) in image.loads() {
-        let end = load.end();
-        let mut at = load.offset.next_multiple_of(8);
-        while at < end && candidates.len() < MAX_CANDIDATES {
-            let mut bytes = vec![0; usize::try_from(WINDOW.min(end - at)).unwrap_or(0)];
-            image.content.read_at(at, &mut bytes)?;
-            let hits = bytes.chunks_exact(8).zip(0_u64..).filter(|(word, _)| *word == start);
-            candidates.extend(hits.filter_map(|(_, word)| image.address_of(at + word * 8)));
-            at += WINDOW;
-        }
-    }
-    candidates.truncate(MAX_CANDIDATES);
-    Ok(candidates)
 }

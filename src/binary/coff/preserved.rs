@@ -1,0 +1,149 @@
+//! Comparing an image with what it became: everything but the device code has to be there still, at its address.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::pe::{self, ImageDebugDirectory};
+
+use super::FatCoff;
+use super::image::{Image, Section};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
+use crate::rope::Content;
+
+/// Bytes compared at a time.
+const STEP: u64 = 1 << 20;
+
+impl FatCoff {
+    /// The first place in which `split` differs from this file without need.
+    pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
+        let Some(other) = Image::read(split)? else { return Ok(Some("it is no PE32+ image any more".to_owned())) };
+        if fixed(&self.image) != fixed(&other) {
+            return Ok(Some("its headers have changed".to_owned()));
+        }
+        if self.directories(&self.image) != self.directories(&other) {
+            return Ok(Some("its data directories have changed".to_owned()));
+        }
+        let patched = self.patched();
+        for (index, section) in self.image.sections.iter().enumerate() {
+            let Some(twin) = other.sections.iter().find(|twin| twin.address == section.address) else {
+                return Ok(Some(format!("there is no section at {:#x} any more", section.address)));
+            };
+            if index == self.section {
+                continue;
+            }
+            if attributes(twin) != attributes(section) {
+                return Ok(Some(format!("the section at {:#x} has changed", section.address)));
+            }
+            if let Some(at) = self.compare(section, &other, &patched)? {
+                return Ok(Some(format!("the byte at address {at:#x} has changed")));
+            }
+        }
+        self.compare_rest(&other)
+    }
+
+    /// All data directories but the certificates, which are not valid for another file.
+    fn directories(&self, image: &Image) -> Vec<Option<(u64, u64)>> {
+        let all = (0..self.image.directories.len()).filter(|&index| index != pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
+        all.map(|index| image.directory(index)).collect()
+    }
+
+    /// RVAs that are allowed to change, by their start.
+    fn patched(&self) -> BTreeMap<u64, u64> {
+        let rva = |offset: u64| {
+            let section =
+                self.image.sections.iter().find(|section| (section.offset..section.end()).contains(&offset))?;
+            Some(section.address + (offset - section.offset))
+        };
+        let of_wrappers = self.wrappers.iter().filter_map(|wrapper| Some((rva(wrapper.offset)?, FATBIN_WRAPPER_SIZE)));
+        // Its last field is a file offset.
+        let entry = size_of::<ImageDebugDirectory>() as u64;
+        let debug = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG).into_iter();
+        let of_debug = debug.flat_map(|(start, size)| (1..=size / entry).map(move |end| (start + end * entry - 4, 4)));
+        of_wrappers.chain(of_debug).map(|(start, length)| (start, start + length)).collect()
+    }
+
+    /// The first RVA at which the other file does not load the same byte of a section.
+    fn compare(
+        &self,
+        section: &Section,
+        other: &Image,
+        patched: &BTreeMap<u64, u64>,
+    ) -> Result<Option<u64>, BinaryError> {
+        let end = section.address + section.loaded_size();
+        for Range { start, end } in without(section.address..end, patched) {
+            for at in (start..end).step_by(usize::try_from(STEP).unwrap_or(1)) {
+                let length = STEP.min(end - at);
+                if other.offset_of(at, length).is_none() {
+                    return Ok(Some(at));
+                }
+                let (old, new) = (self.image.read_at_address(at, length)?, other.read_at_address(at, length)?);
+                if let Some(difference) = old.iter().zip(&new).position(|(old, new)| old != new) {
+                    return Ok(Some(at + difference as u64));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Compares what follows the sections in the file, such as symbols, without certificates.
+    fn compare_rest(&self, other: &Image) -> Result<Option<String>, BinaryError> {
+        let (start, other_start) = (rest(&self.image), rest(other));
+        let size = self.image.content.size();
+        let certificates = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
+        let signed = certificates.filter(|&(at, length)| at >= start && at + length == size);
+        let length = signed.map_or(size, |(at, _)| at).saturating_sub(start);
+        if other.content.size().saturating_sub(other_start) != length {
+            return Ok(Some("what follows its sections has another length".to_owned()));
+        }
+        let mut done = 0;
+        while done < length {
+            let here = usize::try_from(STEP.min(length - done)).unwrap_or(0);
+            let (mut old, mut new) = (vec![0; here], vec![0; here]);
+            self.image.content.read_at(start + done, &mut old)?;
+            other.content.read_at(other_start + done, &mut new)?;
+            if old != new {
+                return Ok(Some("what follows its sections has changed".to_owned()));
+            }
+            done += here as u64;
+        }
+        Ok(None)
+    }
+}
+
+/// What no splitter has a reason to change in the headers.
+fn fixed(image: &Image) -> impl PartialEq {
+    let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
+    (
+        (file.machine.get(LE), file.characteristics.get(LE), file.time_date_stamp.get(LE)),
+        (optional.image_base.get(LE), optional.address_of_entry_point.get(LE), optional.subsystem.get(LE)),
+        (optional.dll_characteristics.get(LE), optional.section_alignment.get(LE), optional.file_alignment.get(LE)),
+        (optional.size_of_stack_reserve.get(LE), optional.size_of_heap_reserve.get(LE)),
+    )
+}
+
+fn attributes(section: &Section) -> impl PartialEq {
+    (section.header.name, section.virtual_size, section.header.characteristics.get(LE))
+}
+
+/// Where the last section ends in the file.
+fn rest(image: &Image) -> u64 {
+    image.sections.iter().filter(|section| section.raw_size > 0).map(Section::end).max().unwrap_or(0)
+}
+
+/// `range` without the ranges of `holes`, which are in order and apart.
+fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
+    let mut rest = Vec::new();
+    let mut at = range.start;
+    for (&start, &end) in holes.range(..range.end).filter(|(_, end)| **end > range.start) {
+        if start > at {
+            rest.push(at..start);
+        }
+        at = end.max(at);
+    }
+    if at < range.end {
+        rest.push(at..range.end);
+    }
+    rest
+}

@@ -1,0 +1,177 @@
+//! What a loader finds in an image that has been split.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::pe;
+
+use super::image::{Image, Section};
+use super::{FATBIN, MARKER, MAX_WRAPPERS, WRAPPERS, relocation, rules};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
+use crate::rope::Content;
+
+/// The most bytes of a marker that loaders read.
+const MAX_MARKER: u64 = 64 << 10;
+
+/// Bytes read at a time.
+const STEP: u64 = 1 << 20;
+
+/// A wrapper as it stands in the file.
+struct Found {
+    offset: u64,
+    /// RVA of its pointer.
+    slot: u64,
+    version: u32,
+    /// As linked: an absolute address.
+    pointer: u64,
+    index: u64,
+}
+
+/// Looks for split wrappers, or a marker.
+pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
+    let Some(image) = Image::read(content)? else { return Ok(None) };
+    let named = |name| image.sections.iter().find(|section| section.header.name == name);
+    let mut problems = Vec::new();
+    let found = match named(WRAPPERS) {
+        Some(section) => wrappers(&image, section, &mut problems)?,
+        None => Vec::new(),
+    };
+    let marker = named(MARKER);
+    if found.is_empty() && marker.is_none() {
+        return Ok(None);
+    }
+    if found.is_empty() {
+        problems.push("it has a marker but no wrappers".to_owned());
+    }
+    if marker.is_none() {
+        problems.push("it has no section .kpackrf".to_owned());
+    }
+    problems.extend(rules::broken(&image)?);
+    if let Some(section) = named(FATBIN)
+        && has_content(&image, section)?
+    {
+        problems.push(format!("it still holds device code: .hip_fat has {} bytes", section.loaded_size()));
+    }
+    let relocated = match relocation::pointers(&image) {
+        Err(BinaryError::Read(error)) => return Err(error.into()),
+        Err(error) => {
+            problems.push(error.to_string());
+            None
+        }
+        Ok(relocated) => Some(relocated),
+    };
+    let is_fixed = is_fixed(&image);
+    let mut markers = HashMap::new();
+    let mut wrappers = Vec::new();
+    for (position, found) in found.into_iter().enumerate() {
+        // Where the image is moved, the pointer would still lead to where the marker had been.
+        if !is_fixed && relocated.as_ref().is_some_and(|relocated| !relocated.contains(&found.slot)) {
+            problems.push(format!("the pointer of wrapper {position} has no base relocation"));
+        }
+        let target = found.pointer.checked_sub(image.base());
+        if let (Some(section), Some(target)) = (marker, target)
+            && !contains(section, target)
+        {
+            let (address, expected) = (found.pointer, image.base().saturating_add(section.address));
+            problems.push(format!("wrapper {position} points at {address:#x}, outside of .kpackrf at {expected:#x}"));
+        }
+        let marker = match markers.get(&found.pointer) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => read_marker(&image, &found)
+                .inspect(|bytes: &Arc<[u8]>| drop(markers.insert(found.pointer, Arc::clone(bytes)))),
+        };
+        wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
+    }
+    problems.extend(relocated.and_then(|relocated| strangers(named(WRAPPERS)?, &wrappers, &relocated)));
+    Ok(Some(SplitBinary { wrappers, problems }))
+}
+
+/// Whether the image is loaded where it was linked for, or not at all.
+fn is_fixed(image: &Image) -> bool {
+    let flags = image.headers.file_header.characteristics.get(LE);
+    flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0
+}
+
+/// The split wrappers of the section.
+fn wrappers(image: &Image, section: &Section, problems: &mut Vec<String>) -> Result<Vec<Found>, BinaryError> {
+    let size = section.loaded_size();
+    if size > MAX_WRAPPERS {
+        return Err(BinaryError::unsupported(format!("its fat binary wrappers take {size} bytes")));
+    }
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    let bytes = image.read_at_address(section.address, size)?;
+    let mut found = Vec::new();
+    let mut with_code = 0;
+    let mut at = 0;
+    while let Some(wrapper) = bytes.get(at..).and_then(|rest| rest.first_chunk::<24>()) {
+        let (words, _) = wrapper.as_chunks::<8>();
+        let [start, pointer, index] = [0, 1, 2].map(|word| words.get(word).map_or(0, |word| u64::from_le_bytes(*word)));
+        let magic = u32::try_from(start & u64::from(u32::MAX)).unwrap_or(0);
+        let inside = at as u64;
+        match magic {
+            HIPK_MAGIC => found.push(Found {
+                offset: section.offset + inside,
+                slot: section.address + inside + 8,
+                version: u32::try_from(start >> 32).unwrap_or(0),
+                pointer,
+                index,
+            }),
+            FATBIN_WRAPPER_MAGIC => with_code += 1,
+            _ if start == 0 => {
+                at += 8;
+                continue;
+            }
+            other => {
+                problems.push(format!("there is no wrapper at {:#x} but {other:#010x}", section.offset + inside));
+                break;
+            }
+        }
+        at += usize::try_from(FATBIN_WRAPPER_SIZE).unwrap_or(24);
+    }
+    if with_code > 0 && !found.is_empty() {
+        let all = with_code + found.len();
+        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
+    }
+    Ok(found)
+}
+
+/// Whether a section holds anything but zeros. Of `.hip_fat`, other splitters leave a piece that is zero.
+fn has_content(image: &Image, section: &Section) -> Result<bool, BinaryError> {
+    let size = section.loaded_size();
+    for start in (0..size).step_by(usize::try_from(STEP).unwrap_or(1)) {
+        let bytes = image.read_at_address(section.address + start, STEP.min(size - start))?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn contains(section: &Section, address: u64) -> bool {
+    address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size)
+}
+
+/// The bytes at a pointer, up to the end of what the file has of its section.
+fn read_marker(image: &Image, found: &Found) -> Result<Arc<[u8]>, BinaryError> {
+    let unmapped = || {
+        let pointer = found.pointer;
+        BinaryError::malformed(format!("its pointer leads to {pointer:#x}, where nothing is loaded from the file"))
+    };
+    let address = found.pointer.checked_sub(image.base()).ok_or_else(unmapped)?;
+    let section = image.section_at(address).ok_or_else(unmapped)?;
+    let rest = section.loaded_size().checked_sub(address - section.address).filter(|&rest| rest > 0);
+    let length = rest.ok_or_else(unmapped)?.min(MAX_MARKER);
+    Ok(image.read_at_address(address, length)?.into())
+}
+
+/// Relocations among the wrappers that are not those of their pointers would damage them when the image is moved.
+fn strangers(section: &Section, wrappers: &[SplitWrapper], relocated: &BTreeSet<u64>) -> Option<String> {
+    let slots: BTreeSet<_> =
+        wrappers.iter().map(|wrapper| wrapper.offset - section.offset + section.address + 8).collect();
+    let mut inside = relocated.range(section.address..section.address + section.virtual_size);
+    let stranger = inside.find(|address| !slots.contains(address))?;
+    Some(format!("there is a base relocation at {stranger:#x}, among the wrappers but not of a pointer"))
+}

@@ -1,0 +1,174 @@
+//! A tree that has everything, and mounts of the compiled program that never outlive their test.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A name that is no UTF-8.
+pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
+
+/// Whether mounting can be tried at all. A machine without it must not look like one where everything passed.
+pub(crate) fn can_mount() -> bool {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &device {
+        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
+    }
+    device.is_ok()
+}
+
+/// A program from the `PATH` that a test cannot do without.
+pub(crate) fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("\n*** SKIPPED: there is no {program}; NOTHING was loaded or run from a mount ***\n");
+    }
+    found
+}
+
+pub(crate) fn kpackfs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_kpackfs"))
+}
+
+#[track_caller]
+pub(crate) fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+/// An install tree with fixtures, databases, links, and odd names and modes.
+pub(crate) fn fat() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    };
+    for name in ["plain.so", "mixed.so", "features.so", "compressed.so", "relr.so", "noheaders.so", "host-only.so"] {
+        fs::copy(Path::new("tests/fixtures").join(name), at(&format!("lib/{name}"))).unwrap();
+    }
+    for name in ["exe-pie", "exe-nopie"] {
+        fs::copy(Path::new("tests/fixtures").join(name), at(&format!("bin/{name}"))).unwrap();
+        fs::set_permissions(at(&format!("bin/{name}")), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (name, text) in [
+        ("lib/rocblas/library/TensileLibrary_gfx90a.dat", "rocblas, gfx90a"),
+        ("lib/rocblas/library/TensileLibrary_gfx1100.dat", "rocblas, gfx1100"),
+        ("lib/rocblas/library/common.txt", "rocblas, all"),
+        ("lib/aotriton.images/amd-gfx11xx/flash/attn_fwd.zip", "aotriton, gfx11"),
+        ("share/miopen/db/gfx90a68.db.txt", "miopen, gfx90a"),
+        ("share/notes", "for everybody"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    fs::write(root.path().join("share").join(OsStr::from_bytes(ODD)), "odd").unwrap();
+    // The planner reads headers only, so most of what it must not read is here.
+    File::create(at("share/large")).unwrap().set_len(8 << 20).unwrap();
+    fs::set_permissions(at("share/notes"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::create_dir(at("empty")).unwrap();
+    fs::set_permissions(at("empty"), fs::Permissions::from_mode(0o711)).unwrap();
+    symlink("plain.so", at("lib/link.so")).unwrap();
+    fs::hard_link(at("lib/plain.so"), at("lib/twin.so")).unwrap();
+    fs::hard_link(at("share/notes"), at("share/twin")).unwrap();
+    root
+}
+
+/// A mount, and an empty directory that the program takes for the temporary one.
+pub(crate) struct Mount {
+    place: TempDir,
+    pub(crate) temporary: TempDir,
+}
+
+impl Mount {
+    /// Mounts with these options; `None` if this machine cannot mount.
+    pub(crate) fn new(input: &Path, options: &[&str]) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let mount = Self { place: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() };
+        let mut command = kpackfs();
+        command.env("TMPDIR", mount.temporary.path()).arg("mount").args(options).arg(input).arg(mount.path());
+        succeeds(&mut command);
+        Some(mount)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    pub(crate) fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// One of the counters in `status.json`.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(self.at(".kpackfs/status.json")).unwrap();
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+        status["counters"][name].as_u64().unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        kpackfs().args(["umount", "--lazy"]).arg(self.place.path()).output().ok();
+    }
+}
+
+/// What a copy has to keep of a file: kind and permissions, time, number of links, and content.
+pub(crate) type Entry = (u32, i64, u64, Vec<u8>);
+
+/// Everything below a directory, by path.
+pub(crate) fn survey(root: &Path) -> BTreeMap<PathBuf, Entry> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.symlink_metadata().unwrap();
+            let (content, links) = if metadata.is_symlink() {
+                (path.read_link().unwrap().as_os_str().as_bytes().to_vec(), 1)
+            } else if metadata.is_dir() {
+                directories.push(path.clone());
+                // Filesystems count differently.
+                (Vec::new(), 1)
+            } else {
+                (fs::read(&path).unwrap(), metadata.nlink())
+            };
+            if metadata.is_file() {
+                assert_eq!(content.len() as u64, metadata.len(), "{}", path.display());
+            }
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            found.insert(name, (metadata.mode(), metadata.mtime(), links, content));
+        }
+    }
+    found
+}
+
+/// Compares two surveys, and tells names only.
+#[track_caller]
+pub(crate) fn same(one: &BTreeMap<PathBuf, Entry>, other: &BTreeMap<PathBuf, Entry>) {
+    let names = |survey: &BTreeMap<PathBuf, Entry>| survey.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(one), names(other));
+    let differs = |name: &&PathBuf| one[*name] != other[*name];
+    let different: Vec<_> = one.keys().filter(differs).collect();
+    let brief = |name: &&PathBuf| [one, other].map(|it| (it[*name].0, it[*name].1, it[*name].2, it[*name].3.len()));
+    assert!(different.is_empty(), "{:?}", different.iter().map(|name| (name, brief(name))).collect::<Vec<_>>());
+}
+
+/// What tar makes of a view.
+pub(crate) fn tar(root: &Path, view: &str) -> Vec<u8> {
+    let mut command = Command::new("tar");
+    succeeds(command.args(["--create", "--sort=name", "--file=-", "--directory"]).arg(root).arg(view)).stdout
+}
+
+pub(crate) fn names(directory: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
