@@ -241,10 +241,10 @@ fn reports_tell_what_is_known() {
     let path = input.to_str().unwrap();
     let text = |arguments: [&str; 3]| String::from_utf8(kpackfs(arguments).stdout).unwrap();
     let plain = text(["inspect", path, "--compression=zstd"]);
-    assert!(!plain.contains("installed  of") && plain.contains("which --sizes does"), "{plain}");
+    assert!(!plain.contains("download") && plain.contains("which --sizes does"), "{plain}");
     let uncompressed = text(["inspect", path, "--compression=none"]);
     assert!(
-        uncompressed.contains("installed  of")
+        uncompressed.contains("device, all")
             && !uncompressed.contains("download")
             && uncompressed.contains("which --sizes does"),
         "{uncompressed}"
@@ -255,6 +255,7 @@ fn reports_tell_what_is_known() {
         assert!(markdown.contains(&format!("### {title}")), "{markdown}");
     }
     assert!(markdown.contains("| host + gfx1100 + gfx110x + gfx11 |") && !markdown.contains("--sizes"), "{markdown}");
+    assert_eq!(inspect(&input, &[])["parts"]["gfx90a"]["archive_size"], serde_json::Value::Null);
     // What is told without work is what the work tells.
     let known = inspect(&input, &["--compression=none"]);
     let made = inspect(&input, &["--compression=none", "--sizes"]);
