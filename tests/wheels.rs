@@ -225,18 +225,3 @@ fn the_same_input_gives_the_same_bytes() {
         assert_eq!(bytes(&rope), *expected);
     }
 }
-
-/// For trying wheels by hand: `FAT=x.whl OUT=dir cargo test --release --test wheels -- --ignored`.
-#[test]
-#[ignore = "needs a wheel"]
-fn by_hand() {
-    let label = Label::new("rocm7.1").unwrap();
-    let (wheels, parts) = split(Path::new(&std::env::var_os("FAT").unwrap()), Some(&label), Vec::new());
-    let out = PathBuf::from(std::env::var_os("OUT").unwrap());
-    write(&parts, &out);
-    let (name, text) = wheels.variants_index(&label).unwrap();
-    fs::write(out.join(name), text).unwrap();
-    for warning in wheels.warnings().into_iter().chain(parts.iter().flat_map(Assembled::warnings)) {
-        println!("{warning}");
-    }
-}

@@ -1,6 +1,6 @@
 //! Splices the fat members of wheels and tells what it costs, beside deflating the same bytes anew.
 //!
-//! `cargo run --release --example splice -- [-o DIR] WHEEL…`; `-o` writes the streams and what they must inflate to,
+//! `cargo bench --bench splice -- [-o DIR] WHEEL…`; `-o` writes the streams and what they must inflate to,
 //! for `tests/splice_inflaters.py`.
 
 use std::io::Write;
@@ -56,7 +56,8 @@ fn copy(content: &dyn Content, to: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn main() -> anyhow::Result<()> {
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    // cargo bench adds an option of its own.
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).filter(|it| it != "--bench").map(PathBuf::from).collect();
     let mut output = None;
     if let [option, directory, ..] = arguments.as_slice()
         && option.as_os_str() == "-o"
