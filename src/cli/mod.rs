@@ -7,6 +7,7 @@ mod mount;
 mod options;
 mod prepare;
 mod progress;
+mod selection;
 mod split;
 mod table;
 mod verify;

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
-use crate::database::{Databases, TORCH_FAT};
+use super::selection::Selection;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::Options;
-use crate::target::BundleKey;
 use crate::view::WheelOptions;
 use crate::wheel::{self, Label, Stamp};
 
@@ -35,17 +34,8 @@ impl Source {
 /// How to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SplitOptions {
-    /// Restrict everything to these GPU targets or families [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
-    gpu_targets: Option<Vec<BundleKey>>,
-
-    /// The kernel databases that leave the host part; "" for none [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
-    databases: Option<Vec<String>>,
-
-    /// A preset for --databases
-    #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
-    wheel_type: Option<String>,
+    #[command(flatten)]
+    selection: Selection,
 
     /// Directory that gets a .kpack directory; may be given several times [default: every top-level package of a wheel
     /// with device code, the root of an install tree]
@@ -115,22 +105,14 @@ impl SplitOptions {
 
     /// What the planner wants to know.
     pub(super) fn to_options(&self) -> anyhow::Result<Options> {
-        let databases = match (&self.databases, &self.wheel_type) {
-            (Some(names), _) => {
-                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
-                Databases::from_names(&names).context("--databases")?
-            }
-            (None, Some(preset)) => Databases::preset(preset).context("--wheel-type")?,
-            (None, None) => Databases::all(),
-        };
         let root = |name: &String| match name.trim_matches('/') {
             "" | "." => Ok(EntryPath::root()),
             name => EntryPath::new(name.as_bytes()).with_context(|| format!("--overlay-root {name}")),
         };
         let roots = self.overlay_root.iter().map(root).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Options {
-            databases,
-            gpu_targets: self.gpu_targets.clone(),
+            databases: self.selection.databases()?,
+            gpu_targets: self.selection.gpu_targets.clone(),
             overlay_roots: (!roots.is_empty()).then_some(roots),
             group: self.group.clone(),
             compression: match self.compression {

@@ -8,9 +8,8 @@ use anyhow::Context;
 use clap::Args;
 
 use super::progress::show_bytes;
-use crate::database::{Databases, TORCH_FAT};
+use super::selection::Selection;
 use crate::index::Resources;
-use crate::target::BundleKey;
 use crate::verify::{self, Options, Progress, Report};
 
 /// Exit code if something is wrong with what was verified.
@@ -36,17 +35,8 @@ pub(super) struct Verify {
     #[arg(long)]
     json: bool,
 
-    /// The GPU targets or families that the split was restricted to [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
-    gpu_targets: Option<Vec<BundleKey>>,
-
-    /// The kernel databases that left the host part; "" for none [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
-    databases: Option<Vec<String>>,
-
-    /// A preset for --databases
-    #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
-    wheel_type: Option<String>,
+    #[command(flatten)]
+    selection: Selection,
 
     /// Memory for caches, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
@@ -62,7 +52,7 @@ impl Verify {
         let report = match self.verify() {
             Ok(report) => report,
             Err(error) => {
-                eprintln!("kpackfs: {error:#}");
+                eprintln!("kpackfs: {}", super::text(&error));
                 return Ok(ExitCode::from(UNREADABLE));
             }
         };
@@ -71,15 +61,8 @@ impl Verify {
     }
 
     fn verify(&self) -> anyhow::Result<Report> {
-        let databases = match (&self.databases, &self.wheel_type) {
-            (Some(names), _) => {
-                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
-                Databases::from_names(&names).context("--databases")?
-            }
-            (None, Some(preset)) => Databases::preset(preset).context("--wheel-type")?,
-            (None, None) => Databases::all(),
-        };
-        let options = Options { databases, gpu_targets: self.gpu_targets.clone() };
+        let options =
+            Options { databases: self.selection.databases()?, gpu_targets: self.selection.gpu_targets.clone() };
         if let Some(jobs) = self.jobs {
             rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
         }

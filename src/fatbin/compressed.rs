@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::FatbinError;
 use super::bundle::malformed;
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, check_range};
+use crate::rope::{Content, ReadError, check_range, copy_from};
 
 const MAGIC: &[u8; 4] = b"CCOB";
 
@@ -251,11 +251,7 @@ impl Content for Slice {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
         let bytes = self.bundle.decompressed()?;
-        let start = usize::try_from(self.offset + offset).unwrap_or(usize::MAX);
-        let piece = bytes.get(start..start.saturating_add(buffer.len()));
-        let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
-        buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
-        Ok(())
+        copy_from(&bytes, self.offset + offset, buffer)
     }
 
     fn is_prompt(&self) -> bool {

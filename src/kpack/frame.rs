@@ -8,7 +8,7 @@ use zstd::bulk::Compressor;
 
 use crate::fatbin::CodeObject;
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, check_range};
+use crate::rope::{Content, ReadError, check_range, copy_from};
 
 /// A code object that archives hold compressed. Archives that hold the same code object share it.
 #[derive(Debug)]
@@ -108,11 +108,7 @@ impl Content for FrameContent {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.length)?;
         let bytes = self.frame.bytes()?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let piece = bytes.get(start..start.saturating_add(buffer.len()));
-        let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
-        buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
-        Ok(())
+        copy_from(&bytes, offset, buffer)
     }
 
     fn is_prompt(&self) -> bool {

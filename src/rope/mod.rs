@@ -119,6 +119,15 @@ pub fn check_range(offset: u64, length: usize, size: u64) -> Result<(), ReadErro
     }
 }
 
+/// Fills `buffer` with the bytes of `bytes` that start at `offset`. Fails unless there are as many.
+pub fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let piece = bytes.get(start..start.saturating_add(buffer.len()));
+    let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
+    buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
+    Ok(())
+}
+
 /// One piece of a rope. The fields are private so that every segment that exists has been validated.
 #[derive(Clone, Debug)]
 pub struct Segment {
@@ -165,13 +174,7 @@ impl Segment {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match &self.origin {
-            Origin::Literal(bytes) => {
-                check_range(offset, buffer.len(), self.length)?;
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let piece = bytes.get(start..start.saturating_add(buffer.len()));
-                buffer.copy_from_slice(piece.unwrap_or_default());
-                Ok(())
-            }
+            Origin::Literal(bytes) => copy_from(bytes, offset, buffer),
             Origin::Range { content, offset: start } => content.read_at(start + offset, buffer),
             Origin::Zeros => {
                 buffer.fill(0);

@@ -1,0 +1,37 @@
+//! Options that say which targets and databases a split is about.
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::database::{Databases, TORCH_FAT};
+use crate::target::BundleKey;
+
+/// Which targets and databases.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Selection {
+    /// Only these GPU targets or families [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    pub(super) gpu_targets: Option<Vec<BundleKey>>,
+
+    /// The kernel databases that leave the host part; "" for none [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
+    databases: Option<Vec<String>>,
+
+    /// A preset for --databases
+    #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
+    wheel_type: Option<String>,
+}
+
+impl Selection {
+    /// The handlers that are asked which database a file belongs to.
+    pub(super) fn databases(&self) -> anyhow::Result<Databases> {
+        match (&self.databases, &self.wheel_type) {
+            (Some(names), _) => {
+                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
+                Databases::from_names(&names).context("--databases")
+            }
+            (None, Some(preset)) => Databases::preset(preset).context("--wheel-type"),
+            (None, None) => Ok(Databases::all()),
+        }
+    }
+}
