@@ -39,6 +39,8 @@ use std::fs;
 
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::Compression;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian as LE, Object, ObjectSection};
 use proptest::prelude::*;
 use support::{Shown, UNCHANGED, content, expected, fixture, is_rewritten_elf, loads, sha256, whole, wrappers};
 
@@ -126,6 +128,30 @@ fn offsets_and_addresses_are_congruent() {
             assert!(load.alignment.is_power_of_two(), "{name}: {load:x?}");
             assert_eq!(load.offset % load.alignment, load.address % load.alignment, "{name}: {load:x?}");
         }
+    }
+}
+
+/// Names of the sections, without that of the device code or the marker, and the place of their table.
+fn section_names(bytes: &[u8]) -> (Vec<String>, Option<(u64, u64)>) {
+    let elf = ElfFile64::<LE>::parse(bytes).unwrap();
+    let names = elf.sections().map(|section| section.name().unwrap().to_owned());
+    let names = names.filter(|name| name != ".hip_fatbin" && name != ".rocm_kpack_ref").collect();
+    (names, elf.section_by_name(".shstrtab").and_then(|table| table.file_range()))
+}
+
+/// llvm-strip and llvm-objcopy mix section names up if a segment loads their table.
+#[test]
+fn section_names_are_not_loaded() {
+    let shown = all(Compression::default());
+    for name in expected().keys().filter(|name| is_rewritten_elf(name)) {
+        let (fat, host) = (fixture(name), shown.host(name));
+        let ((before, old), (after, new)) = (section_names(&fat), section_names(&host));
+        assert_eq!(before, after, "{name}");
+        let is_loaded = |bytes: &[u8], table: Option<(u64, u64)>| {
+            let Some((start, size)) = table else { return false };
+            loads(bytes).iter().any(|load| load.offset < start + size && start < load.offset + load.file_size)
+        };
+        assert!(is_loaded(&fat, old) || !is_loaded(&host, new), "{name}: {new:x?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rewritten file as a rope over the original.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
@@ -7,7 +8,7 @@ use object::pod::bytes_of;
 use object::{I64, LittleEndian as LE, U16, U32, U64};
 
 use super::FatElf;
-use super::image::{Section, encode_sections, encode_segments, read_pod};
+use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
 use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
 use super::symbols;
@@ -19,9 +20,9 @@ const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// What is added to the section names, and where.
 struct Names {
-    edit: Option<Edit>,
-    /// What stands behind the marker, if the names are there.
-    in_device: Vec<Segment>,
+    edit: Edit,
+    /// The name of each section, if they have been packed anew.
+    packed: Vec<u32>,
     /// Where the table begins in the new file.
     offset: u64,
     size: u64,
@@ -39,19 +40,17 @@ impl FatElf {
         let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
         let mut edits = self.point_wrappers()?;
         edits.extend(self.patch_program_headers(&layout)?);
-        let mut behind_marker = Vec::new();
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
-            let names = self.add_name(&layout, marker.len() as u64)?;
+            let names = self.add_name(section, &layout)?;
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, names.moved(&layout, offset));
             edits.push(Edit::patch(offset, self.section_headers(section, &layout, &names, marker)));
             edits.extend(symbols::replace(&self.image, section, self.addresses.start));
-            edits.extend(names.edit);
-            behind_marker = names.in_device;
+            edits.push(names.edit);
         }
         edits.push(Edit::patch(0, bytes_of(&header)));
-        edits.extend(self.replace_device_code(&layout, marker, behind_marker)?);
+        edits.extend(self.replace_device_code(&layout, marker)?);
         Ok(edits)
     }
 
@@ -80,13 +79,8 @@ impl FatElf {
         Ok(edits)
     }
 
-    /// The marker, perhaps the program header table, `more`, zeros, and the cut.
-    fn replace_device_code(
-        &self,
-        layout: &Layout,
-        marker: &[u8],
-        more: Vec<Segment>,
-    ) -> Result<Vec<Edit>, BinaryError> {
+    /// The marker, perhaps the program header table, zeros, and the cut.
+    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         let device = &self.device.offsets;
         let mut front = marker.to_vec();
         if layout.table_moved {
@@ -96,12 +90,9 @@ impl FatElf {
             front.extend(encode_segments(&layout.segments));
         }
         let end = if layout.cut.is_empty() { device.end } else { layout.cut.start };
-        let used = front.len() as u64 + more.iter().map(Segment::length).sum::<u64>();
-        let padding = (end - device.start).checked_sub(used);
+        let padding = (end - device.start).checked_sub(front.len() as u64);
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let mut replacement = vec![Segment::literal(front)];
-        replacement.extend(more);
-        replacement.push(Segment::zeros(padding));
+        let replacement = vec![Segment::literal(front), Segment::zeros(padding)];
         let mut edits = vec![Edit { start: device.start, end, replacement }];
         if !layout.cut.is_empty() {
             edits.push(Edit::cut(layout.cut.start, layout.cut.end));
@@ -114,39 +105,41 @@ impl FatElf {
         Ok(edits)
     }
 
-    /// Appends the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
-    /// section index changes and allocated sections stay in front of the others.
-    fn add_name(&self, layout: &Layout, behind_marker: u64) -> Result<Names, BinaryError> {
+    /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
+    /// section index changes and allocated sections stay in front of the others. Neither do the names move into the
+    /// device code: llvm-strip and llvm-objcopy mix them up when a segment loads them.
+    fn add_name(&self, device: usize, layout: &Layout) -> Result<Names, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
         let marker = u32::try_from(table.size).map_err(|_| BinaryError::malformed("too many section names"))?;
         let size = table.size + MARKER.len() as u64;
         let end = table.end();
-        let old = || Segment::range(Arc::clone(&image.content), table.offset, table.size);
-        let room = (self.device.offsets.end - self.device.offsets.start).saturating_sub(behind_marker);
-        if layout.cut.is_empty() && room >= size {
-            // The file does not get shorter, so it has room, and does not have to get longer.
-            let offset = self.device.offsets.start + behind_marker;
-            let in_device = vec![old()?, Segment::literal(MARKER)];
-            return Ok(Names { edit: None, in_device, offset, size, growth: 0, end, marker });
-        }
-        let in_device = Vec::new();
         let last_load = image.loads().map(|(_, load)| load.end()).max().unwrap_or(0);
+        if layout.cut.is_empty() {
+            // A file that does not get shorter need not get longer either.
+            if let Some((bytes, packed)) = pack_names(image, device) {
+                let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
+                let edit = Edit::patch(table.offset, bytes);
+                return Ok(Names { edit, packed, offset, size, growth: 0, end, marker });
+            }
+        }
+        let packed = Vec::new();
         if table.offset >= last_load {
             let behind = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
             let alignment =
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
             let growth = (MARKER.len() as u64).next_multiple_of(alignment);
             let replacement = vec![Segment::literal(MARKER), Segment::zeros(growth - MARKER.len() as u64)];
-            let edit = Some(Edit { start: end, end, replacement });
+            let edit = Edit { start: end, end, replacement };
             let offset = layout.moved(table.offset);
-            return Ok(Names { edit, in_device, offset, size, growth, end, marker });
+            return Ok(Names { edit, packed, offset, size, growth, end, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
-        let edit = Some(Edit { start: file, end: file, replacement: vec![old()?, Segment::literal(MARKER)] });
-        Ok(Names { edit, in_device, offset: layout.moved(file), size, growth: 0, end: file, marker })
+        let old = Segment::range(Arc::clone(&image.content), table.offset, table.size)?;
+        let edit = Edit { start: file, end: file, replacement: vec![old, Segment::literal(MARKER)] };
+        Ok(Names { edit, packed, offset: layout.moved(file), size, growth: 0, end: file, marker })
     }
 
     fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
@@ -184,6 +177,9 @@ impl FatElf {
                 let offset = of_padding.unwrap_or_else(|| names.moved(layout, section.offset));
                 section.header.sh_offset = U64::new(LE, offset);
             }
+            if let Some(&name) = names.packed.get(index) {
+                section.header.sh_name = U32::new(LE, name);
+            }
         }
         encode_sections(&sections)
     }
@@ -192,8 +188,41 @@ impl FatElf {
 impl Names {
     /// The offset in the new file of a byte that stays.
     fn moved(&self, layout: &Layout, offset: u64) -> u64 {
-        layout.moved(offset) + if offset >= self.end { self.growth } else { 0 }
+        layout.moved(offset).saturating_add(if offset >= self.end { self.growth } else { 0 })
     }
+}
+
+/// The table of section names with the marker's name instead of that of section `device`, and the position of each
+/// section's name in it. A name that another one ends with shares its bytes, which many linkers don't bother to do.
+/// `None` if it does not fit into the old table's place, or if something else uses the table.
+fn pack_names(image: &Image, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
+    let table = image.sections.get(image.names_index)?;
+    let is_shared = image.sections.iter().any(|section| section.header.sh_link.get(LE) as usize == image.names_index);
+    if is_shared || image.loads().any(|(_, load)| load.offset < table.end() && table.offset < load.end()) {
+        return None;
+    }
+    let marker = MARKER.strip_suffix(b"\0")?;
+    let name =
+        |(index, section): (usize, &Section)| if index == device { marker.to_vec() } else { section.name.clone() };
+    let names: Vec<_> = image.sections.iter().enumerate().map(name).collect();
+    let mut longest_first: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    longest_first.sort_by(|a, b| b.iter().rev().cmp(a.iter().rev()));
+    let mut bytes = vec![0];
+    let mut positions = HashMap::from([(&[][..], 0)]);
+    let mut last: (&[u8], u32) = (&[], 0);
+    for name in longest_first {
+        if name.is_empty() {
+            continue;
+        }
+        if !last.0.ends_with(name) {
+            last = (name, u32::try_from(bytes.len()).ok()?);
+            bytes.extend(name);
+            bytes.push(0);
+        }
+        positions.insert(name, last.1 + u32::try_from(last.0.len() - name.len()).ok()?);
+    }
+    let positions = names.iter().map(|name| positions.get(name.as_slice()).copied()).collect::<Option<_>>()?;
+    (bytes.len() as u64 <= table.size).then_some((bytes, positions))
 }
 
 fn become_marker(section: &mut Section, name: u32, size: u64) {
