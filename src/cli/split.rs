@@ -16,7 +16,8 @@ use crate::index::Resources;
 use crate::kpack::Archive;
 use crate::source::EntryPath;
 use crate::split::Plan;
-use crate::view::{self, HOST, ROOT, Tree, WHEELS, WheelSet};
+use crate::view::{self, HOST, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
@@ -54,6 +55,17 @@ impl Split {
         let prepared = prepare(self.source.path(), &self.options)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         match (self.format, &prepared.wheels) {
+            (Format::Directory, Some(wheels)) if self.view.is_empty() => {
+                let place = |part: &WheelPart| {
+                    let name = match part.part() {
+                        Part::Host => HOST,
+                        Part::Device(key) => key.as_str(),
+                        Part::Variant(_) => return Ok(None),
+                    };
+                    Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
+                };
+                self.write_parts(wheels, &prepared.resources, &tree, place)?;
+            }
             (Format::Directory, _) => self.write_directories(&prepared.plan, &tree)?,
             (Format::Wheel, _) if !self.view.is_empty() => {
                 bail!("--view chooses directories; it cannot choose wheels");
@@ -88,24 +100,36 @@ impl Split {
         Ok(())
     }
 
-    /// Writes wheels in groups whose archives can be kept between the pass that learns their sizes and digests and the
-    /// one that writes them.
     fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
+        let place =
+            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
+        self.write_parts(wheels, resources, tree, |part| Ok(Some(place(&part.file_name()?))))?;
+        let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
+        Ok(export::write(tree, &index, &BTreeMap::new(), &Progress::default())?)
+    }
+
+    /// Writes the parts of a wheel in groups whose archives can be kept between the pass that learns their sizes and
+    /// digests, which RECORD needs, and the one that writes them. `place` tells which node of the tree shows a part, and
+    /// where to write it.
+    fn write_parts(
+        &self,
+        wheels: &WheelSet,
+        resources: &Resources,
+        tree: &Tree,
+        place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>> + Sync,
+    ) -> anyhow::Result<()> {
         self.prepare_output()?;
         let all = wheels.groups(resources.frames.capacity());
         let sizes = all.iter().flatten().flat_map(|part| part.archives()).map(Archive::original_size);
         let progress = Progress { total: sizes.sum::<u64>().into(), ..Progress::default() };
-        let place =
-            |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
-        show_bytes("Writing wheels", &progress.done, &progress.total, || -> anyhow::Result<()> {
+        show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             for group in &all {
                 WheelSet::make(group, &progress.done)?;
-                let names = group.iter().map(|part| Ok(place(&part.file_name()?)));
-                let views = names.collect::<anyhow::Result<Vec<_>>>()?;
+                let places = group.iter().filter_map(|part| place(part).transpose());
+                let views = places.collect::<anyhow::Result<Vec<_>>>()?;
                 export::write(tree, &views, &BTreeMap::new(), &Progress::default())?;
             }
-            let index = wheels.variants_index.iter().map(|(name, _)| place(name)).collect::<Vec<_>>();
-            Ok(export::write(tree, &index, &BTreeMap::new(), &Progress::default())?)
+            Ok(())
         })
     }
 
