@@ -41,6 +41,7 @@ enum Command {
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
+    log_to_stderr();
     let cli = Cli::parse_from(lists::bind(std::env::args_os()));
     let result = match cli.command {
         Command::Mount(command) => command.run(),
@@ -58,6 +59,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(FAILURE)
         }
     }
+}
+
+/// What the file system has to say while it serves: members that cannot be read, and the like.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
 }
 
 /// An error with its causes. Errors that quote their cause themselves are not followed by it once more.

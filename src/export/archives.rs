@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -93,11 +94,9 @@ fn write_batch(outputs: &mut [Output<'_>], batch: &[Step], progress: &Progress) 
     };
     let made: Vec<_> = batch.par_iter().with_max_len(1).map(compress).collect();
     for (step, frames) in batch.iter().zip(made) {
-        let path = step.frames.first().and_then(|&(number, _)| outputs.get(number)).map(|output| &output.job.path);
-        let frames = frames.map_err(|error| match path {
-            Some(path) => reading(path)(error),
-            None => reading(std::path::Path::new(""))(error),
-        })?;
+        let first = step.frames.first().and_then(|&(number, _)| outputs.get(number));
+        let path = first.map_or(Path::new(""), |output| &output.job.path);
+        let frames = frames.map_err(reading(path))?;
         for ((number, _), frame) in step.frames.iter().zip(frames) {
             if let Some(output) = outputs.get_mut(*number) {
                 output.append(&frame)?;

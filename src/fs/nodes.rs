@@ -13,7 +13,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use super::requests::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
-use crate::view::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree};
+use crate::view::{Body, Child, MERGED, Node, NodeId, NodeKind, ROOT, Report, Tree};
 
 /// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -52,7 +52,7 @@ pub(super) struct Answer {
 impl Nodes {
     pub(super) fn new(tree: Arc<Tree>) -> Self {
         let mut nodes = Self { table: Vec::with_capacity(tree.len()), tree };
-        let merged = nodes.tree.lookup(ROOT, b"merged");
+        let merged = nodes.tree.lookup(ROOT, MERGED.as_bytes());
         // The view of each node: the directory in the root above it, or the one in `merged`. A tree makes parents
         // before their children.
         let mut views: Vec<NodeId> = Vec::with_capacity(nodes.tree.len());

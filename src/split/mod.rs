@@ -20,7 +20,15 @@ pub use roots::GroupError;
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 
 /// Names that a split uses itself, so that no target may have them.
-pub const RESERVED: [&str; 4] = ["host", "device", "merged", "wheels"];
+pub const RESERVED: [&str; 4] = [HOST, DEVICE, MERGED, WHEELS];
+/// The host part.
+pub const HOST: &str = "host";
+/// Links to the device parts.
+pub const DEVICE: &str = "device";
+/// What installations look like.
+pub const MERGED: &str = "merged";
+/// Wheels made of the parts.
+pub const WHEELS: &str = "wheels";
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]

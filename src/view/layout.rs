@@ -8,18 +8,10 @@ use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan};
+use crate::split::{DEVICE, HOST, MERGED, Place, Plan, WHEELS};
 use crate::target::{BundleKey, Level};
 use crate::wheel::WheelError;
 
-/// The host part.
-pub const HOST: &str = "host";
-/// Links to the device parts.
-pub const DEVICE: &str = "device";
-/// What installations look like.
-pub const MERGED: &str = "merged";
-/// Wheels made of the parts.
-pub const WHEELS: &str = "wheels";
 /// Reports of the mount itself. Not listed.
 pub const REPORTS: &str = ".kpackfs";
 

@@ -6,7 +6,8 @@ mod sizes;
 mod tree;
 mod wheels;
 
-pub use layout::{DEVICE, HOST, MERGED, REPORTS, ViewError, WHEELS, lay_out};
+pub use crate::split::{DEVICE, HOST, MERGED, WHEELS};
+pub use layout::{REPORTS, ViewError, lay_out};
 
 pub use report::{Status, fixed};
 
