@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use super::FatbinError;
 use super::bundle::malformed;
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, check_range, copy_from};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 const MAGIC: &[u8; 4] = b"CCOB";
 
@@ -254,7 +254,22 @@ impl Content for Slice {
         copy_from(&bytes, self.offset + offset, buffer)
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         false
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let bundle = &self.bundle;
+        let whole = bundle.content.identity()?;
+        let mut identity = Identity::describe("offload bundle");
+        Some(
+            identity
+                .add(&whole.0)
+                .number(bundle.start)
+                .number(bundle.length)
+                .number(self.offset)
+                .number(self.size)
+                .finish(),
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! The FUSE protocol: what the kernel asks, and who answers it.
 //!
-//! A request that needs no work is answered on the session's thread at once. The others go to the pool together with
+//! A request that needs no work is answered on the session's thread at once. The others go to the workers together with
 //! their reply: a session's thread that waits stalls the whole mount.
 
 use std::ffi::OsStr;
@@ -20,7 +20,6 @@ use fuser::{
 };
 
 use super::nodes::{FOREVER, Nodes};
-use super::pool::Pool;
 use super::requests::Shared;
 use crate::index::Resources;
 
@@ -50,15 +49,14 @@ const CAPABILITIES: [InitFlags; 6] = [
 #[derive(Debug)]
 pub(super) struct Adapter {
     shared: Arc<Shared>,
-    pool: Pool,
 }
 
 impl Adapter {
     pub(super) fn new(nodes: Nodes, resources: Arc<Resources>, total_bytes: u64) -> Self {
-        Self { shared: Arc::new(Shared::new(nodes, resources, total_bytes)), pool: Pool::default() }
+        Self { shared: Arc::new(Shared::new(nodes, resources, total_bytes)) }
     }
 
-    /// Has a request answered: here if `prompt` says that it is no work, else by the pool.
+    /// Has a request answered: here if `prompt` says that it is no work, else by the workers.
     fn answer(&self, prompt: impl FnOnce(&Nodes) -> bool, job: impl FnOnce(&Shared) + Send + 'static) {
         self.shared.count();
         // Asking can run into the same panic as answering does, which then happens within its boundary.
@@ -66,7 +64,7 @@ impl Adapter {
             job(&self.shared);
         } else {
             let shared = Arc::clone(&self.shared);
-            self.pool.run(move || job(&shared));
+            self.shared.resources.workers.run(move || job(&shared));
         }
     }
 }
@@ -156,7 +154,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         self.answer(
-            |nodes| handle.0 != 0 || nodes.is_prompt(node.0),
+            |nodes| handle.0 != 0 || nodes.is_prompt(node.0, offset, size),
             move |shared| shared.read(node.0, handle.0, offset, size, reply),
         );
     }

@@ -11,7 +11,6 @@ mod limiter;
 mod mount;
 mod mountinfo;
 mod nodes;
-mod pool;
 mod requests;
 mod sys;
 

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
@@ -38,8 +37,6 @@ struct Inode {
     links: u32,
     /// For a directory: whether the size of a file in it may be unknown.
     has_made: bool,
-    /// Set once the content said that it is prompt, since a rope asks all of its segments to find out.
-    prompt: AtomicBool,
 }
 
 /// Attributes, and for how long they are true.
@@ -58,7 +55,7 @@ impl Nodes {
         let mut views: Vec<NodeId> = Vec::with_capacity(nodes.tree.len());
         let mut links: HashMap<(NodeId, u64), NodeId> = HashMap::new();
         for number in 1..=nodes.tree.len() as NodeId {
-            let mut inode = Inode { number, links: 1, has_made: false, prompt: AtomicBool::new(false) };
+            let mut inode = Inode { number, links: 1, has_made: false };
             let node = nodes.tree.node(number);
             let parent = node.map_or(ROOT, |node| node.parent);
             let view = match views.get(index(parent)) {
@@ -133,19 +130,18 @@ impl Nodes {
         children.iter().enumerate().skip(first).filter(|(_, child)| !child.hidden)
     }
 
-    /// Whether reading the file merely copies bytes.
-    pub(super) fn is_prompt(&self, node: NodeId) -> bool {
-        let (Some(inode), Some(body)) = (self.inode(node), self.body(node)) else { return true };
-        let known = inode.prompt.load(Ordering::Relaxed);
-        let prompt = match body {
-            Body::Ready(content) => known || content.is_prompt(),
-            Body::Made(make) => make.made().is_some_and(|content| known || content.is_prompt()),
-            Body::Live(_) => false,
+    /// Whether reading these bytes of the file merely copies them.
+    pub(super) fn is_prompt(&self, node: NodeId, offset: u64, size: u32) -> bool {
+        let is_prompt = |content: &dyn Content| {
+            let left = content.size().saturating_sub(offset).min(size.into());
+            content.is_prompt(offset, usize::try_from(left).unwrap_or(usize::MAX))
         };
-        if prompt && !known {
-            inode.prompt.store(true, Ordering::Relaxed);
+        match self.body(node) {
+            Some(Body::Ready(content)) => is_prompt(&**content),
+            Some(Body::Made(make)) => make.made().is_some_and(|content| is_prompt(&*content)),
+            Some(Body::Live(_)) => false,
+            None => true,
         }
-        prompt
     }
 
     /// The bytes of a file, made now if need be.

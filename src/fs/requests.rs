@@ -50,7 +50,7 @@ fn errno(failure: &Failure) -> Errno {
 pub(super) struct Shared {
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
-    resources: Arc<Resources>,
+    pub(super) resources: Arc<Resources>,
     warnings: Limiter,
     /// Live reports as they were when they were opened, by file handle.
     snapshots: DashMap<u64, Arc<[u8]>>,

@@ -2,11 +2,13 @@
 
 mod cache;
 mod counters;
+mod workers;
 
 use std::sync::Arc;
 
 pub use cache::{ByteCache, Weight};
 pub use counters::{Counter, Counters};
+pub use workers::Workers;
 
 /// What all work on one input shares.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Resources {
     pub bundles: ByteCache<u64, Arc<Vec<u8>>>,
     /// Compressed code objects, by the number given by [`Resources::next_id`].
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
+    /// Threads for work that nobody should wait for on a thread that others need.
+    pub workers: Workers,
     ids: Counter,
 }
 
@@ -30,6 +34,7 @@ impl Resources {
             spans: ByteCache::new(budget / 16),
             bundles: ByteCache::new(budget / 16 * 7),
             frames: ByteCache::new(budget / 2),
+            workers: Workers::default(),
             ids: Counter::default(),
         })
     }

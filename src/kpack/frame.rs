@@ -8,7 +8,7 @@ use zstd::bulk::Compressor;
 
 use crate::fatbin::CodeObject;
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, check_range, copy_from};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 /// A code object that archives hold compressed. Archives that hold the same code object share it.
 #[derive(Debug)]
@@ -41,6 +41,14 @@ impl Frame {
     /// Its length in bytes, if it was made before.
     pub fn known_length(&self) -> Option<u64> {
         self.length.get().copied()
+    }
+
+    /// What the frame is: other versions of zstd may compress to other bytes.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let object = self.object.content.identity()?;
+        let mut identity = Identity::describe("frame");
+        identity.add(&object.0).add(&self.level.to_le_bytes()).number(zstd::zstd_safe::version_number().into());
+        Some(identity.finish())
     }
 
     /// The frame, made now if it is not kept any more.
@@ -111,7 +119,11 @@ impl Content for FrameContent {
         copy_from(&bytes, offset, buffer)
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         false
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.frame.identity()
     }
 }

@@ -4,6 +4,7 @@
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 
 mod edit;
+mod identity;
 mod packed;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use edit::{Edit, EditError, edited};
+pub use identity::{Identifier, Identity};
 pub use packed::{Joint, Packed};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
@@ -33,10 +35,16 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether reading merely copies bytes. What is not prompt inflates, decompresses or compresses, and must not
-    /// run on a thread that others wait for.
-    fn is_prompt(&self) -> bool {
+    /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, and must
+    /// not run on a thread that others wait for.
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        let _ = (offset, length);
         true
+    }
+
+    /// What the bytes are made of; see [`Identity`]. `None` if there is nothing worth remembering about them.
+    fn identity(&self) -> Option<Identity> {
+        None
     }
 
     /// The form in which a zip file holds exactly these bytes, if they come out of one.
@@ -212,12 +220,37 @@ impl Rope {
         Ok(rope)
     }
 
+    /// The segments that hold `length` bytes from `offset` on.
+    fn pieces(&self, offset: u64, length: usize) -> impl Iterator<Item = Piece<'_>> {
+        let first = self.ends.partition_point(|&end| end <= offset);
+        let mut at = offset;
+        let mut left = length;
+        self.segments.iter().zip(&self.ends).skip(first).map_while(move |(segment, &end)| {
+            if left == 0 {
+                return None;
+            }
+            let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(left);
+            let piece = Piece { segment, skip: at - (end - segment.length), length };
+            at += length as u64;
+            left -= length;
+            Some(piece)
+        })
+    }
+
     /// The bytes as a vector; for small contents only.
     pub fn to_vec(&self) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; usize::try_from(self.size()).unwrap_or(usize::MAX)];
         self.read_at(0, &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// Some bytes of a segment.
+struct Piece<'a> {
+    segment: &'a Segment,
+    /// Offset in the segment.
+    skip: u64,
+    length: usize,
 }
 
 impl Content for Rope {
@@ -227,17 +260,10 @@ impl Content for Rope {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size())?;
-        let first = self.ends.partition_point(|&end| end <= offset);
-        let mut at = offset;
         let mut rest = buffer;
-        for (segment, &end) in self.segments.iter().zip(&self.ends).skip(first) {
-            if rest.is_empty() {
-                break;
-            }
-            let here = usize::try_from(end - at).unwrap_or(usize::MAX).min(rest.len());
-            let (piece, after) = rest.split_at_mut(here);
-            segment.read_at(at - (end - segment.length), piece)?;
-            at += here as u64;
+        for piece in self.pieces(offset, rest.len()) {
+            let (here, after) = rest.split_at_mut(piece.length);
+            piece.segment.read_at(piece.skip, here)?;
             rest = after;
         }
         Ok(())
@@ -252,11 +278,25 @@ impl Content for Rope {
         }
     }
 
-    fn is_prompt(&self) -> bool {
-        self.segments.iter().all(|segment| match &segment.origin {
-            Origin::Range { content, .. } => content.is_prompt(),
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.pieces(offset, length).all(|piece| match &piece.segment.origin {
+            Origin::Range { content, offset } => content.is_prompt(offset + piece.skip, piece.length),
             Origin::Literal(_) | Origin::Zeros => true,
         })
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let mut identity = Identity::describe("rope");
+        for segment in &self.segments {
+            match &segment.origin {
+                Origin::Literal(bytes) => identity.add(b"literal").add(bytes),
+                Origin::Range { content, offset } => {
+                    identity.add(b"range").add(&content.identity()?.0).number(*offset).number(segment.length)
+                }
+                Origin::Zeros => identity.add(b"zeros").number(segment.length),
+            };
+        }
+        Some(identity.finish())
     }
 }
 

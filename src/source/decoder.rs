@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::inflate::{Inflater, Place, Refused, WINDOW};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, Identity, ReadError};
 
 /// Bytes decoded at once.
 pub(super) const OUTPUT: usize = 256 << 10;
@@ -22,6 +22,8 @@ pub(super) struct Stream {
     pub(super) packed: Arc<dyn Content>,
     /// What they are said to inflate to, in bytes.
     pub(super) size: u64,
+    /// What the member is.
+    pub(super) identity: Identity,
     /// Decoders to borrow.
     pub(super) tools: Arc<Tools>,
     /// Caches and counters.

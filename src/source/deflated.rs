@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::decoder::{Checkpoint, Decoder, OUTPUT, Stream, copy};
 use super::inflate::Place;
-use crate::rope::{Content, Joint, Packed, ReadError, check_range};
+use crate::rope::{Content, Identity, Joint, Packed, ReadError, check_range};
 
 /// A span ends at the first block boundary after so many bytes of output. Random reads of 128 KiB then take
 /// 0.4..1 ms, and the index 0.3..1 % of the output.
@@ -275,8 +275,12 @@ impl Content for Deflated {
         })
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         false
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(self.stream.identity)
     }
 
     fn packed(&self) -> Option<Packed> {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{Deflated, LONGEST_KEPT, SPAN};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::rope::{Content, Identity, ReadError, Rope, Segment};
 use crate::source::decoder::{Stream, Tools};
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
 use crate::source::testing::data;
@@ -15,6 +15,7 @@ fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size: size as u64,
+        identity: Identity::describe("test").finish(),
         tools: Arc::new(Tools::default()),
         resources: Arc::clone(&resources),
     };

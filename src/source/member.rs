@@ -7,7 +7,7 @@ use super::decoder::{Stream, Tools};
 use super::deflated::Deflated;
 use super::stamp::{Stamp, read_unchanged};
 use crate::index::Resources;
-use crate::rope::{Content, Packed, ReadError, check_range};
+use crate::rope::{Content, Identity, Packed, ReadError, check_range};
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -42,6 +42,13 @@ pub(super) struct Claims {
 }
 
 impl Claims {
+    /// What the member of a wheel is.
+    fn identity(&self, wheel: &WheelFile) -> Identity {
+        let mut identity = Identity::describe("member");
+        identity.add(&wheel.stamp.identity().0).number(self.header_start).number(self.packed_size).number(self.size);
+        identity.number(self.crc32.into()).number(self.method.into()).finish()
+    }
+
     /// Why the member cannot be read, if that can be told without reading it.
     fn objection(&self) -> Option<String> {
         if self.encrypted {
@@ -73,7 +80,9 @@ pub(super) fn content(
         return (Arc::new(Unreadable { entry, size: claims.size, reason: reason.as_str().into() }), Some(reason));
     }
     let (method, size, crc32) = (claims.method, claims.size, claims.crc32);
-    let raw = Raw { wheel: Arc::clone(wheel), entry: Arc::clone(&entry), claims, limit, data: OnceLock::new() };
+    let identity = claims.identity(wheel);
+    let raw =
+        Raw { wheel: Arc::clone(wheel), entry: Arc::clone(&entry), claims, limit, data: OnceLock::new(), identity };
     if method == 0 {
         return (Arc::new(Stored(Arc::new(raw))), None);
     }
@@ -81,6 +90,7 @@ pub(super) fn content(
         entry,
         packed: Arc::new(raw),
         size,
+        identity,
         tools: Arc::clone(&wheel.tools),
         resources: Arc::clone(&wheel.resources),
     };
@@ -96,6 +106,8 @@ struct Raw {
     limit: u64,
     /// Where they start, once the local header has been checked.
     data: OnceLock<u64>,
+    /// Of the member.
+    identity: Identity,
 }
 
 impl Raw {
@@ -148,6 +160,10 @@ impl Content for Raw {
         let data = self.data()?;
         self.wheel.read(&self.entry, data.saturating_add(offset), buffer)
     }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(Identity::describe("packed").add(&self.identity.0).finish())
+    }
 }
 
 /// A member that is not compressed. Its CRC-32 is not checked, because nobody has to read it from start to end.
@@ -161,6 +177,10 @@ impl Content for Stored {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.0.read_at(offset, buffer)
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(self.0.identity)
     }
 
     fn packed(&self) -> Option<Packed> {

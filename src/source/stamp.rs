@@ -5,15 +5,17 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 use crate::index::Resources;
-use crate::rope::{ReadError, check_range};
+use crate::rope::{Identity, ReadError, check_range};
 
 /// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     pub(super) size: u64,
     mtime: (i64, i64),
+    /// The time of the last change of anything (ctime), which nobody can set. A new link changes it, too.
+    ctime: (i64, i64),
 }
 
 impl Stamp {
@@ -23,7 +25,23 @@ impl Stamp {
             inode: metadata.ino(),
             size: metadata.size(),
             mtime: (metadata.mtime(), metadata.mtime_nsec()),
+            ctime: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether it is still the same file, as far as can be told without suspecting anybody.
+    fn is_same(&self, now: &Self) -> bool {
+        (self.device, self.inode, self.size, self.mtime) == (now.device, now.inode, now.size, now.mtime)
+    }
+
+    /// What a file with this stamp is in later sessions: one that was overwritten and given its old time back is another.
+    pub(super) fn identity(&self) -> Identity {
+        let mut identity = Identity::describe("file");
+        identity.number(self.device).number(self.inode).number(self.size);
+        for (seconds, nanoseconds) in [self.mtime, self.ctime] {
+            identity.add(&seconds.to_le_bytes()).add(&nanoseconds.to_le_bytes());
+        }
+        identity.finish()
     }
 }
 
@@ -41,7 +59,7 @@ pub(super) fn read_unchanged(
     resources.counters.bytes_read.add(buffer.len() as u64);
     // After the read, so that bytes of a file that changed meanwhile are never handed out.
     let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
-    if Stamp::of(&now) != *stamp {
+    if !stamp.is_same(&Stamp::of(&now)) {
         return Err(ReadError::Changed { entry: Arc::clone(entry) });
     }
     read.map_err(|source| ReadError::io(entry, source))

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::decoder::{Stream, Tools};
 use super::deflated::Deflated;
 use crate::index::Resources;
-use crate::rope::{Content, Rope, Segment};
+use crate::rope::{Content, Identity, Rope, Segment};
 
 pub(crate) use super::inflate::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated,
@@ -142,6 +142,7 @@ pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn C
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size,
+        identity: Identity::describe("test").finish(),
         tools: Arc::new(Tools::default()),
         resources: Resources::new(1 << 30),
     };

@@ -12,7 +12,7 @@ use lru::LruCache;
 use super::stamp::{Stamp, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, Identity, ReadError};
 
 /// Descriptors kept open per input, well below the usual limit of 1024.
 const OPEN_FILES: usize = 128;
@@ -124,6 +124,10 @@ impl Content for TreeFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let file = self.files.get(self.id, &self.place).map_err(|source| ReadError::io(&self.entry, source))?;
         read_unchanged(&file, &self.stamp, &self.entry, offset, buffer, &self.resources)
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(self.stamp.identity())
     }
 
     fn backing(&self) -> Option<PathBuf> {

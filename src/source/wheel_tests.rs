@@ -86,7 +86,7 @@ fn members_are_listed_and_read() {
     assert_eq!(read(&input, "pkg/b").unwrap(), b"stored");
     assert_eq!(read(&input, "pkg/empty").unwrap(), b"");
     assert_eq!(read(&input, "pkg/empty2").unwrap(), b"");
-    assert!(content(&input, "pkg/b").is_prompt() && !content(&input, "pkg/lib/a.so").is_prompt());
+    assert!(content(&input, "pkg/b").is_prompt(0, 1) && !content(&input, "pkg/lib/a.so").is_prompt(0, 1));
     let raw = content(&input, "pkg/lib/a.so").packed().unwrap();
     let mut bytes = vec![0; usize::try_from(raw.bytes.size()).unwrap()];
     raw.bytes.read_at(0, &mut bytes).unwrap();

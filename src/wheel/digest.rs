@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::rope::{Content, ReadError, check_range};
+use crate::rope::{Content, Identity, ReadError, check_range};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
@@ -198,10 +198,18 @@ impl Content for Deferred {
         }
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         match self {
             Self::Sha256(digest) => digest.sha256.get().is_some(),
             Self::Crc32(digest) => digest.crc32.get().is_some(),
         }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let (kind, digest) = match self {
+            Self::Sha256(digest) => ("sha256", digest),
+            Self::Crc32(digest) => ("crc32", digest),
+        };
+        Some(Identity::describe(kind).add(&digest.content.identity()?.0).finish())
     }
 }

@@ -112,7 +112,7 @@ impl Content for Odd {
         }
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         !matches!(self, Self::Waits(..))
     }
 }

@@ -58,7 +58,7 @@ impl Content for Checksum {
         Ok(())
     }
 
-    fn is_prompt(&self) -> bool {
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
         self.sum.get().is_some()
     }
 }

@@ -73,7 +73,7 @@ impl Content for Symbols {
         Ok(())
     }
 
-    fn is_prompt(&self) -> bool {
-        self.content.is_prompt()
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.content.is_prompt(self.offset + offset, length)
     }
 }

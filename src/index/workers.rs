@@ -1,4 +1,5 @@
-//! Threads for requests that take long, so that the session's threads are free for those that do not.
+//! Threads for work that takes long or may as well happen later: requests that have to make what they ask for, and making
+//! what is likely to be asked for next.
 //!
 //! They are plain threads: a job that waits inside a rayon pool can be handed work of the very thing it waits for.
 
@@ -17,7 +18,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The queue has no bound of its own: the kernel has at most `max_background` requests and one per waiting process
 /// in flight.
 #[derive(Debug, Default)]
-pub(super) struct Pool(Arc<Queue>);
+pub struct Workers(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -39,14 +40,14 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-impl Pool {
+impl Workers {
     /// Has a job done soon. Without any thread, because none can be made, the caller does it.
-    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.0.lock();
         state.jobs.push_back(Box::new(job));
         if state.jobs.len() > state.idle && state.threads < MAX_THREADS {
             let queue = Arc::clone(&self.0);
-            let thread = thread::Builder::new().name("kpackfs-slow".to_owned()).spawn(move || queue.work());
+            let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
             match thread {
                 Ok(_) => state.threads += 1,
                 Err(_) if state.threads == 0 => {
@@ -63,7 +64,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for Workers {
     /// Lets the threads end once they have nothing left to do.
     fn drop(&mut self) {
         self.0.lock().closed = true;
@@ -95,10 +96,10 @@ impl Queue {
     }
 }
 
-/// A job that panics has lost its reply, which answers EIO when it is dropped; its thread goes on.
+/// A thread outlives a job that panics. If that was a request, its reply answers EIO when it is dropped.
 fn contained(job: Job) {
     if catch_unwind(AssertUnwindSafe(job)).is_err() {
-        tracing::error!("a request panicked outside of its own boundary");
+        tracing::error!("a job panicked outside of its own boundary");
     }
 }
 
@@ -111,13 +112,13 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_do_not_hold_up_others_and_panics_end_no_thread() {
-        let pool = Pool::default();
+        let workers = Workers::default();
         let (release, wait) = mpsc::channel::<()>();
         let (done, finished) = mpsc::channel();
-        pool.run(move || wait.recv().unwrap());
+        workers.run(move || wait.recv().unwrap());
         for number in 0..100 {
             let done = done.clone();
-            pool.run(move || {
+            workers.run(move || {
                 done.send(number).unwrap();
                 assert!(number % 10 != 0, "on purpose");
             });
@@ -125,7 +126,7 @@ mod tests {
         let mut numbers: Vec<i32> = (0..100).map(|_| finished.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-        assert!(pool.0.lock().threads <= MAX_THREADS);
+        assert!(workers.0.lock().threads <= MAX_THREADS);
         release.send(()).unwrap();
     }
 }
