@@ -92,7 +92,7 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
         Place::Rewritten { content, .. } => {
             // Stands for the splice, which makes a stream without deflating.
             let stream = deflated(&**content);
-            wheels.made(&host, &entry.path, entry.attributes.mode, Arc::clone(content), Some(stream)).unwrap()
+            wheels.made(&host, &entry.path, entry.attributes.mode, content.clone(), Some(stream)).unwrap()
         }
         Place::Device(..) | Place::Unwanted(..) => None,
     });

@@ -2,12 +2,14 @@
 
 mod coff;
 mod elf;
+mod rewritten;
 mod split;
 
 use std::sync::Arc;
 
 use crate::rope::{Content, Edit, ReadError, Rope, edited};
 
+pub use rewritten::Rewritten;
 pub use split::{SplitBinary, SplitWrapper};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).

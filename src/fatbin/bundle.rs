@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use super::compressed::Compressed;
+use serde::{Deserialize, Serialize};
+
+use super::compressed::{Compressed, Packing};
 use super::{CodeObject, FatbinError};
 use crate::index::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
@@ -27,42 +29,68 @@ struct Entry {
     id: Vec<u8>,
 }
 
-/// Lists the code objects of the bundle at `offset` of `content`, which must end at `limit` or before. Reads headers
-/// only; of a compressed bundle as much as holds them.
+/// What is in a bundle. Enough to read its code objects without looking at it again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Where it is in the file.
+    offset: u64,
+    /// How it is compressed, if it is.
+    compressed: Option<Packing>,
+    /// Target, offset in the (decompressed) bundle and size of each code object.
+    objects: Vec<(TargetId, u64, u64)>,
+}
+
+impl Bundle {
+    /// Looks at the bundle at `offset` of `content`, which must end at `limit` or before. Reads headers only; of a
+    /// compressed bundle as much as holds them.
+    pub fn read(
+        content: &Arc<dyn Content>,
+        offset: u64,
+        limit: u64,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, FatbinError> {
+        let available = limit.min(content.size()).saturating_sub(offset);
+        let head = read_up_to(content, offset, available.min(FIRST_READ))?;
+        let (compressed, entries) = if head.starts_with(MAGIC) {
+            (None, read_entries(offset, available, |length| read_up_to(content, offset, length.min(available)))?)
+        } else if let Some(packing) = Packing::parse(offset, &head, available)? {
+            let bundle = Compressed::new(content, packing, resources);
+            (Some(packing), read_entries(offset, packing.size, |length| bundle.beginning(length))?)
+        } else {
+            return Err(malformed(offset, "it begins with neither magic"));
+        };
+        let objects = entries.into_iter().filter_map(|entry| Some((target(&entry.id)?, entry.offset, entry.size)));
+        Ok(Self { offset, compressed, objects: objects.collect() })
+    }
+
+    /// The code objects.
+    pub fn objects(
+        &self,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+    ) -> Result<Vec<CodeObject>, FatbinError> {
+        let bundle = self.compressed.map(|packing| Arc::new(Compressed::new(content, packing, resources)));
+        let object = |(target, offset, size): &(TargetId, u64, u64)| -> Result<CodeObject, ReadError> {
+            let content: Arc<dyn Content> = if let Some(bundle) = &bundle {
+                Arc::new(bundle.slice(*offset, *size)?)
+            } else {
+                let start = self.offset.saturating_add(*offset);
+                Arc::new(Rope::new([Segment::range(Arc::clone(content), start, *size)?])?)
+            };
+            Ok(CodeObject { target: target.clone(), content, bundle: bundle.clone() })
+        };
+        Ok(self.objects.iter().map(object).collect::<Result<_, _>>()?)
+    }
+}
+
+/// The code objects of the bundle at `offset` of `content`, which must end at `limit` or before.
 pub fn read_bundle(
     content: &Arc<dyn Content>,
     offset: u64,
     limit: u64,
     resources: &Arc<Resources>,
 ) -> Result<Vec<CodeObject>, FatbinError> {
-    let available = limit.min(content.size()).saturating_sub(offset);
-    let head = read_up_to(content, offset, available.min(FIRST_READ))?;
-    if head.starts_with(MAGIC) {
-        let entries = read_entries(offset, available, |length| read_up_to(content, offset, length.min(available)))?;
-        return entries
-            .into_iter()
-            .filter_map(|entry| {
-                let target = target(&entry.id)?;
-                let range = Segment::range(Arc::clone(content), offset + entry.offset, entry.size)
-                    .and_then(|segment| Rope::new([segment]));
-                Some(range.map(|rope| CodeObject { target, content: Arc::new(rope), bundle: None }))
-            })
-            .collect::<Result<_, ReadError>>()
-            .map_err(Into::into);
-    }
-    let Some(bundle) = Compressed::open(content, offset, &head, available, resources)? else {
-        return Err(malformed(offset, "it begins with neither magic"));
-    };
-    let bundle = Arc::new(bundle);
-    let entries = read_entries(offset, bundle.size(), |length| bundle.beginning(length))?;
-    Ok(entries
-        .into_iter()
-        .filter_map(|entry| {
-            let target = target(&entry.id)?;
-            let content = bundle.slice(entry.offset, entry.size);
-            Some(CodeObject { target, content: Arc::new(content), bundle: Some(Arc::clone(&bundle)) })
-        })
-        .collect())
+    Bundle::read(content, offset, limit, resources)?.objects(content, resources)
 }
 
 /// Bytes that the bundle at `offset` takes; `None` if there is none, or one that does not say (version 1 of CCOB).
@@ -74,7 +102,7 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64) -> Option<u64> {
         let entries = read_entries(offset, available, read).ok()?;
         return entries.iter().map(|entry| entry.offset + entry.size).max();
     }
-    Compressed::total_size(&head).filter(|&size| size <= available)
+    Packing::total_size(&head).filter(|&size| size <= available)
 }
 
 /// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.

@@ -12,6 +12,8 @@ use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use serde::{Deserialize, Serialize};
+
 use super::FatbinError;
 use super::bundle::malformed;
 use crate::index::Resources;
@@ -25,7 +27,7 @@ const MAX_SIZE: u64 = 1 << 30;
 /// zstd windows up to 2 GiB, as clang uses them to find what code objects have in common.
 const WINDOW_LOG_MAX: u32 = 31;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Method {
     Zlib,
     Zstd,
@@ -34,27 +36,28 @@ enum Method {
 /// A compressed bundle. It is decompressed when it is read, and kept for a while in [`Resources::bundles`].
 pub struct Compressed {
     content: Arc<dyn Content>,
-    /// Where the compressed bytes are in `content`.
-    start: u64,
-    length: u64,
-    method: Method,
-    size: u64,
+    packing: Packing,
     id: u64,
     resources: Arc<Resources>,
     /// The decompressed bundle as long as anybody uses it, also when it has left the cache.
     in_use: Mutex<Weak<Vec<u8>>>,
 }
 
-impl Compressed {
-    /// Reads the header of the bundle at `offset`, of which `head` is the beginning and `available` the number of
+/// What the header of a compressed bundle says.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Packing {
+    /// Where the compressed bytes are in the file.
+    start: u64,
+    length: u64,
+    method: Method,
+    /// Bytes of the bundle when it is decompressed.
+    pub(super) size: u64,
+}
+
+impl Packing {
+    /// Understands the header of the bundle at `offset`, of which `head` is the beginning and `available` the number of
     /// bytes it may take. `Ok(None)` if it is no compressed bundle.
-    pub(super) fn open(
-        content: &Arc<dyn Content>,
-        offset: u64,
-        head: &[u8],
-        available: u64,
-        resources: &Arc<Resources>,
-    ) -> Result<Option<Self>, FatbinError> {
+    pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {
         let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
         let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is cut off"))?;
         let (header_size, total, size) = match header {
@@ -74,16 +77,7 @@ impl Compressed {
         if size > MAX_SIZE {
             return Err(malformed(offset, format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
         }
-        Ok(Some(Self {
-            content: Arc::clone(content),
-            start: offset + header_size,
-            length: total - header_size,
-            method,
-            size,
-            id: resources.next_id(),
-            resources: Arc::clone(resources),
-            in_use: Mutex::default(),
-        }))
+        Ok(Some(Self { start: offset + header_size, length: total - header_size, method, size }))
     }
 
     /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
@@ -93,10 +87,23 @@ impl Compressed {
             Header { .. } => None,
         }
     }
+}
+
+impl Compressed {
+    /// The bundle that `packing` describes.
+    pub(super) fn new(content: &Arc<dyn Content>, packing: Packing, resources: &Arc<Resources>) -> Self {
+        Self {
+            content: Arc::clone(content),
+            packing,
+            id: resources.next_id(),
+            resources: Arc::clone(resources),
+            in_use: Mutex::default(),
+        }
+    }
 
     /// Bytes of the bundle when it is decompressed.
     pub fn size(&self) -> u64 {
-        self.size
+        self.packing.size
     }
 
     /// A number that no other bundle of this input has, for comparing.
@@ -106,11 +113,11 @@ impl Compressed {
 
     /// The first `length` bytes, fewer if there are not so many, without decompressing the rest.
     pub(super) fn beginning(&self, length: u64) -> Result<Vec<u8>, FatbinError> {
-        let length = length.min(self.size);
+        let length = length.min(self.size());
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         self.stream()
             .and_then(|stream| stream.take(length).read_to_end(&mut bytes))
-            .map_err(|error| malformed(self.start, error.to_string()))?;
+            .map_err(|error| malformed(self.packing.start, error.to_string()))?;
         self.resources.counters.bytes_decompressed.add(bytes.len() as u64);
         Ok(bytes)
     }
@@ -137,14 +144,14 @@ impl Compressed {
 
     fn decompress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
         let damaged = |reason: String| ReadError::Damaged {
-            entry: format!("offload bundle at {:#x}", self.start).into(),
+            entry: format!("offload bundle at {:#x}", self.packing.start).into(),
             reason: reason.into(),
         };
-        let mut compressed = vec![0; usize::try_from(self.length).unwrap_or(usize::MAX)];
-        self.content.read_at(self.start, &mut compressed)?;
-        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        let mut compressed = vec![0; usize::try_from(self.packing.length).unwrap_or(usize::MAX)];
+        self.content.read_at(self.packing.start, &mut compressed)?;
+        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
         let mut bytes = Vec::with_capacity(size);
-        match self.method {
+        match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::bulk::Decompressor::new().map_err(|error| damaged(error.to_string()))?;
                 decoder.window_log_max(WINDOW_LOG_MAX).map_err(|error| damaged(error.to_string()))?;
@@ -153,20 +160,20 @@ impl Compressed {
             }
             Method::Zlib => {
                 let stream = flate2::read::ZlibDecoder::new(compressed.as_slice());
-                stream.take(self.size + 1).read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
+                stream.take(self.size() + 1).read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
             }
         }
         if bytes.len() != size {
             return Err(damaged(format!("it holds {} bytes and claims to hold {size}", bytes.len())));
         }
-        self.resources.counters.bytes_decompressed.add(self.size);
+        self.resources.counters.bytes_decompressed.add(self.size());
         Ok(Arc::new(bytes))
     }
 
     fn stream(&self) -> io::Result<Box<dyn Read + '_>> {
-        let source = Source { content: &*self.content, at: self.start, rest: self.length };
+        let source = Source { content: &*self.content, at: self.packing.start, rest: self.packing.length };
         let buffered = BufReader::with_capacity(4096, source);
-        Ok(match self.method {
+        Ok(match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
                 decoder.window_log_max(WINDOW_LOG_MAX)?;
@@ -177,8 +184,11 @@ impl Compressed {
     }
 
     /// Some bytes of the decompressed bundle as a content.
-    pub(super) fn slice(self: &Arc<Self>, offset: u64, size: u64) -> Slice {
-        Slice { bundle: Arc::clone(self), offset, size }
+    pub(super) fn slice(self: &Arc<Self>, offset: u64, size: u64) -> Result<Slice, ReadError> {
+        match offset.checked_add(size) {
+            Some(end) if end <= self.size() => Ok(Slice { bundle: Arc::clone(self), offset, size }),
+            _ => Err(ReadError::OutOfRange { offset, length: size, size: self.size() }),
+        }
     }
 }
 
@@ -190,7 +200,7 @@ fn frame_of(compressed: &[u8]) -> &[u8] {
 
 impl fmt::Debug for Compressed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Compressed({:?} at {:#x}, {} -> {})", self.method, self.start, self.length, self.size)
+        write!(formatter, "Compressed({:?})", self.packing)
     }
 }
 
@@ -265,8 +275,8 @@ impl Content for Slice {
         Some(
             identity
                 .add(&whole.0)
-                .number(bundle.start)
-                .number(bundle.length)
+                .number(bundle.packing.start)
+                .number(bundle.packing.length)
                 .number(self.offset)
                 .number(self.size)
                 .finish(),

@@ -6,18 +6,12 @@ use std::sync::Arc;
 use super::roots::Roots;
 use super::scan::Fat;
 use super::{Options, Place, Plan, PlannedArchive, SplitBinary, is_wanted};
-use crate::binary::BinaryError;
+use crate::binary::{BinaryError, FatBinary, Rewritten};
+use crate::index::Resources;
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
-use crate::rope::{Content, Edit};
+use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
-
-/// A binary without device code.
-struct Rewritten {
-    kernel_name: Arc<str>,
-    content: Arc<dyn Content>,
-    edits: Arc<[Edit]>,
-}
 
 /// A binary with its name in archives.
 struct Named {
@@ -26,7 +20,14 @@ struct Named {
 }
 
 /// Decides for each binary, and then for each overlay root which archives it gets.
-pub(super) fn assign(input: &Input, plan: &mut Plan, fat: Vec<Fat>, roots: &Roots, options: &Options) {
+pub(super) fn assign(
+    input: &Input,
+    plan: &mut Plan,
+    fat: Vec<Fat>,
+    roots: &Roots,
+    options: &Options,
+    resources: &Resources,
+) {
     let mut by_root = BTreeMap::<EntryPath, Vec<Named>>::new();
     let mut links = HashMap::new();
     for fat in fat {
@@ -44,10 +45,11 @@ pub(super) fn assign(input: &Input, plan: &mut Plan, fat: Vec<Fat>, roots: &Root
             set_place(plan, fat.entry, Place::clone(place));
             continue;
         }
-        match rewrite(&fat, &entry.path, &root, &plan.group) {
-            Ok(Rewritten { kernel_name, content, edits }) => {
+        let EntryKind::File { content, .. } = &entry.kind else { continue };
+        match rewrite(&fat, &entry.path, content, &root, &plan.group, resources) {
+            Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
-                let place = Place::Rewritten { content: Arc::clone(&content), edits, link_group: link };
+                let place = Place::Rewritten { content: Arc::clone(&content), link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
@@ -69,15 +71,30 @@ fn set_place(plan: &mut Plan, entry: usize, place: Place) {
 }
 
 /// The binary's name in archives, and the binary without device code.
-fn rewrite(fat: &Fat, path: &EntryPath, root: &EntryPath, group: &str) -> Result<Rewritten, BinaryError> {
+fn rewrite(
+    fat: &Fat,
+    path: &EntryPath,
+    content: &Arc<dyn Content>,
+    root: &EntryPath,
+    group: &str,
+    resources: &Resources,
+) -> Result<(Arc<str>, Arc<Rewritten>), BinaryError> {
     let name = path.below(root).unwrap_or_else(|| path.clone());
     let kernel_name = std::str::from_utf8(name.as_bytes())
         .map_err(|_| BinaryError::Unsupported("its name is not UTF-8, which archives need".to_owned()))?;
     let up = "../".repeat(name.depth() - 1);
-    let search_path = format!("{up}.kpack/{group}_@GFXARCH@.kpack");
-    let edits = fat.binary.edits(&marker(kernel_name, &[search_path]))?;
-    let content = Arc::new(fat.binary.edited(edits.clone())?);
-    Ok(Rewritten { kernel_name: kernel_name.into(), content, edits: edits.into() })
+    let marker = marker(kernel_name, &[format!("{up}.kpack/{group}_@GFXARCH@.kpack")]);
+    let (entry, memory) = (path.to_text(), &resources.memory);
+    let make = |binary: &FatBinary| Rewritten::make(memory, &entry, content, binary, &marker);
+    let rewritten = if let Some(binary) = &fat.binary {
+        make(binary)?
+    } else if let Some(rewritten) = Rewritten::recall(memory, &entry, content, &marker) {
+        rewritten
+    } else {
+        let binary = FatBinary::scan(content)?;
+        make(&binary.ok_or_else(|| BinaryError::Unsupported("it has no device code any more".to_owned()))?)?
+    };
+    Ok((kernel_name.into(), Arc::new(rewritten)))
 }
 
 fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, content: &dyn Content) -> SplitBinary {

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::binary::Rewritten;
 use crate::database::{Databases, Handler};
 use crate::index::Resources;
 use crate::kpack::{Archive, Compression};
-use crate::rope::{Content, Edit};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
 
@@ -71,9 +71,7 @@ pub enum Place {
     /// Into the host part, without its device code.
     Rewritten {
         /// What it becomes.
-        content: Arc<dyn Content>,
-        /// The changes that make it so.
-        edits: Arc<[Edit]>,
+        content: Arc<Rewritten>,
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },
@@ -150,7 +148,7 @@ impl Plan {
             warnings: input.warnings.clone(),
         };
         let fat = scan::scan(input, &mut plan, options, resources, progress);
-        archives::assign(input, &mut plan, fat, &roots, options);
+        archives::assign(input, &mut plan, fat, &roots, options, resources);
         let of_databases = plan.places.iter().filter_map(|place| match place {
             Place::Device(key, _) => Some(key.clone()),
             Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{Options, Place, Plan, Progress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
-use crate::fatbin::{FatbinError, read_bundle};
-use crate::index::Resources;
+use crate::fatbin::{Bundle, CodeObject, FatbinError};
+use crate::index::{Kind, Resources};
 use crate::kpack::{Compression, DEFAULT_LEVEL, Frame};
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
@@ -23,7 +24,8 @@ const SMALLEST: u64 = 64;
 pub(super) struct Fat {
     /// Its position among the input's entries.
     pub(super) entry: usize,
-    pub(super) binary: FatBinary,
+    /// What was found in it; `None` if it is known from an earlier session.
+    pub(super) binary: Option<FatBinary>,
     /// The code objects of each wrapper.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
 }
@@ -89,31 +91,80 @@ fn scan_file(
     options: &Options,
     resources: &Arc<Resources>,
 ) -> Result<Option<Fat>, ScanError> {
-    let Some(binary) = FatBinary::scan(content)? else { return Ok(None) };
+    let (code, binary) = find(content, resources)?;
+    let Some(code) = code else { return Ok(None) };
     let level = match options.compression {
         Compression::Zstd(level) => level,
         Compression::None => DEFAULT_LEVEL,
     };
-    let mut bundles = HashMap::new();
-    let mut wrappers = Vec::new();
-    for wrapper in binary.wrappers() {
-        if let Some(frames) = bundles.get(&wrapper.bundle) {
-            wrappers.push(Arc::clone(frames));
-            continue;
-        }
-        let objects = read_bundle(content, wrapper.bundle, wrapper.limit, resources)?;
-        for (position, object) in objects.iter().enumerate() {
-            if objects.iter().take(position).any(|other| other.target == object.target) {
-                return Err(ScanError::Twice(object.target.clone()));
-            }
-            if RESERVED.contains(&object.target.processor()) {
-                return Err(ScanError::Reserved(object.target.clone()));
-            }
-        }
-        let frames = objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources)));
-        let frames: Arc<Vec<_>> = Arc::new(frames.collect());
-        bundles.insert(wrapper.bundle, Arc::clone(&frames));
-        wrappers.push(frames);
-    }
+    let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
+        let objects = bundle.objects(content, resources)?;
+        check(&objects)?;
+        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
+    };
+    let bundles = code.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
+    let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     Ok(Some(Fat { entry, binary, wrappers }))
+}
+
+/// The device code of a file; `None` if it has none.
+#[derive(Debug, Serialize, Deserialize)]
+struct DeviceCode {
+    bundles: Vec<Bundle>,
+    /// For each wrapper, the position of its bundle among `bundles`.
+    wrappers: Vec<usize>,
+}
+
+impl DeviceCode {
+    fn is_complete(&self) -> bool {
+        self.wrappers.iter().all(|&bundle| bundle < self.bundles.len())
+    }
+}
+
+/// Recalls what a file has, or looks into it.
+fn find(
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
+    let identity = content.identity();
+    let recalled = identity.as_ref().and_then(|identity| resources.memory.recall(Kind::Scan, identity));
+    if let Some(code) = recalled.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
+        return Ok((code, None));
+    }
+    let binary = FatBinary::scan(content)?;
+    let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
+    if let Some(identity) = identity {
+        resources.memory.learn(Kind::Scan, &identity, &code);
+    }
+    Ok((code, binary))
+}
+
+fn device_code(
+    content: &Arc<dyn Content>,
+    binary: &FatBinary,
+    resources: &Arc<Resources>,
+) -> Result<DeviceCode, ScanError> {
+    let mut code = DeviceCode { bundles: Vec::new(), wrappers: Vec::new() };
+    let mut positions = HashMap::new();
+    for wrapper in binary.wrappers() {
+        let position = *positions.entry(wrapper.bundle).or_insert(code.bundles.len());
+        if position == code.bundles.len() {
+            code.bundles.push(Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?);
+        }
+        code.wrappers.push(position);
+    }
+    Ok(code)
+}
+
+/// Whether archives can be made of the code objects of a bundle.
+fn check(objects: &[CodeObject]) -> Result<(), ScanError> {
+    for (position, object) in objects.iter().enumerate() {
+        if objects.iter().take(position).any(|other| other.target == object.target) {
+            return Err(ScanError::Twice(object.target.clone()));
+        }
+        if RESERVED.contains(&object.target.processor()) {
+            return Err(ScanError::Reserved(object.target.clone()));
+        }
+    }
+    Ok(())
 }

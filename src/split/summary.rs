@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Place, Plan};
+use crate::rope::Content;
 use crate::source::{EntryKind, Input};
 use crate::target::Level;
 

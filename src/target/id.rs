@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::hierarchy::generic_isa_of;
 
 /// Longest name that is taken over; it has to fit into file names beside a package's name.
@@ -13,7 +15,8 @@ const MAX_FEATURES: usize = 4;
 
 /// What a code object was compiled for: a processor, then the features that it depends on, in the order in which they
 /// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct TargetId {
     processor: String,
     /// Names with their sign: `xnack+`.
@@ -125,6 +128,20 @@ fn feature_name(feature: &str) -> Option<&str> {
     let name = feature.strip_suffix(['+', '-'])?;
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     (!name.is_empty() && name.bytes().all(valid)).then_some(name)
+}
+
+impl TryFrom<String> for TargetId {
+    type Error = TargetIdError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
+    }
+}
+
+impl From<TargetId> for String {
+    fn from(target: TargetId) -> Self {
+        target.to_string()
+    }
 }
 
 impl fmt::Display for TargetId {

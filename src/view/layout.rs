@@ -188,9 +188,7 @@ fn host_part<'a>(input: &'a Input, plan: &Plan) -> Vec<Item<'a>> {
 
 fn host_item<'a>(entry: &'a Entry, place: &Place) -> Item<'a> {
     let content = match place {
-        Place::Rewritten { content, link_group, .. } => {
-            ItemContent::Body(Body::Ready(Arc::clone(content)), *link_group)
-        }
+        Place::Rewritten { content, link_group, .. } => ItemContent::Body(Body::Ready(content.clone()), *link_group),
         Place::Host | Place::Device(..) | Place::Unwanted(..) => ItemContent::Entry(&entry.kind),
     };
     Item { path: entry.path.clone(), attributes: entry.attributes, content }

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use crate::binary::Rewritten;
 use crate::deflate::{Deflation, splice};
 use crate::index::Resources;
 use crate::kpack::{Archive, make_together};
-use crate::rope::{Content, Edit, Make, ReadError};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::rope::{Content, Make, ReadError};
+use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::BundleKey;
 use crate::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
@@ -67,8 +68,8 @@ pub struct WheelPart {
 enum Payload {
     /// A file of the input, as it is.
     Unchanged(File),
-    /// A binary that is rewritten, what it was, and the changes.
-    Rewritten(File, Arc<dyn Content>, Arc<[Edit]>),
+    /// A binary that is rewritten.
+    Rewritten(File, Arc<Rewritten>),
     /// An archive at its path in the input.
     Archive(EntryPath, u16, Arc<Archive>),
 }
@@ -162,10 +163,10 @@ fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Paylo
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
             (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
-            (Place::Rewritten { content, edits, .. }, EntryKind::File { content: original, .. }) => {
-                let mode = entry.attributes.mode;
-                let file = wheels.made(&Part::Host, &entry.path, mode, Arc::clone(content), None)?;
-                payload.extend(file.map(|file| Payload::Rewritten(file, Arc::clone(original), Arc::clone(edits))));
+            (Place::Rewritten { content, .. }, _) => {
+                let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
+                let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
+                payload.extend(file.map(|file| Payload::Rewritten(file, Arc::clone(content))));
             }
             _ => {}
         }
@@ -253,7 +254,7 @@ impl WheelPart {
         }
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(_) => true,
-            Payload::Rewritten(_, original, _) => original.packed().is_none_or(|packed| !packed.deflated),
+            Payload::Rewritten(_, rewritten) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
             Payload::Archive(_, _, make) => make.made().is_some(),
         };
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
@@ -262,7 +263,7 @@ impl WheelPart {
     /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
     pub(super) fn rewritten_size(&self) -> u64 {
         let size = |payload: &Payload| match payload {
-            Payload::Rewritten(_, original, _) => original.size(),
+            Payload::Rewritten(_, rewritten) => rewritten.original().size(),
             Payload::Unchanged(_) | Payload::Archive(..) => 0,
         };
         self.payload.iter().map(size).sum()
@@ -276,8 +277,8 @@ impl WheelPart {
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let splice = |payload: &Payload| {
-            let Payload::Rewritten(file, original, edits) = payload else { return Ok(None) };
-            let deflation = splice(original, edits, &self.resources.counters)
+            let Payload::Rewritten(file, rewritten) = payload else { return Ok(None) };
+            let deflation = splice(rewritten.original(), &rewritten.edits()?, &self.resources.counters)
                 .map_err(|error| ReadError::damaged(&file.path.to_text().into(), error.to_string()))?;
             Ok(deflation.map(|deflation| (file.path.clone(), deflation)))
         };
