@@ -81,7 +81,7 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
         SplitOptions { databases: Databases::all(), compression: Compression::Zstd(3), ..SplitOptions::default() };
     let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
     assert!(!plan.keys.is_empty());
-    let fat = FatWheel::read(&input).unwrap();
+    let fat = FatWheel::read(&input, &resources).unwrap();
     let options = Options { device_prefix: None, device_requires };
     let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options).unwrap();
 

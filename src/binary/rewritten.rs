@@ -1,25 +1,20 @@
 //! A binary without its device code, worked out when somebody reads it.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use super::{BinaryError, FatBinary};
 use crate::index::{Kind, Memory};
-use crate::rope::{Content, Edit, Identity, ReadError, Rope};
+use crate::rope::{Content, Edit, Identity, Later, Outcome, ReadError, Rope};
 
 /// What a fat binary becomes. Its size is known from the start; if it was learnt in an earlier session, the binary is
 /// looked through again only when its bytes are wanted.
+#[derive(Debug)]
 pub struct Rewritten {
-    entry: Arc<str>,
     original: Arc<dyn Content>,
-    marker: Vec<u8>,
-    size: u64,
-    made: OnceLock<Made>,
-    /// Held while it is worked out.
-    work: Mutex<()>,
+    result: Later<Edited>,
 }
 
-struct Made {
+struct Edited {
     edits: Arc<[Edit]>,
     rope: Rope,
 }
@@ -28,16 +23,15 @@ impl Rewritten {
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before; `entry` is for
     /// messages.
     pub fn recall(memory: &Memory, entry: &str, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
-        let mut rewritten = Self {
-            entry: entry.into(),
-            original: Arc::clone(original),
-            marker: marker.to_vec(),
-            size: 0,
-            made: OnceLock::new(),
-            work: Mutex::default(),
+        let identity = identity(&**original, marker)?;
+        let size = memory.recall(Kind::Rewritten, &identity)?;
+        let (name, whole, marker) = (Arc::from(entry), Arc::clone(original), marker.to_vec());
+        let work = move || match FatBinary::scan(&whole) {
+            Ok(Some(fat)) => Edited::new(&fat, &marker).map_err(|error| read_error(error, &name)),
+            Ok(None) => Err(ReadError::Changed { entry: Arc::clone(&name) }),
+            Err(error) => Err(read_error(error, &name)),
         };
-        rewritten.size = memory.recall(Kind::Rewritten, &rewritten.identity()?)?;
-        Some(rewritten)
+        Some(Self { original: Arc::clone(original), result: Later::new(entry, size, Some(identity), work) })
     }
 
     /// Works out what `original` becomes when its wrappers point at `marker`.
@@ -48,19 +42,12 @@ impl Rewritten {
         fat: &FatBinary,
         marker: &[u8],
     ) -> Result<Self, BinaryError> {
-        let made = Made::new(fat, marker)?;
-        let rewritten = Self {
-            entry: entry.into(),
-            original: Arc::clone(original),
-            marker: marker.to_vec(),
-            size: made.rope.size(),
-            made: OnceLock::from(made),
-            work: Mutex::default(),
-        };
-        if let Some(identity) = rewritten.identity() {
-            memory.learn(Kind::Rewritten, &identity, &rewritten.size);
+        let identity = identity(&**original, marker);
+        let result = Later::done(entry, identity, Edited::new(fat, marker)?);
+        if let Some(identity) = identity {
+            memory.learn(Kind::Rewritten, &identity, &result.size());
         }
-        Ok(rewritten)
+        Ok(Self { original: Arc::clone(original), result })
     }
 
     /// The binary as it was.
@@ -70,58 +57,48 @@ impl Rewritten {
 
     /// The changes.
     pub fn edits(&self) -> Result<Arc<[Edit]>, ReadError> {
-        self.made().map(|made| Arc::clone(&made.edits))
-    }
-
-    fn made(&self) -> Result<&Made, ReadError> {
-        if let Some(made) = self.made.get() {
-            return Ok(made);
-        }
-        // Nothing is left half done by a thread that panicked here.
-        let _working = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = self.made.get() {
-            return Ok(made);
-        }
-        let made = match FatBinary::scan(&self.original)
-            .and_then(|fat| fat.map(|fat| Made::new(&fat, &self.marker)).transpose())
-        {
-            Ok(Some(made)) if made.rope.size() == self.size => made,
-            Ok(_) => return Err(ReadError::Changed { entry: Arc::clone(&self.entry) }),
-            Err(BinaryError::Read(error)) => return Err(error),
-            Err(error) => return Err(ReadError::damaged(&self.entry, error.to_string())),
-        };
-        Ok(self.made.get_or_init(|| made))
+        self.result.get().map(|edited| Arc::clone(&edited.edits))
     }
 }
 
-impl Made {
+fn identity(original: &dyn Content, marker: &[u8]) -> Option<Identity> {
+    Some(Identity::describe("without device code").add(&original.identity()?.0).add(marker).finish())
+}
+
+fn read_error(error: BinaryError, entry: &Arc<str>) -> ReadError {
+    match error {
+        BinaryError::Read(error) => error,
+        error => ReadError::damaged(entry, error.to_string()),
+    }
+}
+
+impl Edited {
     fn new(fat: &FatBinary, marker: &[u8]) -> Result<Self, BinaryError> {
         let edits = fat.edits(marker)?;
         Ok(Self { rope: fat.edited(edits.clone())?, edits: edits.into() })
     }
 }
 
-impl Content for Rewritten {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.made()?.rope.read_at(offset, buffer)
-    }
-
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.made.get().is_some_and(|made| made.rope.is_prompt(offset, length))
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        let original = self.original.identity()?;
-        Some(Identity::describe("without device code").add(&original.0).add(&self.marker).finish())
+impl Outcome for Edited {
+    fn content(&self) -> &dyn Content {
+        &self.rope
     }
 }
 
-impl fmt::Debug for Rewritten {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Rewritten({:?}, {} bytes)", self.entry, self.size)
+impl Content for Rewritten {
+    fn size(&self) -> u64 {
+        self.result.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.result.read_at(offset, buffer)
+    }
+
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.result.is_prompt(offset, length)
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.result.identity()
     }
 }

@@ -53,6 +53,7 @@ impl Inspect {
             let make = || Sizes::make(&prepared.plan, wheels, &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
+        prepared.keep();
         let summary = Summary::of(&prepared.input, &prepared.plan);
         let sizes = Sizes::known(&prepared.input, &prepared.plan, wheels, &summary);
         let report = Report { summary, sizes };

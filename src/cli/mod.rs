@@ -1,5 +1,7 @@
 //! The command line. All printing, progress bars and exit codes are here.
 
+mod cache;
+mod index;
 mod inspect;
 mod kpack;
 mod lists;
@@ -37,6 +39,8 @@ enum Command {
     Split(split::Split),
     Verify(verify::Verify),
     Kpack(kpack::Kpack),
+    Index(index::Index),
+    Cache(cache::Cache),
 }
 
 /// Runs the command that the arguments name.
@@ -50,6 +54,8 @@ pub fn run() -> ExitCode {
         Command::Split(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Kpack(command) => command.run(),
+        Command::Index(command) => command.run(),
+        Command::Cache(command) => command.run(),
     };
     match result {
         Ok(code) => code,

@@ -11,6 +11,7 @@ use clap::Args;
 use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
 use crate::fs::{self, MountOptions, ServeOptions, Served};
+use crate::index::keep;
 use crate::source::EntryKind;
 use crate::split::Summary;
 use crate::target::{BundleKey, KFD_TOPOLOGY, detect};
@@ -86,6 +87,7 @@ impl Mount {
 
 fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, resources } = prepared;
+    keep(resources).context("cannot start a thread")?;
     let summary = serde_json::to_string_pretty(&Summary::of(input, plan))?;
     let status = Status::new(input.location.to_string_lossy(), resources);
     let reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];

@@ -71,6 +71,9 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "LABEL", default_value = "variant", help_heading = "Wheels")]
     variant_label: String,
 
+    #[command(flatten)]
+    pub(super) cache: CacheOptions,
+
     /// Memory for caches, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
@@ -78,6 +81,35 @@ pub(super) struct SplitOptions {
     /// Number of threads that plan and compress [default: one for each core]
     #[arg(short, long, value_name = "N", help_heading = "Resources")]
     pub(super) jobs: Option<usize>,
+}
+
+/// Where what was learnt about inputs is kept.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CacheOptions {
+    /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs]
+    #[arg(long, value_name = "DIR", env = "KPACKFS_CACHE_DIR", hide_env_values = true, help_heading = "Resources")]
+    cache_dir: Option<PathBuf>,
+
+    /// Keep nothing, and use nothing that was kept
+    #[arg(long, help_heading = "Resources")]
+    no_cache: bool,
+}
+
+impl CacheOptions {
+    /// The directory; `None` if there is to be none. An empty name, as from an empty variable, means none, too.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        if self.no_cache {
+            return None;
+        }
+        self.cache_dir.clone().or_else(default_directory).filter(|directory| !directory.as_os_str().is_empty())
+    }
+}
+
+/// The place for what can be made anew (XDG Base Directory Specification); that of the system for root without a home.
+fn default_directory() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let above = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    above.map(|above| above.join("kpackfs"))
 }
 
 impl SplitOptions {

@@ -7,7 +7,7 @@ use anyhow::Context;
 
 use super::options::SplitOptions;
 use super::progress::show_bytes;
-use crate::index::Resources;
+use crate::index::{Memory, Resources};
 use crate::source::Input;
 use crate::split::{Plan, Progress};
 use crate::view::WheelSet;
@@ -26,7 +26,9 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
     if let Some(jobs) = options.jobs {
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
     }
-    let resources = Resources::new(options.memory << 20);
+    let directory = options.cache.directory();
+    let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
+    let resources = Resources::with_memory(options.memory << 20, memory);
     let input = Input::open(input, &resources)?;
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
@@ -38,4 +40,13 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
         eprintln!("kpackfs: warning: {warning}");
     }
     Ok(Prepared { input, plan, wheels, resources })
+}
+
+impl Prepared {
+    /// Keeps what was learnt. Without it the next run takes longer, no more.
+    pub(super) fn keep(&self) {
+        if let Err(error) = self.resources.memory.save() {
+            eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
+        }
+    }
 }

@@ -81,6 +81,7 @@ impl Split {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
+        prepared.keep();
         Ok(ExitCode::SUCCESS)
     }
 

@@ -74,6 +74,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     };
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { entry, gone: Arc::clone(&gone) }, session: None };
+    let resources = Arc::clone(&served.resources);
     let adapter = Adapter::new(nodes, served.resources, served.total_bytes);
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
@@ -83,6 +84,9 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
+        if let Err(error) = resources.memory.save() {
+            tracing::warn!("what was learnt about the input cannot be kept: {error}");
+        }
         result
     };
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;

@@ -39,6 +39,8 @@ pub struct Counters {
     pub bytes_decompressed: Counter,
     /// Code object bytes that were compressed.
     pub bytes_compressed: Counter,
+    /// Content bytes of which digests were computed.
+    pub bytes_hashed: Counter,
     /// Number of zstd frames made.
     pub frames_made: Counter,
     /// Number of pieces found in a cache.

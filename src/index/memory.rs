@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use serde::Serialize;
@@ -27,6 +29,8 @@ pub enum Kind {
     Frames = 4,
     /// The digests of a content.
     Digest = 5,
+    /// Length and CRC-32 of a deflate stream made for a new wheel.
+    Spliced = 6,
 }
 
 /// The records about one input.
@@ -36,6 +40,8 @@ pub struct Memory {
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
     place: Option<Place>,
     changed: AtomicBool,
+    /// Tells the keeper of changes.
+    news: (Mutex<()>, Condvar),
 }
 
 #[derive(Debug)]
@@ -77,7 +83,19 @@ impl Memory {
         let Ok(bytes) = rmp_serde::to_vec(value) else { return };
         let record = Record { kind: kind as u8, identity: *identity, day: records::today(), bytes: bytes.into() };
         self.records.insert((kind as u8, *identity), Held { record, used: AtomicBool::new(true) });
-        self.changed.store(true, Ordering::Release);
+        if !self.changed.swap(true, Ordering::AcqRel) {
+            self.news.1.notify_one();
+        }
+    }
+
+    /// Waits until there is something that has not been saved.
+    pub(super) fn wait_for_news(&self) {
+        let mut guard = self.news.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_changed() {
+            // A notice can come between the question and the wait.
+            let waited = self.news.1.wait_timeout(guard, Duration::from_secs(1));
+            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Whether there is something that has not been saved.

@@ -2,6 +2,8 @@
 
 mod cache;
 mod counters;
+mod folder;
+mod keeper;
 mod memory;
 mod records;
 mod workers;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 
 pub use cache::{ByteCache, Weight};
 pub use counters::{Counter, Counters};
+pub use folder::{Kept, list};
+pub use keeper::keep;
 pub use memory::{Kind, Memory};
 pub use records::RecordsError;
 pub use workers::Workers;

@@ -5,6 +5,7 @@
 
 mod edit;
 mod identity;
+mod later;
 mod packed;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 pub use edit::{Edit, EditError, edited};
 pub use identity::{Identifier, Identity};
+pub use later::{Later, Outcome};
 pub use packed::{Joint, Packed};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.

@@ -3,6 +3,7 @@
 mod layout;
 mod report;
 mod sizes;
+mod spliced;
 mod tree;
 mod wheels;
 

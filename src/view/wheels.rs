@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::spliced::spliced;
 use crate::binary::Rewritten;
-use crate::deflate::{Deflation, splice};
 use crate::index::Resources;
 use crate::kpack::{Archive, make_together};
 use crate::rope::{Content, Make, ReadError};
@@ -85,7 +85,8 @@ impl WheelSet {
         if input.dist_info().is_none() {
             return Ok(None);
         }
-        let wheels = Arc::new(Wheels::new(FatWheel::read(input)?, plan.keys.iter().cloned(), &options.names)?);
+        let wheels =
+            Arc::new(Wheels::new(FatWheel::read(input, resources)?, plan.keys.iter().cloned(), &options.names)?);
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
             let paths = payload.iter().map(|payload| match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,
@@ -278,16 +279,15 @@ impl WheelPart {
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let splice = |payload: &Payload| {
             let Payload::Rewritten(file, rewritten) = payload else { return Ok(None) };
-            let deflation = splice(rewritten.original(), &rewritten.edits()?, &self.resources.counters)
-                .map_err(|error| ReadError::damaged(&file.path.to_text().into(), error.to_string()))?;
-            Ok(deflation.map(|deflation| (file.path.clone(), deflation)))
+            let stream = spliced(&file.path.to_text(), rewritten, &self.resources)?;
+            Ok(stream.map(|stream| (file.path.clone(), stream)))
         };
-        let spliced = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
-        let mut spliced: BTreeMap<_, _> = spliced.into_iter().flatten().collect();
+        let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();
         for file in &mut assembled.files {
-            if let Some(Deflation { stream, crc32, .. }) = spliced.remove(&file.path) {
+            if let Some((stream, crc32)) = streams.remove(&file.path) {
                 file.digest.assume(None, Some(crc32));
-                file.deflated = Some(Arc::new(stream));
+                file.deflated = Some(stream);
             }
         }
         let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);

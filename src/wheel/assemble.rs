@@ -105,7 +105,7 @@ impl Wheels {
         content: Arc<dyn Content>,
         deflated: Option<Arc<dyn Content>>,
     ) -> Result<Option<File>, WheelError> {
-        let digest = Arc::new(Digest::new(path.to_text(), content, None));
+        let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
         let file = |path| File { path, executable: mode & 0o111 != 0, digest, deflated };
         Ok(self.path(part, path)?.map(file))
     }
@@ -188,7 +188,8 @@ impl Wheels {
 
     fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
         let packed = content.packed();
-        let digest = Digest::new(entry.path.to_text(), Arc::clone(content), packed.as_ref().map(|packed| packed.crc32));
+        let crc32 = packed.as_ref().map(|packed| packed.crc32);
+        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
         if packed.is_some() {
             let claim = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size());
             digest.assume(claim.map(|claim| claim.sha256), None);

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 
+use crate::index::{Kind, Resources};
 use crate::rope::{Content, Identity, ReadError, check_range};
 
 /// Bytes read at once.
@@ -16,7 +18,7 @@ const PIECE: usize = 1 << 20;
 pub(super) const SHA256_TEXT: usize = 43;
 
 /// The digests of a content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     /// SHA-256.
     pub sha256: [u8; 32],
@@ -35,6 +37,8 @@ pub struct Digest {
     crc32: OnceLock<u32>,
     /// Held while computing, so that only one thread does.
     work: Mutex<()>,
+    /// Where digests are put down, and the work for them is counted.
+    resources: Option<Arc<Resources>>,
 }
 
 impl Digest {
@@ -46,9 +50,20 @@ impl Digest {
             sha256: OnceLock::new(),
             crc32: OnceLock::new(),
             work: Mutex::new(()),
+            resources: None,
         };
         digest.assume(None, crc32);
         digest
+    }
+
+    /// The same for a content that it takes work to read: digests are recalled from earlier sessions if possible.
+    pub fn remembered(
+        entry: impl AsRef<str>,
+        content: Arc<dyn Content>,
+        crc32: Option<u32>,
+        resources: &Arc<Resources>,
+    ) -> Self {
+        Self { resources: Some(Arc::clone(resources)), ..Self::new(entry, content, crc32) }
     }
 
     /// Takes over digests from somewhere else. What is known already stays.
@@ -105,13 +120,30 @@ impl Digest {
         if let Some(sums) = self.known() {
             return Ok(sums);
         }
-        let sums = read(&*self.content)?;
+        let sums = self.recall_or_read()?;
         let agrees = self.sha256.get().is_none_or(|claimed| *claimed == sums.sha256)
             && self.crc32.get().is_none_or(|claimed| *claimed == sums.crc32);
         if !agrees {
             return Err(ReadError::damaged(&self.entry, "the content does not have the digest that the wheel claims"));
         }
         self.assume(Some(sums.sha256), Some(sums.crc32));
+        Ok(sums)
+    }
+}
+
+impl Digest {
+    fn recall_or_read(&self) -> Result<Sums, ReadError> {
+        let Some(resources) = &self.resources else { return read(&*self.content) };
+        let identity = self.content.identity();
+        let recalled = identity.as_ref().and_then(|identity| resources.memory.recall(Kind::Digest, identity));
+        if let Some(sums) = recalled {
+            return Ok(sums);
+        }
+        let sums = read(&*self.content)?;
+        resources.counters.bytes_hashed.add(self.content.size());
+        if let Some(identity) = identity {
+            resources.memory.learn(Kind::Digest, &identity, &sums);
+        }
         Ok(sums)
     }
 }

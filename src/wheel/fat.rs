@@ -1,7 +1,10 @@
 //! The wheel that is split: its name, and its dist-info as far as other wheels are made of it.
 
+use std::sync::Arc;
+
 use super::licences::{self, Licence};
 use super::{Claims, Metadata, WheelError, WheelFile, WheelName, normalise};
+use crate::index::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
 
@@ -29,12 +32,13 @@ pub struct FatWheel {
     pub warnings: Vec<String>,
     pub(super) claims: Claims,
     pub(super) licences: Vec<Licence>,
+    pub(super) resources: Arc<Resources>,
     dist_info: EntryPath,
 }
 
 impl FatWheel {
     /// Reads the dist-info of a wheel, packed or unpacked.
-    pub fn read(input: &Input) -> Result<Self, WheelError> {
+    pub fn read(input: &Input, resources: &Arc<Resources>) -> Result<Self, WheelError> {
         let dist_info = input.dist_info().ok_or(WheelError::NotAWheel)?.clone();
         let (metadata_path, wheel_path) = (dist_info.child(b"METADATA"), dist_info.child(b"WHEEL"));
         let metadata = Metadata::parse(text(input, &metadata_path, LONGEST_TEXT)?, &metadata_path)?;
@@ -54,7 +58,8 @@ impl FatWheel {
         if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
             warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
         }
-        Ok(Self { name: name.normalised(), metadata, wheel_file, warnings, claims, licences, dist_info })
+        let (name, resources) = (name.normalised(), Arc::clone(resources));
+        Ok(Self { name, metadata, wheel_file, warnings, claims, licences, resources, dist_info })
     }
 
     /// Where a path of the input is in the wheel called `name`: the dist-info and data directories have that wheel's own

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::record::record;
 use super::*;
+use crate::index::Resources;
 use crate::rope::{Packed, Rope, Segment, check_range};
 use crate::source::{Attributes, Entry, EntryKind, Input, InputKind};
 use crate::target::BundleKey;
@@ -154,7 +155,8 @@ fn fat(record: &str, library: Arc<dyn Content>) -> (Input, Wheels) {
         ],
     );
     let keys = ["gfx942", "gfx9"].map(|key| key.parse::<BundleKey>().unwrap());
-    let wheels = Wheels::new(FatWheel::read(&input).unwrap(), keys, &Options::default()).unwrap();
+    let wheels =
+        Wheels::new(FatWheel::read(&input, &Resources::new(1 << 20)).unwrap(), keys, &Options::default()).unwrap();
     (input, wheels)
 }
 

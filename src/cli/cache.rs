@@ -1,0 +1,110 @@
+//! `kpackfs cache`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::options::CacheOptions;
+use super::table::size;
+use crate::index::{self, Kept};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Look after the indexes that are kept
+#[derive(Debug, Args)]
+pub(super) struct Cache {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    options: CacheOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List them
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove those whose input is gone or has changed, and old ones
+    Prune {
+        /// Remove those that were not written for so many days
+        #[arg(long, value_name = "DAYS", default_value_t = 60)]
+        older_than: u32,
+    },
+    /// Remove all
+    Clear,
+}
+
+/// An index as it is listed. Sizes in bytes, times in seconds since 1970.
+#[derive(Serialize)]
+struct Listed<'a> {
+    file: &'a Path,
+    input: Option<&'a PathBuf>,
+    size: u64,
+    written: u64,
+    usable: bool,
+}
+
+impl Cache {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let Some(folder) = self.options.directory() else {
+            bail!("there is no directory of indexes; name one with --cache-dir");
+        };
+        let kept = index::list(&folder)?;
+        match &self.command {
+            Command::List { json } => list(&kept, *json)?,
+            Command::Prune { older_than } => {
+                let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
+                remove(kept.iter().filter(|kept| !kept.is_usable || age(kept) > DAY * *older_than))?;
+            }
+            Command::Clear => remove(kept.iter())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(kept: &[Kept], json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let listed = kept.iter().map(|kept| Listed {
+            file: &kept.path,
+            input: kept.location.as_ref(),
+            size: kept.size,
+            written: seconds(kept.modified),
+            usable: kept.is_usable,
+        });
+        serde_json::to_writer_pretty(&mut out, &listed.collect::<Vec<_>>())?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    for kept in kept {
+        let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
+        let state = match (&kept.location, kept.is_usable) {
+            (_, true) => "",
+            (Some(_), false) => "  (the input is gone or has changed)",
+            (None, false) => "  (damaged, or of another version)",
+        };
+        writeln!(out, "{:>10}  {input}{state}", size(kept.size))?;
+    }
+    Ok(())
+}
+
+fn remove<'a>(kept: impl Iterator<Item = &'a Kept>) -> anyhow::Result<()> {
+    let (mut count, mut bytes) = (0, 0);
+    for kept in kept {
+        kept.remove()?;
+        count += 1;
+        bytes += kept.size;
+    }
+    println!("removed {count} indexes, {}", size(bytes));
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! `kpackfs index`.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use rayon::prelude::*;
+
+use super::options::{Source, SplitOptions};
+use super::prepare::{Prepared, prepare};
+use super::progress::show_bytes;
+use super::table::size;
+use crate::source::EntryKind;
+use crate::view::{Making, Sizes};
+
+/// Learn about an input ahead of time, so that mounting and reading it waits for nothing
+///
+/// What was learnt is kept in the cache directory. It is used by every later mount, split and inspect with any options;
+/// sizes of archives and wheels only by those with the same options.
+#[derive(Debug, Args)]
+pub(super) struct Index {
+    #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
+    options: SplitOptions,
+
+    /// Leave out the sizes of archives and wheels, for which all code objects have to be compressed
+    #[arg(long)]
+    without_sizes: bool,
+}
+
+impl Index {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let prepared = prepare(self.source.path(), &self.options)?;
+        let Some(file) = prepared.resources.memory.file() else {
+            bail!("there is no directory to keep an index in; name one with --cache-dir");
+        };
+        look_into_members(&prepared);
+        if !self.without_sizes {
+            let progress = Making::default();
+            let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
+            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+        }
+        prepared.resources.memory.save()?;
+        let written = std::fs::metadata(file).with_context(|| file.display().to_string())?.len();
+        println!("{}: {}", file.display(), size(written));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Goes through the deflate streams of all members once, so that each can be read from anywhere.
+fn look_into_members(prepared: &Prepared) {
+    let members: Vec<_> = prepared
+        .input
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if content.packed().is_some_and(|packed| packed.deflated) => {
+                Some((&entry.path, content))
+            }
+            _ => None,
+        })
+        .collect();
+    let progress = Making::default();
+    progress.total.store(members.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
+    show_bytes("Indexing", &progress.done, &progress.total, || {
+        members.par_iter().with_max_len(1).for_each(|(path, content)| {
+            if let Err(error) = content.joints() {
+                eprintln!("kpackfs: warning: {path}: cannot be read: {error}");
+            }
+            progress.done.fetch_add(content.size(), Ordering::Relaxed);
+        });
+    });
+}

@@ -1,0 +1,100 @@
+//! The folder in which indexes are kept.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::records::{self, Header, RecordsError, SUFFIX, at};
+
+/// An index that is kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// The file.
+    pub path: PathBuf,
+    /// The input that it is about; `None` if the file is damaged or of another version.
+    pub location: Option<PathBuf>,
+    /// Bytes that it takes.
+    pub size: u64,
+    /// When it was written.
+    pub modified: SystemTime,
+    /// Whether it is of any use: its input is still there and is still the same.
+    pub is_usable: bool,
+}
+
+/// The indexes in a folder, by path. A folder that is not there has none.
+pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
+    let found = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found.map_err(at(folder))?,
+    };
+    let mut kept = Vec::new();
+    for entry in found {
+        let path = entry.map_err(at(folder))?.path();
+        if path.extension().is_none_or(|extension| extension != SUFFIX) {
+            continue;
+        }
+        let metadata = fs::symlink_metadata(&path).map_err(at(&path))?;
+        if !metadata.is_file() {
+            continue;
+        }
+        let header = records::read(&path, None).map(|(header, _)| header).ok();
+        let is_usable =
+            header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
+        kept.push(Kept {
+            location: header.map(|header| header.location),
+            size: metadata.len(),
+            modified: metadata.modified().map_err(at(&path))?,
+            is_usable,
+            path,
+        });
+    }
+    kept.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(kept)
+}
+
+impl Kept {
+    /// Removes the file. That it is gone already is no error.
+    pub fn remove(&self) -> Result<(), RecordsError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+    use crate::index::{Kind, Memory};
+    use crate::rope::Identity;
+
+    #[test]
+    fn what_is_kept_is_listed_with_its_use() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("cache");
+        assert!(list(&folder).unwrap().is_empty());
+        let inputs = ["a.whl", "b.whl", "c.whl"].map(|name| place.path().join(name));
+        for input in &inputs {
+            fs::write(input, "x").unwrap();
+            let memory = Memory::open(&folder, input);
+            memory.learn(Kind::Scan, &Identity::describe("x").finish(), &1);
+            memory.save().unwrap();
+        }
+        fs::write(folder.join("other"), "x").unwrap();
+        fs::write(folder.join("damaged.index"), "x").unwrap();
+        fs::write(&inputs[1], "changed").unwrap();
+        fs::remove_file(&inputs[2]).unwrap();
+        let kept = list(&folder).unwrap();
+        let shown: Vec<_> = kept.iter().map(|kept| (kept.location.as_deref(), kept.is_usable)).collect();
+        let expected =
+            [(Some(inputs[0].as_path()), true), (Some(&inputs[1]), false), (Some(&inputs[2]), false), (None, false)];
+        assert_eq!(shown, expected);
+        for kept in kept {
+            kept.remove().unwrap();
+            kept.remove().unwrap();
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! A content that is worked out when somebody reads it, although its size is known.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::{Content, Identity, ReadError, Rope};
+
+/// What comes out of work: a content, and perhaps more.
+pub trait Outcome: Send + Sync {
+    /// The content.
+    fn content(&self) -> &dyn Content;
+}
+
+impl Outcome for Rope {
+    fn content(&self) -> &dyn Content {
+        self
+    }
+}
+
+type Work<T> = Box<dyn Fn() -> Result<T, ReadError> + Send + Sync>;
+
+/// A content of a size that was found out before, made by the first who reads it while others wait. If it turns out to
+/// have another size, nothing of it is served.
+pub struct Later<T> {
+    entry: Arc<str>,
+    size: u64,
+    identity: Option<Identity>,
+    work: Work<T>,
+    made: OnceLock<T>,
+    /// Held while working.
+    turn: Mutex<()>,
+}
+
+impl<T: Outcome> Later<T> {
+    /// What `work` makes, which has `size` bytes; `entry` is for messages.
+    pub fn new(
+        entry: impl Into<Arc<str>>,
+        size: u64,
+        identity: Option<Identity>,
+        work: impl Fn() -> Result<T, ReadError> + Send + Sync + 'static,
+    ) -> Self {
+        let (made, turn) = (OnceLock::new(), Mutex::default());
+        Self { entry: entry.into(), size, identity, work: Box::new(work), made, turn }
+    }
+
+    /// What was made already.
+    pub fn done(entry: impl Into<Arc<str>>, identity: Option<Identity>, made: T) -> Self {
+        let size = made.content().size();
+        let entry = entry.into();
+        let never = Arc::clone(&entry);
+        let work = Box::new(move || Err(ReadError::Changed { entry: Arc::clone(&never) }));
+        Self { entry, size, identity, work, made: OnceLock::from(made), turn: Mutex::default() }
+    }
+
+    /// What the work comes to, done now unless it was done before.
+    pub fn get(&self) -> Result<&T, ReadError> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        // Nothing is left half done by a thread that panicked here.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = (self.work)()?;
+        if made.content().size() != self.size {
+            return Err(ReadError::Changed { entry: Arc::clone(&self.entry) });
+        }
+        Ok(self.made.get_or_init(|| made))
+    }
+}
+
+impl<T: Outcome> Content for Later<T> {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.get()?.content().read_at(offset, buffer)
+    }
+
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.made.get().is_some_and(|made| made.content().is_prompt(offset, length))
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+}
+
+impl<T> fmt::Debug for Later<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Later({:?}, {} bytes)", self.entry, self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::rope::Segment;
+
+    fn rope() -> Rope {
+        Rope::new([Segment::literal(*b"abc")]).unwrap()
+    }
+
+    #[test]
+    fn the_work_is_done_once_and_only_when_it_is_needed() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let later = Later::new("x", 3, None, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(rope())
+        });
+        assert_eq!((later.size(), later.is_prompt(0, 1), count.load(Ordering::SeqCst)), (3, false, 0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut bytes = [0; 2];
+                    later.read_at(1, &mut bytes).unwrap();
+                    assert_eq!(&bytes, b"bc");
+                });
+            }
+        });
+        assert_eq!((later.is_prompt(0, 1), count.load(Ordering::SeqCst)), (true, 1));
+    }
+
+    #[test]
+    fn a_wrong_size_is_never_served() {
+        let later = Later::new("x", 4, None, || Ok(rope()));
+        assert!(matches!(later.read_at(0, &mut [0; 1]), Err(ReadError::Changed { .. })));
+        assert!(Later::done("x", None, rope()).read_at(0, &mut [0; 3]).is_ok());
+    }
+}

@@ -1,0 +1,47 @@
+//! The deflate stream of a rewritten member, of which length and CRC-32 are remembered.
+
+use std::sync::Arc;
+
+use crate::binary::Rewritten;
+use crate::deflate::{Deflation, splice};
+use crate::index::{Kind, Resources};
+use crate::rope::{Content, Identity, Later, ReadError, Rope};
+
+/// A deflate stream, and the CRC-32 of what it inflates to.
+pub(super) type Stream = (Arc<dyn Content>, u32);
+
+/// Makes the stream that `rewritten` is spliced to, or recalls how long it is and leaves the work to who reads it; `entry`
+/// is for messages. `None` if there is none.
+pub(super) fn spliced(
+    entry: &str,
+    rewritten: &Arc<Rewritten>,
+    resources: &Arc<Resources>,
+) -> Result<Option<Stream>, ReadError> {
+    let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
+    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.memory.recall(Kind::Spliced, &it));
+    if let Some(known) = recalled {
+        let later = |(size, crc32)| -> Stream {
+            let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
+            let work = move || {
+                let made = make(&name, &rewritten, &resources)?;
+                let made = made.filter(|made: &Deflation| made.crc32 == crc32);
+                made.map(|made| made.stream).ok_or(ReadError::Changed { entry: Arc::clone(&name) })
+            };
+            (Arc::new(Later::new(entry, size, identity, work)), crc32)
+        };
+        return Ok(known.map(later));
+    }
+    let made = make(&entry.into(), rewritten, resources)?;
+    if let Some(identity) = identity {
+        let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
+        resources.memory.learn(Kind::Spliced, &identity, &known);
+    }
+    Ok(made.map(|Deflation { stream, crc32, .. }| -> Stream {
+        (Arc::new(Later::<Rope>::done(entry, identity, stream)), crc32)
+    }))
+}
+
+fn make(entry: &Arc<str>, rewritten: &Rewritten, resources: &Resources) -> Result<Option<Deflation>, ReadError> {
+    splice(rewritten.original(), &rewritten.edits()?, &resources.counters)
+        .map_err(|error| ReadError::damaged(entry, error.to_string()))
+}
