@@ -185,7 +185,7 @@ pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Resul
 }
 
 /// Reads `count` structures at a file offset. The caller bounds `count`.
-fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
+pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let length = count.saturating_mul(size_of::<T>());
     if offset.saturating_add(length as u64) > content.size() {
@@ -197,7 +197,10 @@ fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Re
     Ok(table.to_vec())
 }
 
-fn read_segments(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Result<Vec<Segment>, BinaryError> {
+pub(super) fn read_segments(
+    content: &Arc<dyn Content>,
+    header: &FileHeader64<LE>,
+) -> Result<Vec<Segment>, BinaryError> {
     let count = header.e_phnum.get(LE);
     if count == elf::PN_XNUM {
         return Err(BinaryError::unsupported("it has 65535 or more program headers"));

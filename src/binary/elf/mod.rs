@@ -4,6 +4,7 @@ mod headerless;
 mod image;
 mod layout;
 mod preserved;
+mod registration;
 mod relocation;
 mod rewrite;
 mod room;
@@ -54,6 +55,10 @@ struct ElfWrapper {
 impl FatElf {
     /// Looks for device code. `Ok(None)` means that there is none (any more).
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
+        if is_compressed && !registration::is_possible(content)? {
+            return Ok(None);
+        }
         let Some(image) = Image::read(content)? else { return Ok(None) };
         let found = if image.sections.is_empty() { headerless::find(&image)? } else { find(&image)? };
         let Some(Found { section, places, device, addresses }) = found else { return Ok(None) };

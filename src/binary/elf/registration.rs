@@ -1,0 +1,107 @@
+//! Whether a file can have device code at all, told from its dynamic symbols.
+//!
+//! clang puts a constructor beside every fat binary wrapper, which hands it to `__hipRegisterFatBinary` (HIP's
+//! `hip_fatbin.cpp`; clang's CGCUDANV.cpp). So a dynamic object without that name among its dynamic strings has device
+//! code only if the HIP runtime is linked into it, and then it names functions of the layers below.
+//!
+//! In a compressed file this spares decompressing what lies behind the dynamic section, which for a library with debug
+//! information is nearly all of it.
+
+use std::sync::Arc;
+
+use memchr::memmem;
+use object::LittleEndian as LE;
+use object::elf::{self, Dyn64, DynamicTag, FileHeader64};
+
+use super::image::{Segment, read_pod, read_segments, read_table};
+use crate::binary::BinaryError;
+use crate::rope::Content;
+
+/// What an object with device code names: the function that takes it, or functions that the HIP runtime itself calls.
+const NAMES: [&[u8]; 4] = [b"__hipRegisterFatBinary", b"hsa_", b"hsaKmt", b"amdgpu_device"];
+
+/// Bytes searched at a time.
+const STEP: u64 = 1 << 20;
+
+/// The most entries of a dynamic section that are looked at; real ones have less than a hundred.
+const MAX_ENTRIES: u64 = 4096;
+
+/// Whether there can be device code. `true` also if that cannot be told this way.
+pub(super) fn is_possible(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
+    let Ok(header) = read_pod::<FileHeader64<LE>>(content, 0) else { return Ok(true) };
+    if header.e_ident.class != elf::ELFCLASS64 || header.e_ident.data != elf::ELFDATA2LSB {
+        return Ok(true);
+    }
+    let segments = read_segments(content, &header)?;
+    let Some(dynamic) = segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC) else { return Ok(true) };
+    let count = dynamic.file_size / size_of::<Dyn64<LE>>() as u64;
+    let entries = read_table::<Dyn64<LE>>(content, dynamic.offset, count.min(MAX_ENTRIES))?;
+    let get =
+        |tag: DynamicTag| entries.iter().find(|entry| entry.d_tag.get(LE) == tag).map(|entry| entry.d_val.get(LE));
+    let (Some(address), Some(size)) = (get(elf::DT_STRTAB), get(elf::DT_STRSZ)) else { return Ok(true) };
+    let Some(offset) = offset_of(&segments, address, size) else { return Ok(true) };
+    contains_any(content, offset, size)
+}
+
+fn offset_of(segments: &[Segment], address: u64, size: u64) -> Option<u64> {
+    segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).find_map(|load| {
+        let inside = address.checked_sub(load.address)?;
+        (inside.checked_add(size)? <= load.file_size).then(|| load.offset.checked_add(inside))?
+    })
+}
+
+fn contains_any(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<bool, BinaryError> {
+    let end = offset.saturating_add(size);
+    let overlap = NAMES.iter().map(|name| name.len() as u64).max().unwrap_or(0);
+    let mut at = offset;
+    while at < end {
+        let bytes = read_table::<u8>(content, at, STEP.min(end - at))?;
+        if NAMES.iter().any(|name| memmem::find(&bytes, name).is_some()) {
+            return Ok(true);
+        }
+        let next = at + bytes.len() as u64;
+        at = if next < end { next - overlap } else { next };
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::binary::elf::FatElf;
+    use crate::rope::{Rope, Segment as Piece};
+
+    #[test]
+    fn no_fixture_with_device_code_is_passed_over() {
+        let mut ruled_out = Vec::new();
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let content: Arc<dyn Content> = Arc::new(Rope::new([Piece::literal(bytes)]).unwrap());
+            let mut magic = [0; 4];
+            content.read_at(0, &mut magic).unwrap();
+            if magic == elf::ELFMAG && !is_possible(&content).unwrap_or(true) {
+                assert!(matches!(FatElf::scan(&content), Ok(None)), "{}", path.display());
+                ruled_out.push(path.file_name().unwrap().to_owned());
+            }
+        }
+        assert!(ruled_out.iter().any(|name| name == "host-only.so"), "{ruled_out:?}");
+    }
+
+    #[test]
+    fn names_across_two_reads_are_found() {
+        let mut bytes = vec![b'x'; usize::try_from(STEP).unwrap() * 2];
+        let content = |bytes: &[u8]| -> Arc<dyn Content> { Arc::new(Rope::new([Piece::literal(bytes)]).unwrap()) };
+        assert!(!contains_any(&content(&bytes), 0, bytes.len() as u64).unwrap());
+        let at = usize::try_from(STEP).unwrap() - 5;
+        bytes[at..at + NAMES[0].len()].copy_from_slice(NAMES[0]);
+        assert!(contains_any(&content(&bytes), 0, bytes.len() as u64).unwrap());
+    }
+}
