@@ -6,6 +6,7 @@ mod folder;
 mod keeper;
 mod memory;
 mod records;
+mod store;
 mod workers;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use folder::{Kept, list};
 pub use keeper::keep;
 pub use memory::{Kind, Memory};
 pub use records::RecordsError;
+pub use store::{Store, clear};
 pub use workers::Workers;
 
 /// What all work on one input shares.
