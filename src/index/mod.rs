@@ -2,12 +2,14 @@
 
 mod cache;
 mod counters;
+mod requests;
 mod workers;
 
 use std::sync::Arc;
 
 pub use cache::{ByteCache, Weight};
 pub use counters::{Counter, Counters};
+pub use requests::{Answering, Begun, RequestKind, Requests};
 pub use workers::Workers;
 
 /// What all work on one input shares.
