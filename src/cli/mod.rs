@@ -11,6 +11,7 @@ mod prepare;
 mod progress;
 mod selection;
 mod split;
+mod status;
 mod table;
 mod verify;
 
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Mount(mount::Mount),
     Umount(mount::Umount),
+    Status(status::Status),
     Inspect(inspect::Inspect),
     Split(split::Split),
     Verify(verify::Verify),
@@ -50,6 +52,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Mount(command) => command.run(),
         Command::Umount(command) => command.run(),
+        Command::Status(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
         Command::Verify(command) => command.run(),

@@ -2,6 +2,10 @@
 //!
 //! A request that needs no work is answered on the session's thread at once. The others go to the workers together with
 //! their reply: a session's thread that waits stalls the whole mount.
+//!
+//! The cheapest requests are those that the kernel does not make: it keeps attributes, names (also of what does not
+//! exist), listings and pages for as long as it likes, and opens files and directories without asking, except where it
+//! has to ask to be given a backing file ([`super::passthrough`]).
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,19 +13,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags,
     PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::nodes::{FOREVER, Nodes};
-use super::requests::Shared;
-use crate::index::Resources;
+use super::nodes::{Answer, FOREVER, Nodes};
+use super::passthrough::Passthrough;
+use super::requests::{Failure, Shared, readable};
+use crate::index::{RequestKind, Requests};
+use crate::rope::Content;
+use crate::view::NodeId;
 
 /// Requests that the kernel may have in flight on its own account (readahead, releases); its default of 12 lets
 /// a few slow reads hold up the readahead of all other files.
@@ -33,14 +40,21 @@ const MAX_REQUEST: u32 = 1 << 20;
 /// Bytes per block that statfs speaks of.
 const STATFS_BLOCK: u32 = 4096;
 
+/// From this size on, passing a file through is worth more than opening all others without asking.
+const WORTH_PASSING: u64 = 4 << 20;
+
+/// File systems that the input's may lie upon, and ours may be laid under: one of two at most
+/// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to whoever overlays the mount.
+const STACK_DEPTH: u32 = 1;
+
 const CAPABILITIES: [InitFlags; 6] = [
     InitFlags::FUSE_DO_READDIRPLUS,
     // With this, only the first part of a listing comes with attributes unless somebody asks for them.
     InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_CACHE_SYMLINKS,
-    // Reports are opened for direct I/O, which otherwise cannot be mapped shared.
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    // A new time of change makes the kernel forget the pages of a report.
+    InitFlags::FUSE_AUTO_INVAL_DATA,
     // Lets the session tell an abort, which leaves the mount behind, from the end of the filesystem.
     InitFlags::FUSE_ABORT_ERROR,
 ];
@@ -49,32 +63,59 @@ const CAPABILITIES: [InitFlags; 6] = [
 #[derive(Debug)]
 pub(super) struct Adapter {
     shared: Arc<Shared>,
+    passthrough: Passthrough,
 }
 
 impl Adapter {
-    pub(super) fn new(nodes: Nodes, resources: Arc<Resources>, total_bytes: u64) -> Self {
-        Self { shared: Arc::new(Shared::new(nodes, resources, total_bytes)) }
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, passthrough: Passthrough::default() }
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.shared.resources.counters.requests
     }
 
     /// Has a request answered: here if `prompt` says that it is no work, else by the workers.
-    fn answer(&self, prompt: impl FnOnce(&Nodes) -> bool, job: impl FnOnce(&Shared) + Send + 'static) {
-        self.shared.count();
+    fn answer(
+        &self,
+        kind: RequestKind,
+        prompt: impl FnOnce(&Nodes) -> bool,
+        job: impl FnOnce(&Shared) + Send + 'static,
+    ) {
+        let begun = self.requests().begin(kind);
         // Asking can run into the same panic as answering does, which then happens within its boundary.
         if catch_unwind(AssertUnwindSafe(|| prompt(&self.shared.nodes))).unwrap_or(false) {
+            let _answering = self.requests().answer(begun);
             job(&self.shared);
         } else {
+            let begun = self.requests().hand_over(begun);
             let shared = Arc::clone(&self.shared);
-            self.shared.resources.workers.run(move || job(&shared));
+            self.shared.resources.workers.run(move || {
+                let _answering = shared.resources.counters.requests.answer(begun);
+                job(&shared);
+            });
         }
+    }
+
+    /// Has a request answered here.
+    fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Shared)) {
+        let _answering = self.requests().answer(self.requests().begin(kind));
+        job(&self.shared);
+    }
+
+    /// Begins with what whoever lists a directory will probably ask for next.
+    fn look_ahead(&self, directory: NodeId) {
+        let Shared { nodes, ahead, resources, .. } = &*self.shared;
+        // A panic here is one that whoever asks for it will meet again.
+        catch_unwind(AssertUnwindSafe(|| ahead.expect(nodes.expected(directory), resources))).ok();
     }
 }
 
 /// Requests that have the same answer whatever they ask.
 macro_rules! refuse {
-    ($errno:ident: $($name:ident($($argument:ty),*) -> $reply:ty;)*) => {$(
+    ($errno:ident, $kind:ident: $($name:ident($($argument:ty),*) -> $reply:ty;)*) => {$(
         fn $name(&self, _: &Request, $(_: $argument,)* reply: $reply) {
-            self.shared.count();
-            reply.error(Errno::$errno);
+            self.answer_now(RequestKind::$kind, |_| reply.error(Errno::$errno));
         }
     )*};
 }
@@ -87,20 +128,29 @@ impl Filesystem for Adapter {
         }
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();
+        if let Some(sample) = self.shared.nodes.largest_backed(WORTH_PASSING)
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+        {
+            config.set_max_stack_depth(STACK_DEPTH).ok();
+            self.passthrough = Passthrough::new(Some(sample));
+        }
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let Some(node) = self.shared.nodes.lookup(parent.0, name.as_bytes()) else {
-            self.shared.count();
             // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
-            return reply.entry(&FOREVER, &NOTHING, Generation(0));
+            return self.answer_now(RequestKind::Lookup, |_| reply.entry(&FOREVER, &NOTHING, Generation(0)));
         };
         self.answer(
-            |nodes| nodes.is_sized(node),
-            move |shared| match shared.guarded("lookup", node, || shared.nodes.attributes(node)) {
-                Ok(found) => reply.entry_with_ttls(&found.ttl, &FOREVER, &found.attributes, Generation(0)),
-                Err(errno) => reply.error(errno),
+            RequestKind::Lookup,
+            |nodes| nodes.is_sized(node) && !nodes.is_live(node),
+            move |shared| {
+                let nodes = &shared.nodes;
+                match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
+                    Ok(found) => reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0)),
+                    Err(errno) => reply.error(errno),
+                }
             },
         );
     }
@@ -110,6 +160,7 @@ impl Filesystem for Adapter {
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer(
+            RequestKind::Getattr,
             |nodes| nodes.is_sized(node.0),
             move |shared| match shared.guarded("getattr", node.0, || shared.nodes.attributes(node.0)) {
                 Ok(found) => reply.attr(&found.ttl, &found.attributes),
@@ -119,76 +170,96 @@ impl Filesystem for Adapter {
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
-        self.shared.count();
-        match self.shared.guarded("readlink", node.0, || self.shared.nodes.target(node.0)) {
-            Ok(target) => reply.data(target),
-            Err(errno) => reply.error(errno),
-        }
+        self.answer_now(RequestKind::Readlink, |shared| {
+            match shared.guarded("readlink", node.0, || shared.nodes.target(node.0)) {
+                Ok(target) => reply.data(target),
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        // The kernel refuses by itself as long as nobody remounts read-write.
-        if flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0 {
-            self.shared.count();
-            return reply.error(Errno::EROFS);
-        }
-        self.answer(
-            |nodes| nodes.report(node.0).is_none(),
-            move |shared| match shared.guarded("open", node.0, || shared.snapshot(node.0)) {
-                Ok(Some(handle)) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
-                Ok(None) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE),
+        self.answer_now(RequestKind::Open, |shared| {
+            // The kernel refuses by itself as long as nobody remounts read-write.
+            if flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0 {
+                return reply.error(Errno::EROFS);
+            }
+            let opening = shared.guarded("open", node.0, || {
+                if !self.passthrough.is_usable(&reply) {
+                    // From now on the kernel opens everything by itself. Whoever writes is refused when writing.
+                    return Err(Failure::Plain(Errno::ENOSYS));
+                }
+                let content = shared.nodes.known_content(node.0);
+                Ok(self.passthrough.open(node.0, content.as_deref(), &reply)?)
+            });
+            match opening {
+                Ok(opening) => {
+                    shared.resources.counters.passthrough_opens.add(u64::from(opening.is_passed_through()));
+                    opening.answer(reply);
+                }
                 Err(errno) => reply.error(errno),
-            },
-        );
+            }
+        });
     }
 
     fn read(
         &self,
         _: &Request,
         node: INodeNo,
-        handle: FileHandle,
+        _: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.answer(
-            |nodes| handle.0 != 0 || nodes.is_prompt(node.0, offset, size),
-            move |shared| shared.read(node.0, handle.0, offset, size, reply),
-        );
+        let counters = &self.shared.resources.counters;
+        let is_prompt = |content: &Arc<dyn Content>| content.is_prompt(offset, readable(&**content, offset, size));
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            let content = self.shared.nodes.known_content(node.0);
+            let prompt = content.as_ref().is_some_and(is_prompt);
+            (content, prompt)
+        }));
+        let (content, prompt) = found.unwrap_or((None, false));
+        if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
+        self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
     }
 
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        node: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.shared.count();
-        self.shared.release(handle.0);
-        reply.ok();
+        self.answer_now(RequestKind::Release, |_| {
+            self.passthrough.close(node.0, handle);
+            reply.ok();
+        });
     }
 
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.shared.count();
-        let nodes = &self.shared.nodes;
-        for (position, dots, number) in [(0, ".", node.0), (1, "..", nodes.parent(node.0))] {
-            if offset <= position && reply.add(INodeNo(number), position + 1, FileType::Directory, dots) {
-                return reply.ok();
+        self.answer_now(RequestKind::Readdir, |shared| {
+            let nodes = &shared.nodes;
+            for (position, dots, number) in [(0, ".", node.0), (1, "..", nodes.parent(node.0))] {
+                if offset <= position && reply.add(INodeNo(number), position + 1, FileType::Directory, dots) {
+                    return reply.ok();
+                }
             }
-        }
-        for (position, child) in nodes.children(node.0, child_at(offset)) {
-            let number = INodeNo(nodes.number(child.node));
-            if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(&child.name)) {
-                break;
+            for (position, child) in nodes.children(node.0, child_at(offset)) {
+                let number = INodeNo(nodes.number(child.node));
+                if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(&child.name)) {
+                    break;
+                }
             }
+            reply.ok();
+        });
+        if offset == 0 {
+            self.look_ahead(node.0);
         }
-        reply.ok();
     }
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
@@ -198,6 +269,7 @@ impl Filesystem for Adapter {
         // (fs/fuse/readdir.c, fuse_use_readdirplus).
         let dots_only = move |nodes: &Nodes| offset == 0 && nodes.has_unsized(node.0, 0);
         self.answer(
+            RequestKind::Readdirplus,
             |nodes| dots_only(nodes) || !nodes.has_unsized(node.0, child_at(offset)),
             move |shared| {
                 let nodes = &shared.nodes;
@@ -206,7 +278,7 @@ impl Filesystem for Adapter {
                     let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
                     if let Ok(found) = found
                         && offset <= position
-                        && add_plus(&mut reply, position + 1, OsStr::new(dots), &found.attributes, found.ttl)
+                        && add_plus(&mut reply, position + 1, OsStr::new(dots), &found)
                     {
                         return reply.ok();
                     }
@@ -221,7 +293,7 @@ impl Filesystem for Adapter {
                         .or_else(|_| shared.guarded("readdirplus", number, || nodes.unsizable(number)));
                     if let Ok(found) = found {
                         let name = OsStr::from_bytes(&child.name);
-                        if add_plus(&mut reply, offset_after(position), name, &found.attributes, found.ttl) {
+                        if add_plus(&mut reply, offset_after(position), name, &found) {
                             break;
                         }
                     }
@@ -229,16 +301,41 @@ impl Filesystem for Adapter {
                 reply.ok();
             },
         );
+        if offset == 0 {
+            self.look_ahead(node.0);
+        }
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.shared.count();
-        // All used, nothing free. A total of 0 would make `df` leave the mount out.
-        let blocks = self.shared.total_bytes.div_ceil(u64::from(STATFS_BLOCK)).max(1);
-        reply.statfs(blocks, 0, 0, self.shared.nodes.len() as u64, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
+        self.answer_now(RequestKind::Statfs, |shared| {
+            // All used, nothing free. A total of 0 would make `df` leave the mount out.
+            let blocks = shared.total_bytes.div_ceil(u64::from(STATFS_BLOCK)).max(1);
+            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
+        });
     }
 
-    refuse! { EROFS:
+    fn write(
+        &self,
+        _: &Request,
+        node: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: &[u8],
+        flags: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.answer_now(RequestKind::Change, |_| reply.error(Errno::EROFS));
+        if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            // Somebody has remounted read-write and written to a mapping, and the kernel keeps what was written even
+            // when nobody takes it. Not in this thread, which the kernel would wait for.
+            let shared = Arc::clone(&self.shared);
+            self.shared.resources.workers.run(move || shared.forget_pages(node.0));
+        }
+    }
+
+    refuse! { EROFS, Change:
         setattr(INodeNo, Option<u32>, Option<u32>, Option<u32>, Option<u64>, Option<TimeOrNow>, Option<TimeOrNow>,
             Option<SystemTime>, Option<FileHandle>, Option<SystemTime>, Option<SystemTime>, Option<SystemTime>,
             Option<BsdFileFlags>) -> ReplyAttr;
@@ -249,7 +346,6 @@ impl Filesystem for Adapter {
         symlink(INodeNo, &OsStr, &Path) -> ReplyEntry;
         rename(INodeNo, &OsStr, INodeNo, &OsStr, RenameFlags) -> ReplyEmpty;
         link(INodeNo, INodeNo, &OsStr) -> ReplyEntry;
-        write(INodeNo, FileHandle, u64, &[u8], WriteFlags, OpenFlags, Option<LockOwner>) -> ReplyWrite;
         setxattr(INodeNo, &OsStr, &[u8], i32, u32) -> ReplyEmpty;
         removexattr(INodeNo, &OsStr) -> ReplyEmpty;
         create(INodeNo, &OsStr, u32, u32, i32) -> ReplyCreate;
@@ -260,7 +356,7 @@ impl Filesystem for Adapter {
     // To these, ENOSYS says "never ask again", and the kernel does by itself what is right for a tree that does not
     // change: `opendir` and `flush` succeed and listings are cached, `access` is what `default_permissions` says,
     // there are no extended attributes, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
-    refuse! { ENOSYS:
+    refuse! { ENOSYS, Other:
         opendir(INodeNo, OpenFlags) -> ReplyOpen;
         flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
@@ -287,8 +383,10 @@ fn offset_after(position: usize) -> u64 {
     position as u64 + 3
 }
 
-fn add_plus(reply: &mut ReplyDirectoryPlus, next: u64, name: &OsStr, attributes: &FileAttr, ttl: Duration) -> bool {
-    reply.add(attributes.ino, next, name, &ttl, attributes, Generation(0))
+fn add_plus(reply: &mut ReplyDirectoryPlus, next: u64, name: &OsStr, found: &Answer) -> bool {
+    // There is one time for both.
+    let ttl = found.ttl.min(found.name_ttl);
+    reply.add(found.attributes.ino, next, name, &ttl, &found.attributes, Generation(0))
 }
 
 /// Attributes of what does not exist.

@@ -4,6 +4,7 @@
 //! when its session ends, forgets the subtype for root, and does not escape the name of the source.
 
 mod adapter;
+mod ahead;
 mod daemon;
 mod error;
 mod helper;
@@ -11,12 +12,13 @@ mod limiter;
 mod mount;
 mod mountinfo;
 mod nodes;
+mod passthrough;
 mod requests;
 mod sys;
 
 pub use daemon::{ServeOptions, serve};
 pub use error::FsError;
-pub use mount::{MountOptions, Mounted, Served, Unmounter, mount, umount};
+pub use mount::{MountOptions, Mounted, Served, Unmounter, find_mount, mount, umount};
 pub use mountinfo::{MountEntry, list_mounts};
 
 /// What `/proc/mounts` and `findmnt -t` call our mounts.

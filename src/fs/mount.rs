@@ -15,6 +15,7 @@ use fuser::{Config, Session, SessionACL};
 use super::adapter::Adapter;
 use super::mountinfo::{self, MountEntry};
 use super::nodes::Nodes;
+use super::requests::Shared;
 use super::{FILESYSTEM_TYPE, FsError, helper, sys};
 use crate::index::Resources;
 use crate::view::Tree;
@@ -75,12 +76,14 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);
-    let adapter = Adapter::new(nodes, served.resources, served.total_bytes);
+    let shared = Arc::new(Shared::new(nodes, served.resources, served.total_bytes));
+    let adapter = Adapter::new(Arc::clone(&shared));
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
     // Who may use the mount is decided by the kernel (`allow_other`). fuser's own check would in addition refuse
     // set-uid programs of the same user.
     let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(FsError::Session)?;
+    shared.notifier.set(session.notifier()).ok();
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
@@ -191,10 +194,28 @@ impl Unmounter {
 
 /// Unmounts the kpackfs at `path`, also one whose daemon is gone. Refuses to unmount anything else.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), FsError> {
+    detach(&mounted_at(path)?.mount_point, lazy)
+}
+
+/// The kpackfs that is mounted at `path` and has a living daemon.
+pub fn find_mount(path: &Path) -> Result<MountEntry, FsError> {
+    let entry = mounted_at(path)?;
+    let place = entry.mount_point.as_os_str();
+    match c_string(place).and_then(|place| sys::probe(&place)) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
+            Err(FsError::Stale(entry.mount_point))
+        }
+        // Whatever else is wrong shows when it is used.
+        _ => Ok(entry),
+    }
+}
+
+/// The kpackfs that is mounted at `path`, living or stale.
+fn mounted_at(path: &Path) -> Result<MountEntry, FsError> {
     let place = mountinfo::absolute(path).map_err(|source| FsError::MountPoint { path: path.to_owned(), source })?;
     match mountinfo::topmost(&place)? {
         None => Err(FsError::NotMounted(place)),
-        Some(entry) if entry.kind == FILESYSTEM_TYPE => detach(&place, lazy),
+        Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok(entry),
         Some(MountEntry { kind, source, .. }) => {
             Err(FsError::Foreign { path: place, kind, source_name: source.to_string_lossy().into_owned() })
         }

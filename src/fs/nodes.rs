@@ -1,4 +1,7 @@
 //! The tree as the kernel sees it: inode numbers, link counts, attributes and how long they stay true.
+//!
+//! A live report is written anew whenever its name is looked up, and its time of change tells the kernel to forget what
+//! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without telling.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -7,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dashmap::DashMap;
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 
 use super::requests::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
-use crate::view::{Body, Child, MERGED, Node, NodeId, NodeKind, ROOT, Report, Tree};
+use crate::view::{Body, Child, MERGED, Make, Node, NodeId, NodeKind, ROOT, Tree};
 
 /// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -28,6 +32,14 @@ const BLOCK_SIZE: u32 = 128 * 1024;
 pub(super) struct Nodes {
     tree: Arc<Tree>,
     table: Vec<Inode>,
+    reports: DashMap<NodeId, Written>,
+}
+
+/// A live report as it was when its name was looked up last.
+#[derive(Debug)]
+struct Written {
+    content: Arc<dyn Content>,
+    at: SystemTime,
 }
 
 #[derive(Debug)]
@@ -44,11 +56,13 @@ struct Inode {
 pub(super) struct Answer {
     pub(super) attributes: FileAttr,
     pub(super) ttl: Duration,
+    /// For how long the name leads there.
+    pub(super) name_ttl: Duration,
 }
 
 impl Nodes {
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let mut nodes = Self { table: Vec::with_capacity(tree.len()), tree };
+        let mut nodes = Self { table: Vec::with_capacity(tree.len()), tree, reports: DashMap::new() };
         let merged = nodes.tree.lookup(ROOT, MERGED.as_bytes());
         // The view of each node: the directory in the root above it, or the one in `merged`. A tree makes parents
         // before their children.
@@ -118,6 +132,26 @@ impl Nodes {
         self.body(node).is_none_or(|body| body.known_size().is_some())
     }
 
+    /// Whether it is a live report.
+    pub(super) fn is_live(&self, node: NodeId) -> bool {
+        matches!(self.body(node), Some(Body::Live(_)))
+    }
+
+    /// What whoever lists a directory will probably ask for next.
+    pub(super) fn expected(&self, directory: NodeId) -> &[Arc<dyn Make>] {
+        self.tree.expected(directory)
+    }
+
+    /// The largest file of at least `size` bytes that has a backing file.
+    pub(super) fn largest_backed(&self, size: u64) -> Option<Arc<dyn Content>> {
+        let files = (ROOT..).map_while(|node| self.tree.node(node)).filter_map(|node| match &node.kind {
+            NodeKind::File { body: Body::Ready(content), .. } => Some(content),
+            _ => None,
+        });
+        let backed = files.filter(|content| content.size() >= size && content.backing().is_some());
+        backed.max_by_key(|content| content.size()).cloned()
+    }
+
     /// Whether there are files of unknown size among the children that a listing shows from the `first` one on.
     pub(super) fn has_unsized(&self, directory: NodeId, first: usize) -> bool {
         self.inode(directory).is_some_and(|inode| inode.has_made)
@@ -130,17 +164,12 @@ impl Nodes {
         children.iter().enumerate().skip(first).filter(|(_, child)| !child.hidden)
     }
 
-    /// Whether reading these bytes of the file merely copies them.
-    pub(super) fn is_prompt(&self, node: NodeId, offset: u64, size: u32) -> bool {
-        let is_prompt = |content: &dyn Content| {
-            let left = content.size().saturating_sub(offset).min(size.into());
-            content.is_prompt(offset, usize::try_from(left).unwrap_or(usize::MAX))
-        };
-        match self.body(node) {
-            Some(Body::Ready(content)) => is_prompt(&**content),
-            Some(Body::Made(make)) => make.made().is_some_and(|content| is_prompt(&*content)),
-            Some(Body::Live(_)) => false,
-            None => true,
+    /// The bytes of a file if they need not be made.
+    pub(super) fn known_content(&self, node: NodeId) -> Option<Arc<dyn Content>> {
+        match self.body(node)? {
+            Body::Ready(content) => Some(Arc::clone(content)),
+            Body::Made(make) => make.made(),
+            Body::Live(_) => self.reports.get(&node).map(|report| Arc::clone(&report.content)),
         }
     }
 
@@ -153,12 +182,18 @@ impl Nodes {
         }
     }
 
-    /// The report behind a live file.
-    pub(super) fn report(&self, node: NodeId) -> Option<Arc<dyn Report>> {
-        match self.body(node)? {
-            Body::Live(report) => Some(Arc::clone(report)),
-            Body::Ready(_) | Body::Made(_) => None,
-        }
+    /// Writes a live report anew; leaves other files alone.
+    pub(super) fn renew(&self, node: NodeId) -> Result<(), Failure> {
+        let Some(body @ Body::Live(_)) = self.body(node) else { return Ok(()) };
+        let content = body.content()?;
+        let now = SystemTime::now();
+        // Clocks stand still and go back, and the same time would say that nothing has changed.
+        let at = match self.reports.get(&node) {
+            Some(last) => now.max(last.at + Duration::from_nanos(1)),
+            None => now,
+        };
+        self.reports.insert(node, Written { content, at });
+        Ok(())
     }
 
     /// The text of a symlink.
@@ -191,20 +226,18 @@ impl Nodes {
     fn sized(&self, number: NodeId, size: u64) -> Result<Answer, Failure> {
         let node = self.node(number)?;
         let links = self.inode(number).map_or(1, |inode| inode.links);
-        let mut ttl = FOREVER;
         let kind = kind_of(node);
         let perm = match &node.kind {
             // Linux ignores the permissions of symlinks and always shows these.
             NodeKind::Symlink(_) => 0o777,
-            NodeKind::Directory(_) => node.attributes.mode & 0o7777,
-            NodeKind::File { body, .. } => {
-                if matches!(body, Body::Live(_)) {
-                    ttl = Duration::ZERO;
-                }
-                node.attributes.mode & 0o7777
-            }
+            NodeKind::Directory(_) | NodeKind::File { .. } => node.attributes.mode & 0o7777,
         };
-        let time = time_of(&node.attributes);
+        let (time, name_ttl) = if self.is_live(number) {
+            let written = self.reports.get(&number).map_or(UNIX_EPOCH, |report| report.at);
+            (written, Duration::ZERO)
+        } else {
+            (time_of(&node.attributes), FOREVER)
+        };
         let attributes = FileAttr {
             ino: INodeNo(number),
             size,
@@ -223,7 +256,7 @@ impl Nodes {
             blksize: BLOCK_SIZE,
             flags: 0,
         };
-        Ok(Answer { attributes, ttl })
+        Ok(Answer { attributes, ttl: FOREVER, name_ttl })
     }
 
     /// What a listing says a child is.

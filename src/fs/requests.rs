@@ -1,20 +1,22 @@
-//! What all threads that answer requests share: the tree, the panic boundary, and the way from errors to errno.
+//! What all threads that answer requests share: the tree, the panic boundary, the way from errors to errno, and what is
+//! read into.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use dashmap::DashMap;
-use fuser::{Errno, ReplyData};
+use fuser::{Errno, INodeNo, Notifier, ReplyData};
 
+use super::ahead::Ahead;
 use super::limiter::Limiter;
 use super::nodes::Nodes;
 use crate::index::Resources;
-use crate::rope::{ReadError, check_range};
+use crate::rope::{Content, ReadError};
 use crate::view::NodeId;
+
+/// Buffers that are kept for the next reads.
+const KEPT_BUFFERS: usize = 8;
 
 /// Why a request gets an error for an answer.
 #[derive(Debug)]
@@ -51,16 +53,33 @@ pub(super) struct Shared {
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
     pub(super) resources: Arc<Resources>,
+    pub(super) ahead: Ahead,
+    /// Says to the kernel what it should forget.
+    pub(super) notifier: OnceLock<Notifier>,
     warnings: Limiter,
-    /// Live reports as they were when they were opened, by file handle.
-    snapshots: DashMap<u64, Arc<[u8]>>,
-    /// Handle of the last snapshot; 0 is the handle of all other files.
-    last_handle: AtomicU64,
+    buffers: Buffers,
 }
 
-thread_local! {
-    /// Each thread reads into the same memory again and again.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+/// What is read into, again and again: fresh memory would cost as much as the bytes. There are as many as there are reads
+/// at a time, however many threads there are.
+#[derive(Debug, Default)]
+struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// Does `work` with a buffer of at least `length` bytes.
+    fn with<T>(&self, length: usize, work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = kept().pop().unwrap_or_default();
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let result = work(&mut buffer);
+        let mut kept = kept();
+        if kept.len() < KEPT_BUFFERS {
+            kept.push(buffer);
+        }
+        result
+    }
 }
 
 impl Shared {
@@ -69,15 +88,11 @@ impl Shared {
             nodes,
             total_bytes,
             resources,
+            ahead: Ahead::default(),
+            notifier: OnceLock::new(),
             warnings: Limiter::default(),
-            snapshots: DashMap::new(),
-            last_handle: AtomicU64::new(0),
+            buffers: Buffers::default(),
         }
-    }
-
-    /// Counts a request.
-    pub(super) fn count(&self) {
-        self.resources.counters.requests.add(1);
     }
 
     /// The boundary that no panic crosses: a panic in a session's thread would end this thread, and the last one
@@ -109,61 +124,42 @@ impl Shared {
         }
     }
 
-    /// Answers a read request.
-    pub(super) fn read(&self, node: NodeId, handle: u64, offset: u64, size: u32, reply: ReplyData) {
-        BUFFER.with_borrow_mut(|buffer| {
-            let filled = self.guarded("read", node, || match handle {
-                0 => self.fill(node, offset, size, buffer),
-                _ => self.fill_from_snapshot(handle, offset, size, buffer),
-            });
-            match filled {
-                Ok(length) => reply.data(buffer.get(..length).unwrap_or_default()),
+    /// Answers a read request. `content` is that of the node if it was there when the request came.
+    pub(super) fn read(
+        &self,
+        node: NodeId,
+        content: Option<Arc<dyn Content>>,
+        offset: u64,
+        size: u32,
+        reply: ReplyData,
+    ) {
+        let content = content.map_or_else(|| self.guarded("read", node, || self.nodes.content(node)), Ok);
+        let content = match content {
+            Ok(content) => content,
+            Err(errno) => return reply.error(errno),
+        };
+        let length = readable(&*content, offset, size);
+        self.buffers.with(length, |buffer| {
+            let bytes = buffer.get_mut(..length).unwrap_or_default();
+            match self.guarded("read", node, || Ok(content.read_at(offset, bytes)?)) {
+                Ok(()) => reply.data(bytes),
                 Err(errno) => reply.error(errno),
             }
         });
     }
 
-    /// Reads into `buffer` what there is between `offset` and `offset + size`.
-    fn fill(&self, node: NodeId, offset: u64, size: u32, buffer: &mut Vec<u8>) -> Result<usize, Failure> {
-        let content = self.nodes.content(node)?;
-        let left = content.size().saturating_sub(offset).min(u64::from(size));
-        let length = usize::try_from(left).unwrap_or(usize::MAX);
-        if length == 0 {
-            return Ok(0);
-        }
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        content.read_at(offset, buffer.get_mut(..length).unwrap_or_default())?;
-        Ok(length)
-    }
-
-    fn fill_from_snapshot(&self, handle: u64, offset: u64, size: u32, buffer: &mut Vec<u8>) -> Result<usize, Failure> {
-        let snapshot = self.snapshots.get(&handle).ok_or(Failure::Plain(Errno::EBADF))?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let bytes = snapshot.get(start..).unwrap_or_default();
-        let bytes = bytes.get(..size as usize).unwrap_or(bytes);
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    /// Takes a snapshot of a live report; its handle. `None` for other files.
-    pub(super) fn snapshot(&self, node: NodeId) -> Result<Option<u64>, Failure> {
-        let Some(report) = self.nodes.report(node) else { return Ok(None) };
-        let bytes: Arc<[u8]> = report.bytes().into();
-        check_range(0, bytes.len(), report.size())?;
-        let handle = self.last_handle.fetch_add(1, Ordering::Relaxed) + 1;
-        self.snapshots.insert(handle, bytes);
-        Ok(Some(handle))
-    }
-
-    /// Forgets the snapshot of a handle.
-    pub(super) fn release(&self, handle: u64) {
-        if handle != 0 {
-            self.snapshots.remove(&handle);
+    /// Has the kernel forget what it keeps of a file.
+    pub(super) fn forget_pages(&self, node: NodeId) {
+        if let Some(notifier) = self.notifier.get() {
+            // It may well have nothing.
+            notifier.inval_inode(INodeNo(node), 0, 0).ok();
         }
     }
+}
+
+/// How many of `size` bytes there are from `offset` on.
+pub(super) fn readable(content: &dyn Content, offset: u64, size: u32) -> usize {
+    usize::try_from(content.size().saturating_sub(offset).min(size.into())).unwrap_or(usize::MAX)
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> String {

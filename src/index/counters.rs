@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Serialize, Serializer};
 
+use super::Requests;
+
 /// A number that threads add to.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -45,6 +47,15 @@ pub struct Counters {
     pub frames_made: Counter,
     /// Number of pieces found in a cache.
     pub cache_hits: Counter,
-    /// Number of requests answered by the mount.
-    pub requests: Counter,
+    /// Number of archives and the like that were made because a directory was listed, before anybody asked for them.
+    pub made_ahead: Counter,
+    /// Number of times that a file was opened such that the kernel reads it without asking.
+    pub passthrough_opens: Counter,
+    /// Number of read requests answered on the session's thread.
+    pub reads_prompt: Counter,
+    /// Number of read requests answered by workers.
+    pub reads_by_workers: Counter,
+    /// What the mount was asked.
+    #[serde(flatten)]
+    pub requests: Requests,
 }

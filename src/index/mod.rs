@@ -6,6 +6,7 @@ mod folder;
 mod keeper;
 mod memory;
 mod records;
+mod requests;
 mod store;
 mod workers;
 
@@ -17,6 +18,7 @@ pub use folder::{Kept, list};
 pub use keeper::keep;
 pub use memory::{Kind, Memory};
 pub use records::RecordsError;
+pub use requests::{Answering, Begun, RequestKind, Requests};
 pub use store::{Store, clear};
 pub use workers::Workers;
 

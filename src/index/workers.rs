@@ -7,9 +7,16 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Most jobs wait for others that do the same work, so there may be many more of these threads than processors.
-const MAX_THREADS: usize = 16;
+const MAX_THREADS: usize = 64;
+
+/// Threads that stay although there is nothing to do. Threads keep what compressing needs, so there should be few.
+const KEPT_THREADS: usize = 4;
+
+/// For how long they stay.
+const KEPT_FOR: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -64,6 +71,13 @@ impl Workers {
     }
 }
 
+impl Workers {
+    /// Threads there are now.
+    pub fn threads(&self) -> usize {
+        self.0.lock().threads
+    }
+}
+
 impl Drop for Workers {
     /// Lets the threads end once they have nothing left to do.
     fn drop(&mut self) {
@@ -77,20 +91,25 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does jobs until there have been none for a while.
     fn work(&self) {
         let mut state = self.lock();
+        let mut waited = false;
         loop {
             if let Some(job) = state.jobs.pop_front() {
                 drop(state);
                 contained(job);
                 state = self.lock();
-            } else if state.closed {
+                waited = false;
+            } else if state.closed || waited || state.idle >= KEPT_THREADS {
                 state.threads -= 1;
                 return;
             } else {
                 state.idle += 1;
-                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                let (locked, timeout) = self.wake.wait_timeout(state, KEPT_FOR).unwrap_or_else(PoisonError::into_inner);
+                state = locked;
                 state.idle -= 1;
+                waited = timeout.timed_out();
             }
         }
     }
@@ -126,7 +145,37 @@ mod tests {
         let mut numbers: Vec<i32> = (0..100).map(|_| finished.recv_timeout(Duration::from_secs(10)).unwrap()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
-        assert!(workers.0.lock().threads <= MAX_THREADS);
+        assert!(workers.threads() <= MAX_THREADS);
         release.send(()).unwrap();
+    }
+
+    #[test]
+    fn there_are_as_many_threads_as_jobs_that_wait_and_few_when_they_are_done() {
+        let workers = Workers::default();
+        let (tell, told) = mpsc::channel();
+        let held: Vec<_> = (1..MAX_THREADS)
+            .map(|_| {
+                let (release, wait) = mpsc::channel::<()>();
+                let tell = tell.clone();
+                workers.run(move || {
+                    tell.send(()).unwrap();
+                    wait.recv().ok();
+                });
+                release
+            })
+            .collect();
+        for _ in &held {
+            told.recv_timeout(Duration::from_secs(10)).unwrap();
+        }
+        // All of them wait, and still there is a thread for whoever comes.
+        workers.run(move || tell.send(()).unwrap());
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!((held.len()..=MAX_THREADS).contains(&workers.threads()), "{}", workers.threads());
+        drop(held);
+        let limit = std::time::Instant::now() + Duration::from_secs(10);
+        while workers.threads() > KEPT_THREADS && std::time::Instant::now() < limit {
+            thread::yield_now();
+        }
+        assert!(workers.threads() <= KEPT_THREADS, "{}", workers.threads());
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use rayon::prelude::*;
 
@@ -60,6 +60,14 @@ impl Archive {
     /// Bytes of the code objects when they are not compressed.
     pub fn original_size(&self) -> u64 {
         self.entries.iter().map(|entry| entry.frame.object.content.size()).sum()
+    }
+
+    /// Bytes of code objects that are compressed, while the archive is being made.
+    pub fn progress(&self) -> Option<u64> {
+        // Whoever makes the archive holds the lock until it is made.
+        let Err(TryLockError::WouldBlock) = self.made.try_lock() else { return None };
+        let made = self.entries.iter().filter(|entry| entry.frame.known_length().is_some());
+        Some(made.map(|entry| entry.frame.object.content.size()).sum())
     }
 
     /// What stands before and behind the code objects when these take `lengths` bytes each: header (with the count of

@@ -9,8 +9,8 @@ mod later;
 mod packed;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use edit::{Edit, EditError, edited};
@@ -33,7 +33,7 @@ pub trait Content: Send + Sync + fmt::Debug {
     }
 
     /// The file of the operating system that holds exactly these bytes, if there is one.
-    fn backing(&self) -> Option<PathBuf> {
+    fn backing(&self) -> Option<&dyn Backing> {
         None
     }
 
@@ -60,6 +60,12 @@ pub trait Content: Send + Sync + fmt::Debug {
     fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
         Ok(None)
     }
+}
+
+/// A file of the operating system that holds exactly the bytes of a content.
+pub trait Backing {
+    /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.
+    fn open(&self) -> Result<File, ReadError>;
 }
 
 /// A content whose length only the work itself reveals.
@@ -271,7 +277,7 @@ impl Content for Rope {
         Ok(())
     }
 
-    fn backing(&self) -> Option<PathBuf> {
+    fn backing(&self) -> Option<&dyn Backing> {
         match self.segments.as_slice() {
             [Segment { origin: Origin::Range { content, offset: 0 }, length }] if *length == content.size() => {
                 content.backing()

@@ -58,9 +58,12 @@ pub(super) fn read_unchanged(
     let read = file.read_exact_at(buffer, offset);
     resources.counters.bytes_read.add(buffer.len() as u64);
     // After the read, so that bytes of a file that changed meanwhile are never handed out.
-    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
-    if !stamp.is_same(&Stamp::of(&now)) {
-        return Err(ReadError::Changed { entry: Arc::clone(entry) });
-    }
+    check_unchanged(file, stamp, entry)?;
     read.map_err(|source| ReadError::io(entry, source))
+}
+
+/// Fails if `file` is not (any more) the one that `stamp` describes.
+pub(super) fn check_unchanged(file: &File, stamp: &Stamp, entry: &Arc<str>) -> Result<(), ReadError> {
+    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
+    if stamp.is_same(&Stamp::of(&now)) { Ok(()) } else { Err(ReadError::Changed { entry: Arc::clone(entry) }) }
 }

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-use super::stamp::{Stamp, read_unchanged};
+use super::stamp::{Stamp, check_unchanged, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
 use crate::index::Resources;
-use crate::rope::{Content, Identity, ReadError};
+use crate::rope::{Backing, Content, Identity, ReadError};
 
 /// Descriptors kept open per input, well below the usual limit of 1024.
 const OPEN_FILES: usize = 128;
@@ -130,8 +130,17 @@ impl Content for TreeFile {
         Some(self.stamp.identity())
     }
 
-    fn backing(&self) -> Option<PathBuf> {
-        Some(self.place.clone())
+    fn backing(&self) -> Option<&dyn Backing> {
+        Some(self)
+    }
+}
+
+impl Backing for TreeFile {
+    fn open(&self) -> Result<File, ReadError> {
+        // By its name: a file that was replaced but is kept open for reading would otherwise pass for the new one.
+        let file = File::open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
+        check_unchanged(&file, &self.stamp, &self.entry)?;
+        Ok(file)
     }
 }
 
@@ -210,11 +219,13 @@ mod tests {
         let input = Input::open(place.path(), &resources).unwrap();
         let content = content(&input, "data");
         content.read_at(0, &mut [0; 10]).unwrap();
+        assert_eq!(content.backing().unwrap().open().unwrap().metadata().unwrap().len(), 10);
         assert_eq!(resources.counters.bytes_read.get(), 10);
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap();
         assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
         fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(2).unwrap();
         assert!(matches!(content.read_at(0, &mut [0; 4]), Err(ReadError::Changed { .. })));
+        assert!(matches!(content.backing().unwrap().open(), Err(ReadError::Changed { .. })));
     }
 
     #[test]

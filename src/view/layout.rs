@@ -94,6 +94,7 @@ pub fn lay_out(
     for (key, items) in &devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
+        expect_sizes(&mut tree, place, items);
         let target = format!("../{key}").into_bytes().into();
         tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
     }
@@ -134,6 +135,19 @@ fn fill(tree: &mut Tree, place: NodeId, items: &[Item<'_>]) -> Result<(), TreeEr
         tree.insert(place, &item.path, item.attributes, item.node())?;
     }
     Ok(())
+}
+
+/// Who looks into a device part, or into a directory of it that holds an archive, will want to know its size. This is
+/// not so for the other views, which whoever runs a program looks into.
+fn expect_sizes(tree: &mut Tree, place: NodeId, items: &[Item<'_>]) {
+    for item in items {
+        if let ItemContent::Body(Body::Made(make), _) = &item.content {
+            let holder = item.path.parent().and_then(|path| tree.resolve(place, &path));
+            for directory in [Some(place), holder.filter(|&holder| holder != place)].into_iter().flatten() {
+                tree.expect(directory, Arc::clone(make));
+            }
+        }
+    }
 }
 
 /// Adds a device part to a host part. Directories of the host part keep their attributes.

@@ -2,27 +2,46 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::Serialize;
 
 use super::tree::{Body, Report};
 use crate::index::{Counters, Resources};
+use crate::kpack::Archive;
 use crate::rope::{Rope, Segment};
 
-/// `status.json`: work done so far and memory held now. Always the same number of bytes, because the size of a file
-/// must be known before it is read.
+/// What `status.json` takes, whatever it says. One request of the kernel reads it all.
+const SIZE: usize = 8192;
+
+/// `status.json`: work done so far, work going on, and memory held now. Always the same number of bytes, because the size
+/// of a file must be known before it is read.
 pub struct Status {
     input: String,
     resources: Arc<Resources>,
+    archives: Vec<(String, Arc<Archive>)>,
+    since: Instant,
 }
 
 #[derive(Serialize)]
 struct Text<'a> {
     version: &'static str,
     input: &'a str,
+    uptime_seconds: f64,
     counters: &'a Counters,
+    gauges: Gauges,
     /// Bytes held by each cache.
     held: Held,
+    /// Archives that are being made; the first ones if there are too many.
+    making: Vec<Making<'a>>,
+}
+
+#[derive(Serialize)]
+struct Gauges {
+    /// Requests that workers have to answer now.
+    requests_waiting: u64,
+    /// Worker threads.
+    threads: usize,
 }
 
 #[derive(Serialize)]
@@ -32,31 +51,74 @@ struct Held {
     frames: u64,
 }
 
-impl Status {
-    /// The status of the work on `input`.
-    pub fn new(input: impl Into<String>, resources: &Arc<Resources>) -> Self {
-        Self { input: input.into(), resources: Arc::clone(resources) }
-    }
+/// An archive that is being made. Bytes are those of uncompressed code objects.
+#[derive(Serialize)]
+struct Making<'a> {
+    archive: &'a str,
+    done: u64,
+    total: u64,
 }
 
-impl Report for Status {
-    fn text(&self) -> String {
+impl Status {
+    /// The status of the work on `input`, and on these archives, whose names say where they are.
+    pub fn new(
+        input: impl Into<String>,
+        resources: &Arc<Resources>,
+        archives: impl IntoIterator<Item = (String, Arc<Archive>)>,
+    ) -> Self {
+        Self {
+            input: input.into(),
+            resources: Arc::clone(resources),
+            archives: archives.into_iter().collect(),
+            since: Instant::now(),
+        }
+    }
+
+    fn now(&self) -> Text<'_> {
         let resources = &self.resources;
-        let text = Text {
+        let making = self.archives.iter().filter_map(|(name, archive)| {
+            let done = archive.progress()?;
+            Some(Making { archive: name, done, total: archive.original_size() })
+        });
+        Text {
             version: env!("CARGO_PKG_VERSION"),
             input: &self.input,
+            uptime_seconds: self.since.elapsed().as_secs_f64(),
             counters: &resources.counters,
+            gauges: Gauges {
+                requests_waiting: resources.counters.requests.waiting(),
+                threads: resources.workers.threads(),
+            },
             held: Held {
                 spans: resources.spans.bytes(),
                 bundles: resources.bundles.bytes(),
                 frames: resources.frames.bytes(),
             },
-        };
-        serde_json::to_string_pretty(&text).unwrap_or_default()
+            making: making.collect(),
+        }
+    }
+}
+
+impl Report for Status {
+    fn text(&self) -> String {
+        fitted(self.now())
     }
 
     fn size(&self) -> u64 {
-        8192
+        SIZE as u64
+    }
+}
+
+/// The text without what does not fit: names can be long, numbers are not.
+fn fitted(mut text: Text<'_>) -> String {
+    loop {
+        let json = serde_json::to_string_pretty(&text).unwrap_or_default();
+        if json.len() < SIZE {
+            return json;
+        }
+        if text.making.pop().is_none() {
+            text.input = "";
+        }
     }
 }
 
@@ -70,4 +132,25 @@ impl fmt::Debug for Status {
 pub fn fixed(text: String) -> Body {
     let rope = Rope::new([Segment::literal(text.into_bytes())]);
     rope.map_or_else(|_| Body::Ready(Arc::new(Rope::default())), |rope| Body::Ready(Arc::new(rope)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_leave_room_for_the_numbers() {
+        let resources = Resources::new(0);
+        for length in [1, SIZE - 3000, SIZE] {
+            let status = Status::new("\u{1}".repeat(length), &resources, []);
+            let name = "x".repeat(length);
+            let mut now = status.now();
+            now.making = (0..10).map(|done| Making { archive: &name, done, total: 10 }).collect();
+            let text: serde_json::Value = serde_json::from_str(&fitted(now)).unwrap();
+            assert_eq!(text["counters"]["bytes_read"], 0);
+            assert_eq!(text["making"].as_array().unwrap().len(), if length == 1 { 10 } else { 0 });
+            assert_eq!(text["input"] == "", length > 1);
+            assert_eq!(status.bytes().len(), SIZE);
+        }
+    }
 }

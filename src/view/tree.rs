@@ -1,5 +1,6 @@
 //! A tree of nodes: directories, symlinks and files with a rope each.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub const ROOT: NodeId = 1;
 #[derive(Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
+    expected: HashMap<NodeId, Vec<Arc<dyn Make>>>,
 }
 
 /// One file, directory or symlink.
@@ -122,7 +124,7 @@ impl Tree {
     /// A tree that holds an empty root directory.
     pub fn new(root: Attributes) -> Self {
         let node = Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()) };
-        Self { nodes: vec![node] }
+        Self { nodes: vec![node], expected: HashMap::new() }
     }
 
     /// The node with this number.
@@ -204,6 +206,16 @@ impl Tree {
         {
             child.hidden = true;
         }
+    }
+
+    /// Says that whoever looks into a directory will probably ask for this next.
+    pub fn expect(&mut self, directory: NodeId, make: Arc<dyn Make>) {
+        self.expected.entry(directory).or_default().push(make);
+    }
+
+    /// What whoever looks into a directory will probably ask for next, and has to be made for it.
+    pub fn expected(&self, directory: NodeId) -> &[Arc<dyn Make>] {
+        self.expected.get(&directory).map_or(&[], Vec::as_slice)
     }
 
     fn add(

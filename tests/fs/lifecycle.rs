@@ -1,15 +1,28 @@
 //! Mounting, unmounting, and what must not be possible.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
-use kpackfs::index::Resources;
+use kpackfs::index::{RequestKind, Resources};
 use kpackfs::view::Tree;
 
 use super::support::{DIRECTORY, Mount, errno, output, run};
+
+/// Writes to a mapping of a file, which only the write to the disk can refuse.
+const MAP: &str = r"
+import errno, mmap, sys
+try:
+    with open(sys.argv[1], 'r+b') as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping[0:5] = b'wrong'
+        mapping.flush()
+except OSError as error:
+    sys.exit(errno.errorcode[error.errno])
+";
 
 /// Everything that would change something, with the errno it gets.
 fn mutate(mount: &Mount) -> Vec<(&'static str, i32)> {
@@ -19,7 +32,11 @@ fn mutate(mount: &Mount) -> Vec<(&'static str, i32)> {
         let text = String::from_utf8_lossy(&output.stderr);
         if text.contains("Read-only file system") { libc::EROFS } else { 0 }
     };
-    let open = |options: &mut OpenOptions| errno(options.open(&file));
+    // On a mount that is read-write, the kernel may open a file without asking.
+    let open = |options: &mut OpenOptions| errno(options.open(&file).and_then(|mut file| file.write_all(b"wrong")));
+    let map = |output: std::process::Output| {
+        if String::from_utf8_lossy(&output.stderr).trim() == "EROFS" { libc::EROFS } else { 0 }
+    };
     vec![
         ("write", open(OpenOptions::new().write(true))),
         ("read-write", open(OpenOptions::new().read(true).write(true))),
@@ -35,6 +52,8 @@ fn mutate(mount: &Mount) -> Vec<(&'static str, i32)> {
         ("chmod", errno(fs::set_permissions(&file, fs::Permissions::from_mode(0o600)))),
         ("chown", errno(chown(&file, Some(1), None))),
         ("utimensat", refused(output("touch", [&file]))),
+        ("allocate", refused(output("fallocate", [&"-l", &"9", &file]))),
+        ("map", map(output("python3", [&"-c", &MAP, &file]))),
         ("mknod", refused(output("mknod", [&fresh, &"p"]))),
     ]
 }
@@ -57,7 +76,12 @@ fn nothing_can_be_changed_even_when_remounted() {
         let itself = what == "link" && [libc::EPERM, libc::ENOSYS].contains(&errno);
         assert!(errno == libc::EROFS || itself, "{what}: {errno}");
     }
-    assert_eq!(fs::read(mount.at("host/lib/small.txt")).unwrap(), b"hello");
+    let limit = Instant::now() + Duration::from_secs(10);
+    // The kernel forgets what was written to the mapping as soon as it is told to.
+    while fs::read(mount.at("host/lib/small.txt")).unwrap() != b"hello" {
+        assert!(Instant::now() < limit, "still there");
+    }
+    assert!(mount.of_kind(RequestKind::Change) > 10);
 }
 
 #[test]

@@ -10,14 +10,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kpackfs::fs::{MountOptions, Mounted, Served, mount};
-use kpackfs::index::Resources;
+use kpackfs::index::{RequestKind, Resources};
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, Make, NodeKind, ROOT, Report, Tree};
 
 pub(crate) const DIRECTORY: Attributes =
     Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
-const FILE: Attributes = Attributes { mode: 0o644, ..DIRECTORY };
+pub(crate) const FILE: Attributes = Attributes { mode: 0o644, ..DIRECTORY };
 pub(crate) const MADE_SIZE: usize = 70_000;
 pub(crate) const BIG_SIZE: usize = 3_000_001;
 pub(crate) const SOURCE: &str = "/in/a,b\\c wheel.whl";
@@ -123,27 +123,34 @@ pub(crate) struct Mount {
     pub(crate) mounted: Option<Mounted>,
     pub(crate) asked: Receiver<()>,
     release: Option<Sender<()>>,
-    resources: Arc<Resources>,
+    pub(crate) resources: Arc<Resources>,
     kernels: Arc<Kernels>,
 }
 
 impl Mount {
     /// `None` if this machine cannot mount.
     pub(crate) fn new() -> Option<Self> {
-        if !can_mount() {
-            return None;
-        }
         let kernels = Arc::new(Kernels::default());
         let (tell, asked) = channel();
         let (release, wait) = channel();
         let waits = Odd::Waits(tell, Mutex::new(wait));
-        let tree = Arc::new(tree(kernels.clone(), waits));
-        let place = tempfile::tempdir().unwrap();
         let resources = Resources::new(1 << 20);
+        let mut mount = Self::of(tree(kernels.clone(), waits), &resources)?;
+        (mount.asked, mount.release, mount.kernels) = (asked, Some(release), kernels);
+        Some(mount)
+    }
+
+    /// A mount of another tree.
+    pub(crate) fn of(tree: Tree, resources: &Arc<Resources>) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let (tree, resources) = (Arc::new(tree), Arc::clone(resources));
+        let place = tempfile::tempdir().unwrap();
         let options = MountOptions { mount_point: place.path().to_owned(), source: SOURCE.into(), allow_other: false };
         let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });
         let mounted = Some(mounted.unwrap());
-        Some(Self { place, mounted, asked, release: Some(release), resources, kernels })
+        Some(Self { place, mounted, asked: channel().1, release: None, resources, kernels: Arc::default() })
     }
 
     pub(crate) fn at(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -158,6 +165,11 @@ impl Mount {
     /// Lets all reads of `odd/waits` go on.
     pub(crate) fn release(&mut self) {
         self.release = None;
+    }
+
+    /// How many requests of a kind came so far.
+    pub(crate) fn of_kind(&self, kind: RequestKind) -> u64 {
+        self.resources.counters.requests.of(kind)
     }
 
     /// How many requests something costs.

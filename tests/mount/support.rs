@@ -108,9 +108,11 @@ impl Mount {
 
     /// One of the counters in `status.json`.
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        let text = fs::read_to_string(self.at(".kpackfs/status.json")).unwrap();
-        let status: serde_json::Value = serde_json::from_str(&text).unwrap();
-        status["counters"][name].as_u64().unwrap()
+        self.status()["counters"][name].as_u64().unwrap()
+    }
+
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&fs::read_to_string(self.at(".kpackfs/status.json")).unwrap()).unwrap()
     }
 }
 

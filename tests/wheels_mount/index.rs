@@ -81,7 +81,8 @@ fn other_options_are_no_mistake() {
     for options in
         [&["--compression=none"][..], &["--group=other"], &["--gpu-targets=gfx1100"], &["--overlay-root=small"]]
     {
-        let with = [options, &[&cache(kept.path())]].concat();
+        let cache = cache(kept.path());
+        let with = [options, &[&cache]].concat();
         let without = [options, &["--no-cache"]].concat();
         assert_same(&written(&input, &with), &written(&input, &without), &format!("{options:?}"));
     }

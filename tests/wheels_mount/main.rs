@@ -85,7 +85,8 @@ fn listing_costs_nothing_and_copying_little() {
     let listed = run(Command::new("ls").arg(&wheels));
     assert_eq!(listed.lines().count(), wheel_names(&input).len());
     run(Command::new("find").arg(&wheels));
-    run(Command::new("find").arg(mount.at("")).args(["-maxdepth", "3"]));
+    // Looking into the directory of an architecture begins with its archives.
+    run(Command::new("find").arg(mount.at("")).args(["-maxdepth", "3", "-path", "*/gfx*", "-prune"]));
     assert_eq!(mount.work(), planned, "listing");
 
     // All of gfx942 is databases, whose bytes the fat wheel has, compressed, with their digests.

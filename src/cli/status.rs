@@ -1,0 +1,202 @@
+//! `kpackfs status`.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::Value;
+
+use super::table::{Column, Style, Table, percent, size};
+use crate::fs::find_mount;
+use crate::view::REPORTS;
+
+/// How often a live view looks.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Show what a mount has done so far and what it is doing
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// Where it is mounted
+    #[arg(value_name = "MOUNT_POINT")]
+    place: PathBuf,
+
+    /// Look again each second, with what was done in that second, until the mount ends
+    #[arg(short, long)]
+    watch: bool,
+
+    /// Print the mount's status.json as it is
+    #[arg(long, conflicts_with = "watch")]
+    json: bool,
+}
+
+impl Status {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let mount = find_mount(&self.place)?;
+        let file = mount.mount_point.join(REPORTS).join("status.json");
+        let read = || fs::read_to_string(&file).with_context(|| file.display().to_string());
+        let mut out = io::stdout().lock();
+        let text = read()?;
+        if self.json {
+            writeln!(out, "{}", text.trim_end())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let parsed = |text: &str| serde_json::from_str(text).with_context(|| file.display().to_string());
+        let mut now: Value = parsed(&text)?;
+        show(&mut out, &mount.mount_point, &now, None)?;
+        if !self.watch {
+            return Ok(ExitCode::SUCCESS);
+        }
+        loop {
+            out.flush()?;
+            thread::sleep(PERIOD);
+            // Nothing is kept open in between, so that the mount can be ended.
+            if find_mount(&self.place).ok().as_ref() != Some(&mount) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let before = std::mem::replace(&mut now, parsed(&read()?)?);
+            if io::stdout().is_terminal() {
+                // Home, and clear from there (ECMA-48: CUP, ED).
+                write!(out, "\x1b[H\x1b[J")?;
+            }
+            show(&mut out, &mount.mount_point, &now, Some(&before))?;
+        }
+    }
+}
+
+/// Prints a status; with an earlier one also what was done since, per second.
+fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>) -> io::Result<()> {
+    let text = |name: &str| now.get(name).and_then(Value::as_str).unwrap_or_default();
+    let uptime = seconds(now);
+    writeln!(out, "{}: {}", place.display(), text("input"))?;
+    writeln!(out, "kpackfs {}, up {}\n", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
+
+    let elapsed = before.map_or(0.0, |before| uptime - seconds(before));
+    let rate = |group: &str, name: &str, total: u64| {
+        let before = before.and_then(|before| number(before.get(group)?, name));
+        let done = before.filter(|_| elapsed > 0.0).map(|before| total.saturating_sub(before))?;
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "shown"
+        )]
+        Some((done as f64 / elapsed) as u64)
+    };
+    let columns = [Column::Text("what"), Column::Number("so far"), Column::Number("per second")];
+    let mut work = Table::new("Work", columns);
+    for (name, total) in numbers(now.get("counters")) {
+        let unit = if name.starts_with("bytes_") { size } else { |number: u64| number.to_string() };
+        let rate = rate("counters", name, total).map(unit).unwrap_or_default();
+        work.row([name.replace('_', " "), unit(total), rate]);
+    }
+    let counter = |name| now.get("counters").and_then(|counters| number(counters, name)).unwrap_or(0);
+    let hits = counter("cache_hits");
+    work.row(["found in a cache".to_owned(), percent(hits, hits + counter("frames_made")), String::new()]);
+    work.write(out, Style::Text)?;
+
+    let by_kind = now.get("counters").and_then(|counters| counters.get("requests_by_kind"));
+    let mut requests = Table::new("Requests", [Column::Text("kind"), Column::Number("so far")]);
+    for (name, total) in numbers(by_kind).filter(|&(_, total)| total > 0) {
+        requests.row([name.to_owned(), total.to_string()]);
+    }
+    requests.write(out, Style::Text)?;
+    let longest = now.get("counters").and_then(|counters| counters.get("longest_request")?.as_str());
+    if let Some(kind) = longest.filter(|kind| !kind.is_empty()) {
+        let took = Duration::from_micros(counter("longest_request_microseconds"));
+        writeln!(out, "  The longest one was a {kind} of {took:?}.\n")?;
+    }
+
+    let mut held = Table::new("Now", [Column::Text("what"), Column::Number("")]);
+    for (name, total) in numbers(now.get("gauges")) {
+        held.row([name.replace('_', " "), total.to_string()]);
+    }
+    for (name, total) in numbers(now.get("held")) {
+        held.row([format!("memory for {name}"), size(total)]);
+    }
+    held.write(out, Style::Text)?;
+
+    let columns = [Column::Text("archive"), Column::Number("done"), Column::Number("of"), Column::Number("")];
+    let mut making = Table::new("Being made", columns);
+    for archive in now.get("making").and_then(Value::as_array).into_iter().flatten() {
+        let [done, total] = ["done", "total"].map(|name| number(archive, name).unwrap_or(0));
+        let name = archive.get("archive").and_then(Value::as_str).unwrap_or_default();
+        making.row([name.to_owned(), size(done), size(total), percent(done, total)]);
+    }
+    making.write(out, Style::Text)
+}
+
+fn seconds(status: &Value) -> f64 {
+    status.get("uptime_seconds").and_then(Value::as_f64).filter(|seconds| *seconds >= 0.0).unwrap_or(0.0)
+}
+
+fn number(group: &Value, name: &str) -> Option<u64> {
+    group.get(name)?.as_u64()
+}
+
+/// The numbers of an object, but not times, which do not add up.
+fn numbers(group: Option<&Value>) -> impl Iterator<Item = (&str, u64)> {
+    let fields = group.and_then(Value::as_object).into_iter().flatten();
+    fields
+        .filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)))
+        .filter(|(name, _)| !name.ends_with("seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(uptime: f64, read: u64) -> Value {
+        json!({
+            "version": "1.0", "input": "/in/torch.whl", "uptime_seconds": uptime,
+            "counters": {
+                "bytes_read": read, "frames_made": 1, "cache_hits": 3, "requests": 9,
+                "requests_by_kind": {"lookup": 9, "read": 0},
+                "longest_request": "read", "longest_request_microseconds": 1500,
+            },
+            "gauges": {"requests_waiting": 2},
+            "held": {"frames": 2048},
+            "making": [{"archive": "gfx90a/.kpack/torch_gfx90a.kpack", "done": 1 << 20, "total": 4 << 20}],
+        })
+    }
+
+    fn shown(now: &Value, before: Option<&Value>) -> String {
+        let mut out = Vec::new();
+        show(&mut out, Path::new("/mnt"), now, before).unwrap();
+        // How wide columns are is not the point.
+        let text = String::from_utf8(out).unwrap();
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+    }
+
+    #[test]
+    fn everything_is_shown() {
+        let text = shown(&status(61.0, 4096), None);
+        for line in [
+            "/mnt: /in/torch.whl",
+            "bytes read 4.00 KiB",
+            "found in a cache 75.0 %",
+            "lookup 9",
+            "The longest one was a read of 1.5ms.",
+            "requests waiting 2",
+            "memory for frames 2.00 KiB",
+            "gfx90a/.kpack/torch_gfx90a.kpack 1.00 MiB 4.00 MiB 25.0 %",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line:?} in\n{text}");
+        }
+        assert!(!text.contains("per second") && !text.contains("read 0\n"), "{text}");
+    }
+
+    #[test]
+    fn rates_are_those_between_two_looks() {
+        let text = shown(&status(12.0, 6 << 20), Some(&status(10.0, 2 << 20)));
+        assert!(text.contains("bytes read 6.00 MiB 2.00 MiB\n"), "{text}");
+        assert!(text.contains("requests 9 0\n"), "{text}");
+        assert!(!shown(&status(1.0, 1), Some(&status(1.0, 1))).contains("per second"));
+    }
+}

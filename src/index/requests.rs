@@ -1,0 +1,205 @@
+//! What the kernel asks, counted by kind, and how long the longest answer took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::ser::{SerializeMap, SerializeStruct};
+use serde::{Serialize, Serializer};
+
+use super::Counter;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RequestKind {
+    /// A name in a directory.
+    Lookup,
+    /// Size, permissions and times.
+    Getattr,
+    /// The text of a symlink.
+    Readlink,
+    /// Opening a file.
+    Open,
+    /// Bytes of a file.
+    Read,
+    /// The last close of an opened file.
+    Release,
+    /// Names in a directory.
+    Readdir,
+    /// Names in a directory with attributes.
+    Readdirplus,
+    /// Size of the filesystem.
+    Statfs,
+    /// Anything that would change something, and is refused.
+    Change,
+    /// What is not served, and the kernel does by itself.
+    Other,
+}
+
+/// All kinds with their names, in their order.
+const KINDS: [(RequestKind, &str); 11] = [
+    (RequestKind::Lookup, "lookup"),
+    (RequestKind::Getattr, "getattr"),
+    (RequestKind::Readlink, "readlink"),
+    (RequestKind::Open, "open"),
+    (RequestKind::Read, "read"),
+    (RequestKind::Release, "release"),
+    (RequestKind::Readdir, "readdir"),
+    (RequestKind::Readdirplus, "readdirplus"),
+    (RequestKind::Statfs, "statfs"),
+    (RequestKind::Change, "change"),
+    (RequestKind::Other, "other"),
+];
+
+/// Counts of requests. Counting takes no lock.
+#[derive(Debug, Default)]
+pub struct Requests {
+    kinds: [Counter; KINDS.len()],
+    /// Microseconds of the longest request, and below them one byte for its kind, so that both change together.
+    longest: AtomicU64,
+    waiting: AtomicU64,
+}
+
+/// A request that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    kind: RequestKind,
+    at: Instant,
+    waits: bool,
+}
+
+/// A request that is being answered; dropped when the answer is given.
+#[derive(Debug)]
+pub struct Answering<'a> {
+    requests: &'a Requests,
+    begun: Begun,
+}
+
+impl Requests {
+    /// Counts a request.
+    pub fn begin(&self, kind: RequestKind) -> Begun {
+        if let Some(counter) = self.kinds.get(kind as usize) {
+            counter.add(1);
+        }
+        Begun { kind, at: Instant::now(), waits: false }
+    }
+
+    /// Counts a request as waiting from now on, because a worker will answer it.
+    pub fn hand_over(&self, begun: Begun) -> Begun {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Begun { waits: true, ..begun }
+    }
+
+    /// Takes the time until the result is dropped.
+    pub fn answer(&self, begun: Begun) -> Answering<'_> {
+        Answering { requests: self, begun }
+    }
+
+    /// Requests so far.
+    pub fn get(&self) -> u64 {
+        self.kinds.iter().map(Counter::get).sum()
+    }
+
+    /// Requests of a kind so far.
+    pub fn of(&self, kind: RequestKind) -> u64 {
+        self.kinds.get(kind as usize).map_or(0, Counter::get)
+    }
+
+    /// Requests that workers have to answer now.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The request that took longest.
+    pub fn longest(&self) -> Option<(RequestKind, Duration)> {
+        let packed = self.longest.load(Ordering::Relaxed);
+        let kind = usize::try_from(packed & 0xff).ok().and_then(|kind| KINDS.get(kind));
+        kind.filter(|_| packed != 0).map(|&(kind, _)| (kind, Duration::from_micros(packed >> 8)))
+    }
+}
+
+impl RequestKind {
+    /// The name, as FUSE has it.
+    pub fn name(self) -> &'static str {
+        KINDS.get(self as usize).map_or("", |(_, name)| name)
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let microseconds = u64::try_from(self.begun.at.elapsed().as_micros()).unwrap_or(u64::MAX >> 8);
+        let packed = microseconds << 8 | self.begun.kind as u64;
+        // Nearly always it is not the longest, and then nothing has to be written.
+        if packed > self.requests.longest.load(Ordering::Relaxed) {
+            self.requests.longest.fetch_max(packed, Ordering::Relaxed);
+        }
+        if self.begun.waits {
+            self.requests.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts by kind.
+struct ByKind<'a>(&'a Requests);
+
+impl Serialize for ByKind<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(KINDS.len()))?;
+        for (kind, name) in KINDS {
+            map.serialize_entry(name, &self.0.of(kind))?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Requests {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (kind, time) = self.longest().map_or(("", Duration::ZERO), |(kind, time)| (kind.name(), time));
+        let mut fields = serializer.serialize_struct("Requests", 4)?;
+        fields.serialize_field("requests", &self.get())?;
+        fields.serialize_field("requests_by_kind", &ByKind(self))?;
+        fields.serialize_field("longest_request", kind)?;
+        fields.serialize_field("longest_request_microseconds", &time.as_micros())?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_stands_in_its_place() {
+        let requests = Requests::default();
+        for (number, (kind, name)) in KINDS.into_iter().enumerate() {
+            assert_eq!((kind as usize, kind.name()), (number, name));
+            requests.begin(kind);
+        }
+        assert!(KINDS.iter().all(|&(kind, _)| requests.of(kind) == 1));
+        assert_eq!(requests.get(), 11);
+    }
+
+    #[test]
+    fn the_longest_request_is_kept_with_its_kind() {
+        let requests = Requests::default();
+        assert_eq!(requests.longest(), None);
+        let ago = |kind, milliseconds| {
+            let at = Instant::now().checked_sub(Duration::from_millis(milliseconds)).unwrap();
+            drop(requests.answer(Begun { at, ..requests.begin(kind) }));
+        };
+        ago(RequestKind::Read, 500);
+        ago(RequestKind::Lookup, 20);
+        let (kind, time) = requests.longest().unwrap();
+        assert_eq!(kind, RequestKind::Read);
+        assert!((500..5_000).contains(&time.as_millis()), "{time:?}");
+    }
+
+    #[test]
+    fn who_was_handed_over_waits_until_it_is_answered() {
+        let requests = Requests::default();
+        let begun = requests.hand_over(requests.begin(RequestKind::Read));
+        assert_eq!(requests.waiting(), 1);
+        drop(requests.answer(begun));
+        assert_eq!(requests.waiting(), 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! What a mount tells about itself: `.kpackfs/status.json` and `kpackfs status`.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::{Mount, fat, kpackfs, succeeds};
+
+fn text(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn status_is_shown_for_people_and_for_programs() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    fs::read(mount.at("gfx90a/.kpack/rocm_gfx90a.kpack")).unwrap();
+    let shown = text(&succeeds(kpackfs().arg("status").arg(mount.path())));
+    for what in [fat.path().to_str().unwrap(), "frames made", "bytes read", "lookup", "memory for frames"] {
+        assert!(shown.contains(what), "{what:?} in {shown}");
+    }
+    let json = text(&succeeds(kpackfs().args(["status", "--json"]).arg(mount.path())));
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(status["input"], fat.path().to_str().unwrap());
+    assert!(status["uptime_seconds"].as_f64().unwrap() > 0.0);
+    assert!(status["counters"]["frames_made"].as_u64().unwrap() > 0);
+    assert!(status["counters"]["requests_by_kind"]["lookup"].as_u64().unwrap() > 2);
+    assert!(status["counters"]["longest_request_microseconds"].as_u64().unwrap() > 0);
+    assert_eq!(status["making"].as_array().unwrap().len(), 0);
+
+    let lookups = || mount.status()["counters"]["requests_by_kind"]["lookup"].as_u64().unwrap();
+    let before = lookups();
+    assert!(lookups() > before, "what is read is fresh each time");
+}
+
+#[test]
+fn watching_ends_with_the_mount() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let mut command = kpackfs();
+    let mut watcher = command.args(["status", "--watch"]).arg(mount.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("per second")));
+    succeeds(kpackfs().arg("umount").arg("--lazy").arg(mount.path()));
+    assert!(lines.all(|line| line.is_ok()));
+    assert!(watcher.wait().unwrap().success());
+}
+
+#[test]
+fn only_mounts_have_a_status() {
+    let place = tempfile::tempdir().unwrap();
+    for (path, reason) in [
+        (place.path(), "not a mount point"),
+        (Path::new("/proc"), "not a kpackfs mount"),
+        (Path::new("/no"), "No such"),
+    ] {
+        let output = kpackfs().arg("status").arg(path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.contains(reason) && said.contains(path.to_str().unwrap()), "{said}");
+    }
+    let help = text(&succeeds(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("--help")));
+    assert!(help.contains("status"), "{help}");
+}
