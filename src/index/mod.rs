@@ -1,13 +1,23 @@
-//! What is remembered: work counters and byte-budgeted caches, shared by everything that reads one input.
+//! What is remembered: work counters and the caches and buffers in one byte budget, shared by everything that reads one
+//! input.
 
+mod budget;
 mod cache;
+mod compressors;
 mod counters;
+mod idle;
+mod pool;
+mod spool;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+pub use budget::{Budget, Gauges, Reservation, Use};
 pub use cache::{ByteCache, Weight};
+pub use compressors::Compressors;
 pub use counters::{Counter, Counters};
+pub use pool::{Lent, Pool};
+pub use spool::Spool;
 pub use workers::Workers;
 
 /// What all work on one input shares.
@@ -15,27 +25,40 @@ pub use workers::Workers;
 pub struct Resources {
     /// What the work cost so far.
     pub counters: Counters,
+    /// The memory for all of the following.
+    pub budget: Arc<Budget>,
     /// Inflated spans of wheel members, by member number and span number.
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
-    pub bundles: ByteCache<u64, Arc<Vec<u8>>>,
+    pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
     /// Compressed code objects, by the number given by [`Resources::next_id`].
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
+    /// The memory into which bundles are decompressed.
+    pub buffers: Pool<Vec<u8>>,
+    /// What compresses code objects.
+    pub compressors: Compressors,
+    /// Where compressed code objects are put aside when all of them are going to be written.
+    pub spool: OnceLock<Spool>,
     /// Threads for work that nobody should wait for on a thread that others need.
     pub workers: Workers,
     ids: Counter,
 }
 
 impl Resources {
-    /// Caches that hold about `budget` bytes together.
+    /// Caches and buffers that hold `budget` bytes together.
     pub fn new(budget: u64) -> Arc<Self> {
+        let budget = Budget::new(budget);
         Arc::new(Self {
             counters: Counters::default(),
-            spans: ByteCache::new(budget / 16),
-            bundles: ByteCache::new(budget / 16 * 7),
-            frames: ByteCache::new(budget / 2),
+            spans: ByteCache::new(&budget, Use::Spans),
+            bundles: ByteCache::new(&budget, Use::Bundles),
+            frames: ByteCache::new(&budget, Use::Frames),
+            buffers: Pool::new(&budget, Use::Bundles),
+            compressors: Compressors::new(&budget),
+            spool: OnceLock::new(),
             workers: Workers::default(),
             ids: Counter::default(),
+            budget,
         })
     }
 
