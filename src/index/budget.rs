@@ -208,7 +208,7 @@ impl Budget {
                 return Ok(self.enter(state, purpose, bytes));
             }
             drop(state);
-            if is_first && self.shed() {
+            if is_first && self.shed(None) {
                 continue;
             }
             let mut state = self.lock();
@@ -233,7 +233,7 @@ impl Budget {
                 return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
             }
             drop(state);
-            if !self.shed() {
+            if !self.shed(None) {
                 return None;
             }
         }
@@ -254,7 +254,8 @@ impl Budget {
                 return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
             }
             drop(state);
-            if !self.shed() {
+            // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
+            if !self.shed(Some(purpose)) {
                 return None;
             }
         }
@@ -291,16 +292,17 @@ impl Budget {
         shedders.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has given up what was not used for the longest time, of those that hold more than their share. Whether there was
-    /// any such thing. No lock may be held, because values that are dropped give back what they reserved.
-    fn shed(&self) -> bool {
+    /// Has given up what was not used for the longest time, of those that hold more than their share, or are
+    /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
+    /// reserved.
+    fn shed(&self, own: Option<Use>) -> bool {
         let shedders = self.shedders();
         let mut oldest: Vec<_> = shedders
             .iter()
             .filter(|shedder| {
                 let mut state = self.lock();
                 let account = state.account(shedder.purpose());
-                account.bytes > account.share
+                account.bytes > account.share || own == Some(shedder.purpose())
             })
             .filter_map(|shedder| Some((shedder.oldest()?, shedder)))
             .collect();
