@@ -86,8 +86,9 @@ pub(super) struct SplitOptions {
 /// Where what was learnt about inputs is kept.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CacheOptions {
-    /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs]
-    #[arg(long, value_name = "DIR", env = "KPACKFS_CACHE_DIR", hide_env_values = true, help_heading = "Resources")]
+    /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs, or
+    /// what the variable `KPACKFS_CACHE_DIR` names]
+    #[arg(long, value_name = "DIR", help_heading = "Resources")]
     cache_dir: Option<PathBuf>,
 
     /// Keep nothing, and use nothing that was kept
@@ -96,7 +97,7 @@ pub(super) struct CacheOptions {
 }
 
 impl CacheOptions {
-    /// The directory; `None` if there is to be none. An empty name, as from an empty variable, means none, too.
+    /// The directory; `None` if there is to be none, for which an empty variable stands, too.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         if self.no_cache {
             return None;
@@ -105,8 +106,11 @@ impl CacheOptions {
     }
 }
 
-/// The place for what can be made anew (XDG Base Directory Specification); that of the system for root without a home.
+/// What the variable names, or the user's place for what can be made anew (XDG Base Directory Specification).
 fn default_directory() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("KPACKFS_CACHE_DIR") {
+        return Some(named.into());
+    }
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let above = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     above.map(|above| above.join("kpackfs"))

@@ -1,19 +1,17 @@
 //! `kpackfs split`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
-use super::prepare::prepare;
+use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
-use crate::index::Resources;
-use crate::kpack::Archive;
+use crate::index::{Resources, Spool};
+use crate::kpack::{Archive, make_together, unmade_size};
 use crate::source::EntryPath;
 use crate::split::Plan;
 use crate::view::{self, HOST, ROOT, Tree, WHEELS, WheelPart, WheelSet};
@@ -66,7 +64,7 @@ impl Split {
                 };
                 self.write_parts(wheels, &prepared.resources, &tree, place)?;
             }
-            (Format::Directory, _) => self.write_directories(&prepared.plan, &tree)?,
+            (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
             (Format::Wheel, _) if !self.view.is_empty() => {
                 bail!("--view chooses directories; it cannot choose wheels");
             }
@@ -85,20 +83,18 @@ impl Split {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn write_directories(&self, plan: &Plan, tree: &Tree) -> anyhow::Result<()> {
-        let views = self.directories(plan)?;
-        let archives: BTreeMap<_, _> = plan
-            .archives
-            .iter()
-            .filter_map(|planned| {
-                let part = tree.lookup(ROOT, planned.key.as_str().as_bytes())?;
-                Some((tree.resolve(part, &planned.path)?, Arc::clone(&planned.archive)))
-            })
-            .collect();
-        self.prepare_output()?;
-        let progress = Progress::default();
-        show_bytes("Writing", &progress.done, &progress.total, || export::write(tree, &views, &archives, &progress))?;
-        Ok(())
+    fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+        let views = self.directories(&prepared.plan)?;
+        self.prepare_output(&prepared.resources)?;
+        let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
+        let archives = prepared.plan.archives.iter();
+        let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
+        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
+        let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
+        show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
+            make_together(&archives, &progress.done)?;
+            Ok(export::write(tree, &views, &progress)?)
+        })
     }
 
     fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
@@ -106,12 +102,10 @@ impl Split {
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         self.write_parts(wheels, resources, tree, |part| Ok(Some(place(&part.file_name()?))))?;
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
-        Ok(export::write(tree, &index, &BTreeMap::new(), &Progress::default())?)
+        Ok(export::write(tree, &index, &Progress::default())?)
     }
 
-    /// Writes the parts of a wheel in groups whose archives can be kept between the pass that learns their sizes and
-    /// digests, which RECORD needs, and the one that writes them. `place` tells which node of the tree shows a part, and
-    /// where to write it.
+    /// Writes the parts of a wheel. `place` tells which node of the tree shows a part, and where to write it.
     fn write_parts(
         &self,
         wheels: &WheelSet,
@@ -119,18 +113,15 @@ impl Split {
         tree: &Tree,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>> + Sync,
     ) -> anyhow::Result<()> {
-        self.prepare_output()?;
-        let all = wheels.groups(resources.frames.capacity());
-        let sizes = all.iter().flatten().flat_map(|part| part.archives()).map(Archive::original_size);
-        let progress = Progress { total: sizes.sum::<u64>().into(), ..Progress::default() };
+        self.prepare_output(resources)?;
+        let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
+        let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
+        let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
-            for group in &all {
-                WheelSet::make(group, &progress.done)?;
-                let places = group.iter().filter_map(|part| place(part).transpose());
-                let views = places.collect::<anyhow::Result<Vec<_>>>()?;
-                export::write(tree, &views, &BTreeMap::new(), &Progress::default())?;
-            }
-            Ok(())
+            WheelSet::make(&parts, &progress.done)?;
+            let places = parts.iter().filter_map(|part| place(part).transpose());
+            let views = places.collect::<anyhow::Result<Vec<_>>>()?;
+            Ok(export::write(tree, &views, &progress)?)
         })
     }
 
@@ -149,12 +140,15 @@ impl Split {
         Ok(views.into_iter().map(place).collect())
     }
 
-    fn prepare_output(&self) -> anyhow::Result<()> {
+    /// Makes the directory to write to. Code objects are compressed once; until they are written they lie beside it.
+    fn prepare_output(&self, resources: &Resources) -> anyhow::Result<()> {
         let output = self.output.display();
         std::fs::create_dir_all(&self.output).with_context(|| format!("{output}"))?;
         if std::fs::read_dir(&self.output).with_context(|| format!("{output}"))?.next().is_some() {
             bail!("{output}: the directory is not empty; name one that is, or a new one");
         }
+        let spool = Spool::new(&self.output).with_context(|| format!("{output}"))?;
+        resources.spool.get_or_init(|| spool);
         Ok(())
     }
 }

@@ -1,21 +1,17 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
 
-mod archives;
-
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filetime::{FileTime, set_symlink_file_times};
 use rayon::prelude::*;
 
-use crate::kpack::Archive;
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
 use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
@@ -23,7 +19,7 @@ use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
 
-/// How far writing is, for a progress bar: bytes of files, and uncompressed bytes of archives.
+/// How far writing is, for a progress bar, in bytes.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// What there is to do.
@@ -59,7 +55,6 @@ pub enum ExportError {
 /// A file to write, and where.
 struct Job<'a> {
     path: PathBuf,
-    node: NodeId,
     body: &'a Body,
     attributes: Attributes,
 }
@@ -73,14 +68,9 @@ struct Jobs<'a> {
     directories: Vec<(PathBuf, Attributes)>,
 }
 
-/// Writes the directories `views` of a tree, each to the place beside it. The nodes in `archives` are written by making
-/// each frame once for all of them.
-pub fn write(
-    tree: &Tree,
-    views: &[(EntryPath, PathBuf)],
-    archives: &BTreeMap<NodeId, Arc<Archive>>,
-    progress: &Progress,
-) -> Result<(), ExportError> {
+/// Writes the nodes `views` of a tree, each to the place beside it. What has to be made is made file by file, so whoever
+/// writes several archives makes them together before.
+pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
     let mut jobs = Jobs::default();
     for (view, path) in views {
         let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
@@ -89,14 +79,7 @@ pub fn write(
         }
         write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
     }
-    let (streams, files): (Vec<_>, Vec<_>) = jobs.files.into_iter().partition(|job| archives.contains_key(&job.node));
-    let streams: Vec<_> = streams.iter().filter_map(|job| Some((job, archives.get(&job.node)?))).collect();
-    let sizes = files.iter().map(|job| job.body.known_size().unwrap_or(0));
-    let of_archives = streams.iter().map(|(_, archive)| archive.original_size());
-    progress.total.fetch_add(sizes.chain(of_archives).sum(), Ordering::Relaxed);
-
-    write_files(files, progress)?;
-    archives::write(&streams, progress)?;
+    write_files(jobs.files, progress)?;
     for (path, original) in jobs.links {
         fs::hard_link(&original, &path).map_err(at(&path))?;
     }
@@ -143,7 +126,7 @@ fn write_directories<'a>(
                 return Ok(());
             }
             first_names.extend(link_group.map(|group| (group, path.to_owned())));
-            jobs.files.push(Job { path: path.to_owned(), node, body, attributes });
+            jobs.files.push(Job { path: path.to_owned(), body, attributes });
         }
     }
     Ok(())
@@ -151,17 +134,18 @@ fn write_directories<'a>(
 
 fn write_files(files: Vec<Job<'_>>, progress: &Progress) -> Result<(), ExportError> {
     // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
-    let (mut ready, made): (Vec<_>, Vec<_>) = files.into_iter().partition(|job| matches!(job.body, Body::Ready(_)));
-    ready.sort_by_key(|job| Reverse(job.body.known_size()));
-    ready.par_iter().with_max_len(1).try_for_each(|job| write_file(job, progress))?;
-    made.iter().try_for_each(|job| write_file(job, progress))
-}
-
-fn write_file(job: &Job<'_>, progress: &Progress) -> Result<(), ExportError> {
-    let content = job.body.content().map_err(reading(&job.path))?;
-    let mut file = create(&job.path)?;
-    copy(&*content, &mut file, &job.path, progress)?;
-    finish(&job.path, &job.attributes)
+    let mut ready = Vec::with_capacity(files.len());
+    for job in files {
+        let content = job.body.content().map_err(reading(&job.path))?;
+        progress.total.fetch_add(content.size(), Ordering::Relaxed);
+        ready.push((job, content));
+    }
+    ready.sort_by_key(|(_, content)| Reverse(content.size()));
+    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| {
+        let mut file = create(&job.path)?;
+        copy(&**content, &mut file, &job.path, progress)?;
+        finish(&job.path, &job.attributes)
+    })
 }
 
 fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress) -> Result<(), ExportError> {

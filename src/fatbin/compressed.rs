@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FatbinError;
 use super::bundle::malformed;
-use crate::index::Resources;
+use crate::index::{Lent, Resources};
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 const MAGIC: &[u8; 4] = b"CCOB";
@@ -33,15 +33,20 @@ enum Method {
     Zstd,
 }
 
-/// A compressed bundle. It is decompressed when it is read, and kept for a while in [`Resources::bundles`].
+/// A compressed bundle. It is decompressed when it is read, into memory of [`Resources::buffers`], and kept
+/// for a while in [`Resources::bundles`].
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: Packing,
     id: u64,
     resources: Arc<Resources>,
-    /// The decompressed bundle as long as anybody uses it, also when it has left the cache.
-    in_use: Mutex<Weak<Vec<u8>>>,
+    /// The decompressed bundle as long as anybody uses it, also when it is not in the cache. Locked while it is being
+    /// decompressed.
+    in_use: Mutex<Weak<Decompressed>>,
 }
+
+/// A bundle in memory. The memory is used again when nobody needs this bundle any more.
+pub type Decompressed = Lent<Vec<u8>>;
 
 /// What the header of a compressed bundle says.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -77,7 +82,9 @@ impl Packing {
         if size > MAX_SIZE {
             return Err(malformed(offset, format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
         }
-        Ok(Some(Self { start: offset + header_size, length: total - header_size, method, size }))
+        // Version 1 does not say how long it is. No more than this can belong to it.
+        let length = (total - header_size).min(longest(size));
+        Ok(Some(Self { start: offset + header_size, length, method, size }))
     }
 
     /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
@@ -113,7 +120,7 @@ impl Compressed {
 
     /// The first `length` bytes, fewer if there are not so many, without decompressing the rest.
     pub(super) fn beginning(&self, length: u64) -> Result<Vec<u8>, FatbinError> {
-        let length = length.min(self.size());
+        let length = length.min(self.packing.size);
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         self.stream()
             .and_then(|stream| stream.take(length).read_to_end(&mut bytes))
@@ -122,52 +129,96 @@ impl Compressed {
         Ok(bytes)
     }
 
-    /// All of it, from the cache if it is there. Whoever holds the result spares others to decompress it again.
-    pub fn decompressed(&self) -> Result<Arc<Vec<u8>>, ReadError> {
-        let in_use = || self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = self.resources.bundles.get(&self.id).or_else(|| in_use().upgrade()) {
-            self.resources.counters.cache_hits.add(1);
+    /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: whoever calls
+    /// this must hold no other bundle, and no other memory but for bundles.
+    pub fn ready(&self) -> Result<Arc<Decompressed>, ReadError> {
+        if let Some(bytes) = self.held() {
             return Ok(bytes);
         }
-        self.resources.bundles.get_or_make(&self.id, || {
-            let held = in_use().upgrade();
-            let bytes = held.map_or_else(|| self.decompress(), Ok)?;
-            *in_use() = Arc::downgrade(&bytes);
-            Ok(bytes)
-        })
+        let bytes = self.hold()?;
+        self.resources.bundles.put(self.id, Arc::clone(&bytes));
+        self.resources.budget.busy();
+        Ok(bytes)
     }
 
-    /// Drops it from the cache. It can be decompressed again.
-    pub fn forget(&self) {
-        self.resources.bundles.remove(&self.id);
+    /// The same, but if it is decompressed now it is kept only as long as somebody holds it.
+    pub fn hold(&self) -> Result<Arc<Decompressed>, ReadError> {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = in_use.upgrade() {
+            return Ok(bytes);
+        }
+        let buffer = self.resources.buffers.buffer(self.buffer_size());
+        let bytes = Arc::new(self.decompress(buffer)?);
+        *in_use = Arc::downgrade(&bytes);
+        Ok(bytes)
     }
 
-    fn decompress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+    /// The same if there is room for it without waiting.
+    pub fn try_hold(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
+        let Ok(mut in_use) = self.in_use.try_lock() else { return Ok(None) };
+        if let Some(bytes) = in_use.upgrade() {
+            return Ok(Some(bytes));
+        }
+        let Some(buffer) = self.resources.buffers.try_buffer(self.buffer_size()) else { return Ok(None) };
+        let bytes = Arc::new(self.decompress(buffer)?);
+        *in_use = Arc::downgrade(&bytes);
+        Ok(Some(bytes))
+    }
+
+    /// What others hold or the cache has.
+    fn held(&self) -> Option<Arc<Decompressed>> {
+        let bytes = self.in_use.try_lock().ok()?.upgrade()?;
+        // Tells the cache that it is used.
+        drop(self.resources.bundles.get(&self.id));
+        self.resources.budget.busy();
+        Some(bytes)
+    }
+
+    fn buffer_size(&self) -> usize {
+        usize::try_from(self.packing.size).unwrap_or(usize::MAX)
+    }
+
+    fn decompress(&self, mut bytes: Decompressed) -> Result<Decompressed, ReadError> {
+        let accounted = bytes.accounted();
+        bytes.account_for(accounted.saturating_add(self.packing.length));
+        let result = self.decompress_to(&mut bytes);
+        bytes.account_for(accounted);
+        result?;
+        self.resources.counters.bytes_decompressed.add(self.packing.size);
+        Ok(bytes)
+    }
+
+    fn decompress_to(&self, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
         let damaged = |reason: String| ReadError::Damaged {
             entry: format!("offload bundle at {:#x}", self.packing.start).into(),
             reason: reason.into(),
         };
         let mut compressed = vec![0; usize::try_from(self.packing.length).unwrap_or(usize::MAX)];
         self.content.read_at(self.packing.start, &mut compressed)?;
-        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
-        let mut bytes = Vec::with_capacity(size);
+        bytes.clear();
         match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::bulk::Decompressor::new().map_err(|error| damaged(error.to_string()))?;
                 decoder.window_log_max(WINDOW_LOG_MAX).map_err(|error| damaged(error.to_string()))?;
                 let frame = frame_of(&compressed);
-                decoder.decompress_to_buffer(frame, &mut bytes).map_err(|error| damaged(error.to_string()))?;
+                decoder.decompress_to_buffer(frame, bytes).map_err(|error| damaged(error.to_string()))?;
             }
             Method::Zlib => {
-                let stream = flate2::read::ZlibDecoder::new(compressed.as_slice());
-                stream.take(self.size() + 1).read_to_end(&mut bytes).map_err(|error| damaged(error.to_string()))?;
+                let mut stream = flate2::read::ZlibDecoder::new(compressed.as_slice());
+                bytes.resize(self.buffer_size(), 0);
+                stream.read_exact(bytes).map_err(|error| damaged(error.to_string()))?;
+                if stream.read(&mut [0]).map_err(|error| damaged(error.to_string()))? > 0 {
+                    return Err(damaged(format!(
+                        "it holds more than the {} bytes it claims to hold",
+                        self.packing.size
+                    )));
+                }
             }
         }
-        if bytes.len() != size {
-            return Err(damaged(format!("it holds {} bytes and claims to hold {size}", bytes.len())));
+        if bytes.len() != self.buffer_size() {
+            return Err(damaged(format!("it holds {} bytes and claims to hold {}", bytes.len(), self.packing.size)));
         }
-        self.resources.counters.bytes_decompressed.add(self.size());
-        Ok(Arc::new(bytes))
+        Ok(())
     }
 
     fn stream(&self) -> io::Result<Box<dyn Read + '_>> {
@@ -190,6 +241,12 @@ impl Compressed {
             _ => Err(ReadError::OutOfRange { offset, length: size, size: self.size() }),
         }
     }
+}
+
+/// Bytes that `size` bytes take at most when they are compressed, with either method (zstd's `ZSTD_COMPRESSBOUND`, and
+/// zlib's `compressBound`, which is less), and some for headers.
+fn longest(size: u64) -> u64 {
+    size + size / 128 + (128 << 10)
 }
 
 /// Version 1 does not say where its frame ends; zstd knows, and bulk decompression wants nothing behind it.
@@ -260,12 +317,15 @@ impl Content for Slice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
-        let bytes = self.bundle.decompressed()?;
+        if self.bundle.held().is_some() {
+            self.bundle.resources.counters.cache_hits.add(1);
+        }
+        let bytes = self.bundle.ready()?;
         copy_from(&bytes, self.offset + offset, buffer)
     }
 
     fn is_prompt(&self, _: u64, _: usize) -> bool {
-        false
+        self.bundle.in_use.try_lock().is_ok_and(|in_use| in_use.strong_count() > 0)
     }
 
     fn identity(&self) -> Option<Identity> {

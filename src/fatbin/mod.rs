@@ -13,7 +13,7 @@ use crate::rope::{Content, ReadError};
 use crate::target::TargetId;
 
 pub use bundle::{Bundle, bundle_size, read_bundle};
-pub use compressed::Compressed;
+pub use compressed::{Compressed, Decompressed};
 
 /// Code for one target.
 #[derive(Clone)]

@@ -6,8 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use lru::LruCache;
 
+use super::budget::{Budget, Reservation, Shed, Use};
+use super::pool::Lent;
+
 /// How many bytes a cached value takes.
 pub trait Weight {
+    /// Whether the value has a reservation of its own, which lasts as long as anybody uses it.
+    const IS_RESERVED: bool = false;
+
     /// Bytes of memory.
     fn weight(&self) -> u64;
 }
@@ -24,68 +30,103 @@ impl Weight for Arc<Vec<u8>> {
     }
 }
 
-/// Holds values up to a number of bytes; the least recently used ones leave first. A value that is larger than the
-/// whole cache is handed out without being kept.
+impl Weight for Arc<Lent<Vec<u8>>> {
+    const IS_RESERVED: bool = true;
+
+    fn weight(&self) -> u64 {
+        self.accounted()
+    }
+}
+
+/// Holds values as long as nothing else needs the room in the budget; the least recently used ones leave first. A value
+/// for which there is no room is handed out without being kept.
 #[derive(Debug)]
 pub struct ByteCache<K: Hash + Eq, V> {
-    capacity: u64,
-    held: Mutex<Held<K, V>>,
+    held: Arc<Inner<K, V>>,
     /// One lock per value that is being made, so that others wait for it instead of making it again.
     making: DashMap<K, Arc<Mutex<()>>>,
 }
 
 #[derive(Debug)]
+struct Inner<K: Hash + Eq, V> {
+    budget: Arc<Budget>,
+    purpose: Use,
+    held: Mutex<Held<K, V>>,
+}
+
+#[derive(Debug)]
 struct Held<K: Hash + Eq, V> {
-    values: LruCache<K, V>,
+    values: LruCache<K, Entry<V>>,
     bytes: u64,
 }
 
-impl<K: Hash + Eq + Clone, V: Weight + Clone> ByteCache<K, V> {
-    /// A cache for `capacity` bytes.
-    pub fn new(capacity: u64) -> Self {
-        Self { capacity, held: Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 }), making: DashMap::new() }
-    }
+/// A value with what is known about it. The value is dropped before the reservation.
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    used: u64,
+    /// None if the value has its own.
+    _reservation: Option<Reservation>,
+}
 
-    /// The most bytes that are held.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
+impl<K, V> ByteCache<K, V>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    V: Weight + Clone + Send + 'static,
+{
+    /// A cache that draws on `budget`.
+    pub fn new(budget: &Arc<Budget>, purpose: Use) -> Self {
+        let held = Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 });
+        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, held });
+        let shedder: Arc<dyn Shed> = Arc::<Inner<K, V>>::clone(&held);
+        budget.register(Arc::downgrade(&shedder));
+        Self { held, making: DashMap::new() }
     }
 
     /// Bytes held now.
     pub fn bytes(&self) -> u64 {
-        self.lock().bytes
+        self.held.lock().bytes
+    }
+
+    /// Whether the value is held; that does not count as using it.
+    pub fn contains(&self, key: &K) -> bool {
+        self.held.lock().values.contains(key)
     }
 
     /// The value if it is held.
     pub fn get(&self, key: &K) -> Option<V> {
-        self.lock().values.get(key).cloned()
+        let mut held = self.held.lock();
+        let entry = held.values.get_mut(key)?;
+        entry.used = self.held.budget.now();
+        Some(entry.value.clone())
     }
 
     /// Keeps a value that was made elsewhere.
     pub fn put(&self, key: K, value: V) {
+        let budget = &self.held.budget;
+        // What was there before must not stand in the way.
+        self.remove(&key);
         let weight = value.weight();
-        if weight > self.capacity {
+        let reservation = if V::IS_RESERVED { None } else { budget.claim(self.held.purpose, weight) };
+        if reservation.is_none() && !V::IS_RESERVED {
             return;
         }
-        let mut held = self.lock();
-        if let Some(old) = held.values.put(key, value) {
-            held.bytes -= old.weight();
-        }
+        let entry = Entry { value, used: budget.now(), _reservation: reservation };
+        let mut held = self.held.lock();
         held.bytes += weight;
-        while held.bytes > self.capacity {
-            match held.values.pop_lru() {
-                Some((_, value)) => held.bytes -= value.weight(),
-                None => break,
-            }
-        }
+        let before = held.values.put(key, entry);
+        held.bytes -= before.as_ref().map_or(0, |entry| entry.value.weight());
+        drop(held);
+        drop(before);
+        budget.look_again();
     }
 
     /// Drops a value.
     pub fn remove(&self, key: &K) {
-        let mut held = self.lock();
-        if let Some(value) = held.values.pop(key) {
-            held.bytes -= value.weight();
-        }
+        let mut held = self.held.lock();
+        let removed = held.values.pop(key);
+        held.bytes -= removed.as_ref().map_or(0, |entry| entry.value.weight());
+        drop(held);
     }
 
     /// The value, made by `make` if it is not held. Whoever asks for a value that is being made waits for it.
@@ -103,21 +144,40 @@ impl<K: Hash + Eq + Clone, V: Weight + Clone> ByteCache<K, V> {
         self.making.remove_if(key, |_, other| Arc::ptr_eq(other, &turn));
         result
     }
+}
 
+impl<K: Hash + Eq, V> Inner<K, V> {
     fn lock(&self) -> MutexGuard<'_, Held<K, V>> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl<K: Hash + Eq + Send, V: Weight + Send> Shed for Inner<K, V> {
+    fn purpose(&self) -> Use {
+        self.purpose
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        self.lock().values.peek_lru().map(|(_, entry)| entry.used)
+    }
+
+    fn shed(&self) -> bool {
+        let mut held = self.lock();
+        let removed = held.values.pop_lru();
+        held.bytes -= removed.as_ref().map_or(0, |(_, entry)| entry.value.weight());
+        drop(held);
+        removed.is_some()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-
     use std::convert::Infallible;
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, Barrier};
 
-    use super::ByteCache;
+    use super::*;
 
     fn value(size: usize) -> Arc<[u8]> {
         vec![0; size].into()
@@ -125,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_leave_first_and_bytes_are_counted() {
-        let cache = ByteCache::new(10);
+        let cache = ByteCache::new(&Budget::new(10), Use::Spans);
         cache.put(1, value(4));
         cache.put(2, value(4));
         assert!(cache.get(&1).is_some());
@@ -144,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_however_many_ask() {
-        let cache = ByteCache::new(100);
+        let cache = ByteCache::new(&Budget::new(100), Use::Frames);
         let made = AtomicUsize::new(0);
         let barrier = Barrier::new(8);
         std::thread::scope(|scope| {
@@ -166,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_not_kept() {
-        let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(100);
+        let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), Use::Frames);
         assert_eq!(cache.get_or_make(&1, || Err("no")).unwrap_err(), "no");
         assert!(cache.get_or_make(&1, || Ok::<_, &str>(value(1))).is_ok());
     }

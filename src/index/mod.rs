@@ -1,24 +1,34 @@
-//! What is remembered: work counters and byte-budgeted caches, shared by everything that reads one input.
+//! What is remembered: work counters and the caches and buffers in one byte budget, shared by everything that reads one
+//! input.
 
+mod budget;
 mod cache;
+mod compressors;
 mod counters;
 mod folder;
+mod idle;
 mod keeper;
 mod memory;
+mod pool;
 mod records;
 mod requests;
+mod spool;
 mod store;
 mod workers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+pub use budget::{Budget, Gauges, Reservation, Use};
 pub use cache::{ByteCache, Weight};
+pub use compressors::Compressors;
 pub use counters::{Counter, Counters};
 pub use folder::{Kept, list};
 pub use keeper::keep;
 pub use memory::{Kind, Memory};
+pub use pool::{Lent, Pool};
 pub use records::RecordsError;
 pub use requests::{Answering, Begun, RequestKind, Requests};
+pub use spool::Spool;
 pub use store::{Store, clear};
 pub use workers::Workers;
 
@@ -27,35 +37,48 @@ pub use workers::Workers;
 pub struct Resources {
     /// What the work cost so far.
     pub counters: Counters,
+    /// The memory for all of the following.
+    pub budget: Arc<Budget>,
     /// Inflated spans of wheel members, by member number and span number.
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
-    pub bundles: ByteCache<u64, Arc<Vec<u8>>>,
+    pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
     /// Compressed code objects, by the number given by [`Resources::next_id`].
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
     /// What was learnt about the input in this session and others.
     pub memory: Memory,
+    /// The memory into which bundles are decompressed.
+    pub buffers: Pool<Vec<u8>>,
+    /// What compresses code objects.
+    pub compressors: Compressors,
+    /// Where compressed code objects are put aside when all of them are going to be written.
+    pub spool: OnceLock<Spool>,
     /// Threads for work that nobody should wait for on a thread that others need.
     pub workers: Workers,
     ids: Counter,
 }
 
 impl Resources {
-    /// Caches that hold about `budget` bytes together, and no memory of other sessions.
+    /// Caches and buffers that hold `budget` bytes together, and no memory of other sessions.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_memory(budget, Memory::default())
     }
 
-    /// Caches that hold about `budget` bytes together.
+    /// Caches and buffers that hold `budget` bytes together.
     pub fn with_memory(budget: u64, memory: Memory) -> Arc<Self> {
+        let budget = Budget::new(budget);
         Arc::new(Self {
             counters: Counters::default(),
-            spans: ByteCache::new(budget / 16),
-            bundles: ByteCache::new(budget / 16 * 7),
-            frames: ByteCache::new(budget / 2),
+            spans: ByteCache::new(&budget, Use::Spans),
+            bundles: ByteCache::new(&budget, Use::Bundles),
+            frames: ByteCache::new(&budget, Use::Frames),
+            buffers: Pool::new(&budget, Use::Bundles),
+            compressors: Compressors::new(&budget),
+            spool: OnceLock::new(),
             memory,
             workers: Workers::default(),
             ids: Counter::default(),
+            budget,
         })
     }
 

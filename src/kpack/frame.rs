@@ -1,14 +1,11 @@
 //! A code object as a zstd frame: compressed when it is needed, remembered by length, kept for a while.
 
-use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use zstd::bulk::Compressor;
-
 use crate::fatbin::CodeObject;
 use crate::index::Resources;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
+use crate::rope::{Identity, ReadError, check_range, copy_from};
 
 /// A code object that archives hold compressed. Archives that hold the same code object share it.
 #[derive(Debug)]
@@ -17,30 +14,30 @@ pub struct Frame {
     pub object: CodeObject,
     level: i32,
     length: OnceLock<u64>,
+    /// Where it is in [`Resources::spool`].
+    spooled: OnceLock<u64>,
     id: u64,
     resources: Arc<Resources>,
-}
-
-/// Bytes of the buffer for code objects that a thread keeps.
-const KEPT: usize = 4 << 20;
-
-thread_local! {
-    /// What is being compressed. Fresh memory would cost as much as the compression of a small code object.
-    static ORIGINAL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-
-    /// A zstd context takes a few MB; each thread keeps one for the level it used last.
-    static COMPRESSOR: RefCell<Option<(i32, Compressor<'static>)>> = const { RefCell::new(None) };
 }
 
 impl Frame {
     /// A frame of a zstd level, not made yet.
     pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
-        Self { object, level, length: OnceLock::new(), id: resources.next_id(), resources: Arc::clone(resources) }
+        let (length, spooled, id) = (OnceLock::new(), OnceLock::new(), resources.next_id());
+        Self { object, level, length, spooled, id, resources: Arc::clone(resources) }
     }
 
-    /// Its length in bytes, if it was made before.
+    /// Its length in bytes, if it was made before or is recalled.
     pub fn known_length(&self) -> Option<u64> {
         self.length.get().copied()
+    }
+
+    /// Takes over the length that the frame had in an earlier session. `false` if it is known to have another one, or
+    /// cannot have this one. If the length turns out to be wrong when the frame is made, reading it fails.
+    pub(super) fn recall(&self, length: u64) -> bool {
+        let size = usize::try_from(self.object.content.size()).unwrap_or(usize::MAX);
+        let is_possible = (1..=zstd::zstd_safe::compress_bound(size) as u64).contains(&length);
+        is_possible && *self.length.get_or_init(|| length) == length
     }
 
     /// What the frame is: other versions of zstd may compress to other bytes.
@@ -51,79 +48,84 @@ impl Frame {
         Some(identity.finish())
     }
 
+    /// Whether it can be read without compressing.
+    pub(super) fn is_there(&self) -> bool {
+        self.spooled.get().is_some() || self.resources.frames.contains(&self.id)
+    }
+
+    /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
+    pub(super) fn is_prepared(&self) -> bool {
+        if self.resources.spool.get().is_some() { self.is_there() } else { self.length.get().is_some() }
+    }
+
+    /// What it shares memory and threads with.
+    pub(super) fn resources(&self) -> &Arc<Resources> {
+        &self.resources
+    }
+
+    /// Makes it unless it is there.
+    pub(super) fn make(&self) -> Result<(), ReadError> {
+        if self.is_there() { Ok(()) } else { self.bytes().map(drop) }
+    }
+
     /// The frame, made now if it is not kept any more.
     pub fn bytes(&self) -> Result<Arc<Vec<u8>>, ReadError> {
         if let Some(bytes) = self.resources.frames.get(&self.id) {
             self.resources.counters.cache_hits.add(1);
             return Ok(bytes);
         }
-        self.resources.frames.get_or_make(&self.id, || self.compress())
+        self.resources.frames.get_or_make(&self.id, || match (self.spooled.get(), self.length.get()) {
+            (Some(_), Some(&length)) => {
+                let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+                self.read_spooled(0, &mut bytes)?;
+                Ok(Arc::new(bytes))
+            }
+            _ => self.compress(),
+        })
     }
 
-    /// Drops what is kept of the frame and of the bundle that it comes from. It can be made again.
-    pub fn forget(&self) {
-        self.resources.frames.remove(&self.id);
-        if let Some(bundle) = &self.object.bundle {
-            bundle.forget();
+    /// Fills `buffer` with bytes of the frame, which is `length` bytes long.
+    pub(super) fn read_at(&self, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), length)?;
+        if self.spooled.get().is_some() && !self.resources.frames.contains(&self.id) {
+            return self.read_spooled(offset, buffer);
         }
+        copy_from(&self.bytes()?, offset, buffer)
+    }
+
+    fn read_spooled(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        match (self.spooled.get(), self.resources.spool.get()) {
+            (Some(start), Some(spool)) => spool.read_at(start + offset, buffer).map_err(|error| self.failed(error)),
+            _ => Err(self.failed(io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> ReadError {
+        ReadError::io(&self.name(), error)
+    }
+
+    fn name(&self) -> Arc<str> {
+        format!("code object for {}", self.object.target).into()
     }
 
     fn compress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        let resources = &self.resources;
+        // Before there is memory for compression; see the order in `index::Budget`.
+        let _held = self.object.bundle.as_ref().map(|bundle| bundle.ready()).transpose()?;
         let content = &self.object.content;
         let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
-        let frame = ORIGINAL.with_borrow_mut(|original| {
-            original.resize(size.max(original.len().min(KEPT)), 0);
-            let (original, _) = original.split_at_mut(size);
-            content.read_at(0, original)?;
-            compress(self.level, original)
-                .map_err(|error| ReadError::io(&Arc::from(format!("code object for {}", self.object.target)), error))
-        })?;
-        let length = *self.length.get_or_init(|| frame.len() as u64);
-        if length != frame.len() as u64 {
-            return Err(ReadError::Changed { entry: format!("code object for {}", self.object.target).into() });
+        let fill = |original: &mut [u8]| content.read_at(0, original);
+        let frame = resources.compressors.compress(self.level, size, fill, |error| self.failed(error))?;
+        if *self.length.get_or_init(|| frame.len() as u64) != frame.len() as u64 {
+            return Err(ReadError::Changed { entry: self.name() });
         }
-        self.resources.counters.bytes_compressed.add(content.size());
-        self.resources.counters.frames_made.add(1);
+        resources.counters.bytes_compressed.add(content.size());
+        resources.counters.frames_made.add(1);
+        if let Some(spool) = resources.spool.get() {
+            let start = spool.put(&frame).map_err(|error| self.failed(error))?;
+            // It is made by one thread at a time, so this is the only place for it.
+            let _ = self.spooled.set(start);
+        }
         Ok(Arc::new(frame))
-    }
-}
-
-/// The same bytes for the same level on every machine and thread.
-fn compress(level: i32, original: &[u8]) -> io::Result<Vec<u8>> {
-    COMPRESSOR.with_borrow_mut(|kept| {
-        if kept.as_ref().is_none_or(|(other, _)| *other != level) {
-            *kept = Some((level, Compressor::new(level)?));
-        }
-        let (_, compressor) = kept.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut frame = compressor.compress(original)?;
-        frame.shrink_to_fit();
-        Ok(frame)
-    })
-}
-
-/// A frame as a part of an archive. It exists only when the length is known.
-#[derive(Debug)]
-pub(super) struct FrameContent {
-    pub(super) frame: Arc<Frame>,
-    pub(super) length: u64,
-}
-
-impl Content for FrameContent {
-    fn size(&self) -> u64 {
-        self.length
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.length)?;
-        let bytes = self.frame.bytes()?;
-        copy_from(&bytes, offset, buffer)
-    }
-
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
-        false
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        self.frame.identity()
     }
 }

@@ -1,16 +1,16 @@
 //! An archive as a rope.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
-use rayon::prelude::*;
-
-use super::frame::{Frame, FrameContent};
+use super::ahead::Stream;
+use super::frame::Frame;
+use super::making::make_together;
 use super::toc::{Blob, Toc, TocEntry, encode};
 use super::{Compression, HEADER_SIZE, MAGIC, VERSION, toc_key};
-use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::index::Kind;
+use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
 
 /// One code object of an archive, under the name by which a loader asks for it.
@@ -34,12 +34,21 @@ pub struct Archive {
     compression: Compression,
     entries: Vec<ArchiveEntry>,
     made: Mutex<Option<Arc<dyn Content>>>,
+    /// Under what the lengths of its frames are remembered. Empty until somebody tried to recall them.
+    remembered: OnceLock<Option<Identity>>,
 }
 
 impl Archive {
     /// An archive of these code objects, in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
-        Self { group: group.to_owned(), target, compression, entries, made: Mutex::new(None) }
+        Self {
+            group: group.to_owned(),
+            target,
+            compression,
+            entries,
+            made: Mutex::new(None),
+            remembered: OnceLock::new(),
+        }
     }
 
     /// The target that the archive is for.
@@ -52,9 +61,54 @@ impl Archive {
         &self.entries
     }
 
-    /// How they are stored.
-    pub fn compression(&self) -> Compression {
-        self.compression
+    /// The frames that have to be made before it can be read, in its order.
+    pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<Frame>> {
+        let entries = if self.compression == Compression::None { &[] } else { self.entries.as_slice() };
+        entries.iter().map(|entry| &entry.frame)
+    }
+
+    /// The lengths of its frames in its order, if all are known. There are none without compression.
+    pub fn lengths(&self) -> Option<Vec<u64>> {
+        self.frames().map(|frame| frame.known_length()).collect()
+    }
+
+    /// Recalls the lengths of its frames from an earlier session, the first time it is asked. Where they are remembered.
+    fn recalled(&self) -> Option<&Identity> {
+        let recall = || {
+            let memory = &self.frames().next()?.resources().memory;
+            let mut identity = Identity::describe("frames");
+            for frame in self.frames() {
+                identity.add(&frame.identity()?.0);
+            }
+            let identity = identity.finish();
+            if let Some(lengths) = memory.recall::<Vec<u64>>(Kind::Frames, &identity) {
+                self.recall(&lengths);
+            }
+            Some(identity)
+        };
+        self.remembered.get_or_init(recall).as_ref()
+    }
+
+    /// Remembers the lengths of its frames, if all are known.
+    pub(super) fn learn_lengths(&self) {
+        let (Some(identity), Some(frame), Some(lengths)) = (self.recalled(), self.frames().next(), self.lengths())
+        else {
+            return;
+        };
+        let memory = &frame.resources().memory;
+        if memory.recall::<Vec<u64>>(Kind::Frames, identity).as_ref() != Some(&lengths) {
+            memory.learn(Kind::Frames, identity, &lengths);
+        }
+    }
+
+    /// Takes over the lengths that the frames had in an earlier session, so that the archive's size is known before
+    /// anything is compressed. `false` if these cannot be its lengths. A frame that turns out to have another length fails
+    /// when it is read.
+    pub fn recall(&self, lengths: &[u64]) -> bool {
+        let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.known_length().is_none_or(|known| known == length);
+        self.frames().count() == lengths.len()
+            && self.frames().zip(lengths).all(fits)
+            && self.frames().zip(lengths).all(|(frame, &length)| frame.recall(length))
     }
 
     /// Bytes of the code objects when they are not compressed.
@@ -72,7 +126,7 @@ impl Archive {
 
     /// What stands before and behind the code objects when these take `lengths` bytes each: header (with the count of
     /// frames, if there is one) and table of contents.
-    pub fn frame_around(&self, lengths: &[u64]) -> (Vec<u8>, Vec<u8>) {
+    fn frame_around(&self, lengths: &[u64]) -> (Vec<u8>, Vec<u8>) {
         let mut toc = self.toc();
         let end = match self.compression {
             Compression::None => {
@@ -128,83 +182,41 @@ impl Archive {
     }
 
     fn rope(&self) -> Result<Rope, ReadError> {
-        let lengths = match self.compression {
-            Compression::None => self.entries.iter().map(|entry| entry.frame.object.content.size()).collect(),
-            Compression::Zstd(_) => self.frame_lengths()?,
+        let Compression::Zstd(_) = self.compression else {
+            let lengths: Vec<_> = self.entries.iter().map(|entry| entry.frame.object.content.size()).collect();
+            let (header, toc) = self.frame_around(&lengths);
+            let objects = self.entries.iter().map(|entry| Segment::whole(Arc::clone(&entry.frame.object.content)));
+            return Rope::new([Segment::literal(header)].into_iter().chain(objects).chain([Segment::literal(toc)]));
         };
+        make_together(&[self], &AtomicU64::new(0))?;
+        let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
+        let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
-        for (entry, &length) in self.entries.iter().zip(&lengths) {
-            if let Compression::None = self.compression {
-                segments.push(Segment::whole(Arc::clone(&entry.frame.object.content)));
-            } else {
-                segments.push(Segment::literal(length_field(length)?));
-                segments.push(Segment::whole(Arc::new(FrameContent { frame: Arc::clone(&entry.frame), length })));
-            }
+        let stream = Stream::new(self.frames().cloned().zip(lengths).collect());
+        for content in stream.contents() {
+            segments.push(Segment::literal(length_field(content.size())?));
+            segments.push(Segment::whole(Arc::new(content)));
         }
         segments.push(Segment::literal(toc));
         Rope::new(segments)
     }
-
-    fn frame_lengths(&self) -> Result<Vec<u64>, ReadError> {
-        make_together(&[self], &AtomicU64::new(0))?;
-        let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
-        self.entries.iter().map(|entry| entry.frame.known_length().ok_or_else(unknown)).collect()
-    }
-}
-
-/// Makes the frames of several archives whose length is not known yet, on all cores: the code objects of one compressed
-/// bundle together, so that it is decompressed once, and the largest work first. Adds the bytes that are compressed to
-/// `done`.
-pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
-    let mut work = HashMap::<_, Vec<&Arc<Frame>>>::new();
-    let mut seen = HashSet::new();
-    let compressed = archives.iter().filter(|archive| archive.compression != Compression::None);
-    for (position, entry) in compressed.flat_map(|archive| &archive.entries).enumerate() {
-        let frame = &entry.frame;
-        if frame.known_length().is_none() && seen.insert(Arc::as_ptr(frame)) {
-            let key = frame.object.bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
-            work.entry(key).or_default().push(frame);
-        }
-    }
-    let cost = |frames: &[&Arc<Frame>]| -> u64 {
-        let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
-        frames.iter().map(|frame| frame.object.content.size()).sum::<u64>() + bundle.map_or(0, |it| it.size() / 4)
-    };
-    let mut work: Vec<_> = work.into_values().collect();
-    work.sort_by_cached_key(|frames| Reverse(cost(frames)));
-    work.par_iter().with_max_len(1).try_for_each(|frames| {
-        // Held until all of its code objects are compressed.
-        let bundle = frames.first().and_then(|frame| frame.object.bundle.as_ref());
-        let _held = bundle.map(|bundle| bundle.decompressed()).transpose()?;
-        for frame in frames {
-            frame.bytes()?;
-            done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
-        }
-        if let (Some(bundle), true) = (bundle, archives.len() > 1) {
-            // Everything that is wanted of it has been made.
-            bundle.forget();
-        }
-        Ok(())
-    })
 }
 
 /// The length of a frame as it is written before it.
-pub fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
+fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
     let too_long = |_| ReadError::damaged(&Arc::from("archive"), "a code object takes 4 GiB or more when compressed");
     u32::try_from(length).map(u32::to_le_bytes).map_err(too_long)
 }
 
 impl Make for Archive {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        // Without compression nothing has to be made.
-        match self.compression {
-            Compression::None => self.make().ok(),
-            Compression::Zstd(_) => match self.made.try_lock() {
-                Ok(made) => made.clone(),
-                Err(_) => None,
-            },
-        }
+        let there = self.made.try_lock().ok()?.clone();
+        // With all lengths known, as they are without compression, nothing has to be made.
+        there.or_else(|| {
+            self.recalled();
+            self.lengths().and_then(|_| self.make().ok())
+        })
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {

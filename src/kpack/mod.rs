@@ -4,15 +4,18 @@
 //! the code objects, and at the end the table of contents in MessagePack. With the scheme `none` code objects stand one
 //! after the other; with `zstd-per-kernel` there is a u32 count, and for each code object a u32 length and a zstd frame.
 
+mod ahead;
 mod frame;
 mod layout;
+mod making;
 mod reader;
 mod toc;
 
 use std::str::FromStr;
 
 pub use frame::Frame;
-pub use layout::{Archive, ArchiveEntry, length_field, make_together};
+pub use layout::{Archive, ArchiveEntry};
+pub use making::{make_together, unmade_size};
 pub use reader::{KpackError, Reader};
 pub use toc::Toc;
 
@@ -69,5 +72,7 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
     Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
+#[cfg(test)]
+mod making_tests;
 #[cfg(test)]
 mod tests;

@@ -13,11 +13,19 @@ fn content(bytes: &[u8]) -> Arc<dyn Content> {
 }
 
 fn archive(target: &str, compression: Compression, codes: &[(&str, usize, Vec<u8>)], budget: u64) -> Arc<Archive> {
-    let resources = Resources::new(budget);
+    archive_in(&Resources::new(budget), target, compression, codes)
+}
+
+fn archive_in(
+    resources: &Arc<Resources>,
+    target: &str,
+    compression: Compression,
+    codes: &[(&str, usize, Vec<u8>)],
+) -> Arc<Archive> {
     let target: TargetId = target.parse().unwrap();
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
         let object = CodeObject { target: target.clone(), content: content(code), bundle: None };
-        let frame = Arc::new(Frame::new(object, 3, &resources));
+        let frame = Arc::new(Frame::new(object, 3, resources));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: *wrapper, frame }
     });
     Arc::new(Archive::new("torch", target.clone(), compression, entries.collect()))

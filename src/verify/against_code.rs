@@ -83,7 +83,7 @@ impl Comparison<'_> {
         }
         // Held so that it is decompressed once for all targets.
         let compressed = objects.values().find_map(|object| object.bundle.as_ref());
-        let _held = compressed.map(|bundle| bundle.decompressed()).transpose()?;
+        let _held = compressed.map(|bundle| bundle.hold()).transpose()?;
         let search_paths = &request.marker.search_paths;
         // Everything that had code has to be found; empty code objects run nowhere.
         let has_code =

@@ -17,9 +17,6 @@ use crate::split::{Place, Plan};
 use crate::target::BundleKey;
 use crate::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
 
-/// How much smaller code objects become at least, on real ones at zstd level 3.
-const RATIO: u64 = 6;
-
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
 pub struct WheelOptions {
@@ -121,24 +118,6 @@ impl WheelSet {
         }
         let fingerprint = options.fingerprint;
         Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
-    }
-
-    /// All wheels in groups, each so small that its archives, when they are compressed, take about `budget` bytes.
-    pub fn groups(&self, budget: u64) -> Vec<Vec<Arc<WheelPart>>> {
-        let mut groups = vec![self.hosts.clone()];
-        let mut size = 0;
-        for part in self.devices.values() {
-            let here = part.archives().map(Archive::original_size).sum::<u64>() / RATIO;
-            match groups.last_mut() {
-                Some(group) if size > 0 && size + here <= budget => group.push(Arc::clone(part)),
-                _ => {
-                    groups.push(vec![Arc::clone(part)]);
-                    size = 0;
-                }
-            }
-            size += here;
-        }
-        groups
     }
 
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use kpackfs::index::Resources;
 use kpackfs::kpack::Toc;
@@ -58,16 +57,8 @@ impl Split {
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
         let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
-        let archives: BTreeMap<_, _> = plan
-            .archives
-            .iter()
-            .map(|planned| {
-                let part = tree.lookup(view::ROOT, planned.key.as_str().as_bytes()).unwrap();
-                (tree.resolve(part, &planned.path).unwrap(), Arc::clone(&planned.archive))
-            })
-            .collect();
         let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.path().join(view.as_path()))).collect();
-        export::write(&tree, &views, &archives, &export::Progress::default()).unwrap();
+        export::write(&tree, &views, &export::Progress::default()).unwrap();
         Self { fat: Some(fat), out }
     }
 

@@ -1,0 +1,381 @@
+//! One budget of bytes for all memory whose size depends on the input: caches, and the buffers of work that is going on.
+//!
+//! Caches take what nobody else needs. A reservation for a buffer first makes caches give up what was not used for the
+//! longest time, then waits until other work gives back.
+//!
+//! Nobody waits forever. Uses have an order, bundles before compression before inflation: whoever holds a reservation
+//! waits only for uses that come later in it, and never for a second one of the same use. If the caches have nothing left
+//! to give, the first reservation of its use is let through even if it does not fit. So the last use always goes on; when
+//! it has given back, the one before does, and so forth. Therefore a bundle larger than the whole budget can be read, too,
+//! but only one at a time.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde::Serialize;
+
+use super::idle::Idle;
+
+/// What memory is used for, in the order in which a thread may ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Decompressed offload bundles, and the compressed ones while they are read.
+    Bundles,
+    /// Code objects that are being compressed, and what compresses them.
+    Compression,
+    /// What inflates members, and what it inflated ahead of need.
+    Inflation,
+    /// The cache of compressed code objects.
+    Frames,
+    /// The cache of inflated pieces of members.
+    Spans,
+}
+
+/// Bytes in use now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Gauges {
+    /// The budget.
+    pub capacity: u64,
+    /// See [`Use::Bundles`].
+    pub bundles: u64,
+    /// See [`Use::Compression`].
+    pub compression: u64,
+    /// See [`Use::Inflation`].
+    pub inflation: u64,
+    /// See [`Use::Frames`].
+    pub frames: u64,
+    /// See [`Use::Spans`].
+    pub spans: u64,
+}
+
+impl Gauges {
+    /// All bytes in use.
+    pub fn total(&self) -> u64 {
+        self.buffers() + self.frames + self.spans
+    }
+
+    /// Bytes in use for work; zero when nothing is going on and nothing was for a while.
+    pub fn buffers(&self) -> u64 {
+        self.bundles + self.compression + self.inflation
+    }
+}
+
+/// Something that can give memory back although nobody asked it to.
+pub(super) trait Shed: Send + Sync {
+    /// What it uses memory for.
+    fn purpose(&self) -> Use;
+
+    /// When the thing that it would give up first was last used, by [`Budget::now`]; `None` if there is nothing.
+    fn oldest(&self) -> Option<u64>;
+
+    /// Gives this thing up. Whether there was any.
+    fn shed(&self) -> bool;
+}
+
+/// See the [module](self).
+pub struct Budget {
+    capacity: u64,
+    state: Mutex<State>,
+    /// Told whenever something was given back, or can be from now on.
+    changed: Condvar,
+    shedders: Mutex<Vec<Weak<dyn Shed>>>,
+    clock: AtomicU64,
+    idle: Arc<Idle>,
+}
+
+#[derive(Default)]
+struct State {
+    bundles: Account,
+    compression: Account,
+    inflation: Account,
+    frames: Account,
+    spans: Account,
+    tickets: u64,
+    /// Number of times that waiting threads had a reason to look again.
+    changes: u64,
+}
+
+#[derive(Default)]
+struct Account {
+    bytes: u64,
+    /// Bytes that nobody else gets.
+    share: u64,
+    /// Those who wait, in the order of their arrival.
+    waiting: VecDeque<u64>,
+}
+
+impl State {
+    fn account(&mut self, purpose: Use) -> &mut Account {
+        match purpose {
+            Use::Bundles => &mut self.bundles,
+            Use::Compression => &mut self.compression,
+            Use::Inflation => &mut self.inflation,
+            Use::Frames => &mut self.frames,
+            Use::Spans => &mut self.spans,
+        }
+    }
+
+    /// Bytes that are taken, or would be if `more` were for `purpose`.
+    fn taken(&mut self, purpose: Use, more: u64) -> u64 {
+        let account = self.account(purpose);
+        let here = account.bytes.saturating_add(more).max(account.share) - account.bytes.max(account.share);
+        let all = [&self.bundles, &self.compression, &self.inflation, &self.frames, &self.spans];
+        all.iter().map(|account| account.bytes.max(account.share)).sum::<u64>().saturating_add(here)
+    }
+}
+
+/// A part of the budget, given back when it is dropped.
+pub struct Reservation {
+    budget: Arc<Budget>,
+    purpose: Use,
+    bytes: u64,
+}
+
+impl Budget {
+    /// A budget of `capacity` bytes.
+    pub fn new(capacity: u64) -> Arc<Self> {
+        let mut state = State::default();
+        // Content that is read in pieces must survive from one piece to the next whatever else is going on.
+        state.frames.share = capacity / 32;
+        state.spans.share = capacity / 32;
+        Arc::new(Self {
+            capacity,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            shedders: Mutex::default(),
+            clock: AtomicU64::new(0),
+            idle: Arc::default(),
+        })
+    }
+
+    /// The most bytes that are in use, but for single things that are larger.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes in use now.
+    pub fn gauges(&self) -> Gauges {
+        let state = self.lock();
+        Gauges {
+            capacity: self.capacity,
+            bundles: state.bundles.bytes,
+            compression: state.compression.bytes,
+            inflation: state.inflation.bytes,
+            frames: state.frames.bytes,
+            spans: state.spans.bytes,
+        }
+    }
+
+    /// Reserves memory for inflating members; see [`Budget::reserve_for`]. Whoever holds it waits for no other reservation.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Reservation {
+        self.reserve_for(Use::Inflation, bytes)
+    }
+
+    /// Reserves memory for work, and waits for it if need be; see the [module](self) for who may wait for what.
+    pub fn reserve_for(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
+        loop {
+            if let Ok(reservation) = self.reserve_unless(purpose, bytes, || None::<()>) {
+                return reservation;
+            }
+        }
+    }
+
+    /// Like [`Budget::reserve_for`], unless `instead` has something that does as well.
+    pub(super) fn reserve_unless<T>(
+        self: &Arc<Self>,
+        purpose: Use,
+        bytes: u64,
+        mut instead: impl FnMut() -> Option<T>,
+    ) -> Result<Reservation, T> {
+        let ticket = {
+            let mut state = self.lock();
+            state.tickets += 1;
+            let ticket = state.tickets;
+            state.account(purpose).waiting.push_back(ticket);
+            ticket
+        };
+        loop {
+            if let Some(found) = instead() {
+                self.leave(purpose, ticket);
+                return Err(found);
+            }
+            let mut state = self.lock();
+            let seen = state.changes;
+            let is_first = state.account(purpose).waiting.front() == Some(&ticket);
+            if is_first && state.taken(purpose, bytes) <= self.capacity {
+                return Ok(self.enter(state, purpose, bytes));
+            }
+            drop(state);
+            if is_first && self.shed(None) {
+                continue;
+            }
+            let mut state = self.lock();
+            if is_first && state.account(purpose).bytes == 0 {
+                return Ok(self.enter(state, purpose, bytes));
+            }
+            if state.changes == seen {
+                drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    /// A reservation if it fits now, or does when caches give up something.
+    pub fn try_reserve(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+        loop {
+            let mut state = self.lock();
+            if !state.account(purpose).waiting.is_empty() {
+                return None;
+            }
+            if state.taken(purpose, bytes) <= self.capacity {
+                state.account(purpose).bytes += bytes;
+                return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
+            }
+            drop(state);
+            if !self.shed(None) {
+                return None;
+            }
+        }
+    }
+
+    /// Memory for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
+    pub(super) fn claim(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+        if bytes > self.capacity {
+            return None;
+        }
+        loop {
+            let mut state = self.lock();
+            let fits = state.taken(purpose, bytes) <= self.capacity;
+            let account = state.account(purpose);
+            // Even while one thing takes more than everything, a cache can hold one value.
+            if fits || account.bytes == 0 || account.bytes + bytes <= account.share {
+                account.bytes += bytes;
+                return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
+            }
+            drop(state);
+            // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
+            if !self.shed(Some(purpose)) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives the first of those who wait what it waits for.
+    fn enter(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: Use, bytes: u64) -> Reservation {
+        let account = state.account(purpose);
+        account.bytes += bytes;
+        account.waiting.pop_front();
+        drop(state);
+        self.look_again();
+        Reservation { budget: Arc::clone(self), purpose, bytes }
+    }
+
+    fn leave(&self, purpose: Use, ticket: u64) {
+        self.lock().account(purpose).waiting.retain(|other| *other != ticket);
+        self.look_again();
+    }
+
+    /// Tells waiting threads that there may be something for them.
+    pub(super) fn look_again(&self) {
+        self.lock().changes += 1;
+        self.changed.notify_all();
+    }
+
+    /// From now on `shedder` is asked when memory is needed.
+    pub(super) fn register(&self, shedder: Weak<dyn Shed>) {
+        self.shedders.lock().unwrap_or_else(PoisonError::into_inner).push(shedder);
+    }
+
+    fn shedders(&self) -> Vec<Arc<dyn Shed>> {
+        let shedders = self.shedders.lock().unwrap_or_else(PoisonError::into_inner);
+        shedders.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Has given up what was not used for the longest time, of those that hold more than their share, or are
+    /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
+    /// reserved.
+    fn shed(&self, own: Option<Use>) -> bool {
+        let shedders = self.shedders();
+        let mut oldest: Vec<_> = shedders
+            .iter()
+            .filter(|shedder| {
+                let mut state = self.lock();
+                let account = state.account(shedder.purpose());
+                account.bytes > account.share || own == Some(shedder.purpose())
+            })
+            .filter_map(|shedder| Some((shedder.oldest()?, shedder)))
+            .collect();
+        oldest.sort_by_key(|(used, _)| *used);
+        oldest.iter().any(|(_, shedder)| shedder.shed())
+    }
+
+    /// Has everything given up that work needs and that does not serve as a cache.
+    pub fn release_idle(&self) {
+        for shedder in self.shedders() {
+            if !matches!(shedder.purpose(), Use::Frames | Use::Spans) {
+                while shedder.shed() {}
+            }
+        }
+    }
+
+    /// Tells that something became idle, which is released when nothing happens for a while.
+    pub(super) fn rests(self: &Arc<Self>) {
+        self.look_again();
+        self.busy();
+    }
+
+    /// Puts off giving back what is idle.
+    pub fn busy(self: &Arc<Self>) {
+        self.idle.watch(self);
+    }
+
+    /// A time that every call moves on.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent after every statement, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Bytes that are reserved.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Changes how many. Never waits: meant for what turns out to be somewhat larger or smaller than expected.
+    pub fn resize(&mut self, bytes: u64) {
+        let mut state = self.budget.lock();
+        let account = state.account(self.purpose);
+        account.bytes = account.bytes.saturating_sub(self.bytes).saturating_add(bytes);
+        self.bytes = bytes;
+        drop(state);
+        self.budget.look_again();
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Budget").field(&self.gauges()).finish()
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Reservation({:?}, {} bytes)", self.purpose, self.bytes)
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;

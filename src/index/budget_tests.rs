@@ -1,0 +1,177 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::super::cache::ByteCache;
+use super::super::pool::Pool;
+use super::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn bytes(size: usize) -> Arc<[u8]> {
+    vec![1; size].into()
+}
+
+/// Fails instead of hanging if `work` does not end.
+fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, finished) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    finished.recv_timeout(LONG).expect("threads wait for each other")
+}
+
+#[test]
+fn gauges_are_what_is_held_and_zero_when_it_is_dropped() {
+    let budget = Budget::new(1000);
+    let inflation = budget.reserve(10);
+    let mut compression = budget.reserve_for(Use::Compression, 200);
+    compression.resize(250);
+    let cache = ByteCache::new(&budget, Use::Frames);
+    cache.put(1, bytes(300));
+    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    let buffer = pool.buffer(400);
+    let gauges = Gauges { capacity: 1000, bundles: 400, compression: 250, inflation: 10, frames: 300, spans: 0 };
+    assert_eq!(budget.gauges(), gauges);
+    assert_eq!((gauges.total(), gauges.buffers()), (960, 660));
+    drop((inflation, compression, buffer));
+    assert_eq!(budget.gauges().buffers(), 400, "an idle buffer is held");
+    budget.release_idle();
+    assert_eq!((budget.gauges().buffers(), budget.gauges().total()), (0, 300));
+    drop(cache);
+    assert_eq!(budget.gauges().total(), 0);
+}
+
+#[test]
+fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
+    let budget = Budget::new(3200);
+    let (frames, spans) = (ByteCache::new(&budget, Use::Frames), ByteCache::new(&budget, Use::Spans));
+    for number in 0..40 {
+        frames.put(number, bytes(100));
+    }
+    assert_eq!(frames.bytes(), 3100, "all but the other's share");
+    assert!(frames.get(&9).is_some(), "used last");
+    for number in 0..5 {
+        spans.put(number, bytes(100));
+    }
+    assert_eq!((frames.bytes(), spans.bytes()), (2700, 500));
+    assert!(frames.contains(&9) && !frames.contains(&10));
+    let reservation = budget.reserve(3000);
+    assert_eq!((frames.bytes(), spans.bytes()), (100, 100), "the shares stay");
+    frames.put(50, bytes(100));
+    assert_eq!(frames.bytes(), 100, "the younger one has taken the place of the older");
+    assert!(frames.contains(&50));
+    drop(reservation);
+    frames.put(51, bytes(100));
+    assert_eq!(frames.bytes(), 200);
+}
+
+#[test]
+fn idle_buffers_are_used_again_and_make_room_for_others() {
+    let budget = Budget::new(1000);
+    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    let first = pool.buffer(600);
+    let address = first.as_ptr();
+    assert!(pool.try_buffer(600).is_none());
+    drop(first);
+    let again = pool.buffer(200);
+    assert_eq!((again.as_ptr(), again.capacity()), (address, 600));
+    drop(again);
+    let small = pool.buffer(100);
+    assert_eq!(small.capacity(), 100, "a sixth of it would be wasteful");
+    let large = pool.try_buffer(800).unwrap();
+    assert_eq!(budget.gauges().bundles, 900, "the idle one is gone");
+    drop((small, large));
+}
+
+#[test]
+fn idle_buffers_are_given_back_after_a_while() {
+    let budget = Budget::new(1000);
+    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    drop(pool.buffer(600));
+    let started = std::time::Instant::now();
+    while budget.gauges().bundles > 0 {
+        assert!(started.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn whoever_waits_gets_what_others_give_back_in_turn() {
+    let budget = Budget::new(1000);
+    let first = budget.reserve(800);
+    let (sender, order) = mpsc::channel();
+    let waiting = |budget: &Budget| budget.lock().inflation.waiting.len();
+    let threads: Vec<_> = [700, 100]
+        .into_iter()
+        .enumerate()
+        .map(|(position, size)| {
+            let (other, sender) = (Arc::clone(&budget), sender.clone());
+            let thread = thread::spawn(move || {
+                let reservation = other.reserve(size);
+                sender.send(size).unwrap();
+                reservation
+            });
+            // The small one would fit, but does not overtake.
+            while waiting(&budget) <= position {
+                thread::yield_now();
+            }
+            thread
+        })
+        .collect();
+    assert!(order.try_recv().is_err());
+    drop(first);
+    let reservations: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(budget.gauges().inflation, 800);
+    drop(reservations);
+    assert_eq!(budget.gauges().total(), 0);
+}
+
+#[test]
+fn only_one_thing_at_a_time_is_larger_than_everything() {
+    in_bounded_time(|| {
+        let budget = Budget::new(100);
+        let together = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let reservation = budget.reserve_for(Use::Bundles, 500);
+                    assert_eq!(together.fetch_add(1, Ordering::SeqCst), 0);
+                    thread::yield_now();
+                    together.fetch_sub(1, Ordering::SeqCst);
+                    drop(reservation);
+                });
+            }
+        });
+        assert_eq!(budget.gauges().total(), 0);
+    });
+}
+
+/// Every thread takes a bundle, then memory for compression, then for inflation, from a budget that has not even room for
+/// one of each, while caches fill up. No more than the budget and one of each use is ever taken.
+#[test]
+fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
+    in_bounded_time(|| {
+        let budget = Budget::new(100);
+        let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+        let cache = ByteCache::new(&budget, Use::Frames);
+        thread::scope(|scope| {
+            for number in 0..16_u64 {
+                let (budget, pool, cache) = (&budget, &pool, &cache);
+                scope.spawn(move || {
+                    for round in 0..100 {
+                        let bundle = pool.buffer(20 + usize::try_from((number * round) % 90).unwrap());
+                        let compression = budget.reserve_for(Use::Compression, 30 + number);
+                        let inflation = budget.reserve(5 + round % 7);
+                        let gauges = budget.gauges();
+                        assert!(gauges.total() <= 100 + 110 + 46 + 12, "{gauges:?}");
+                        cache.put((number, round), bytes(2));
+                        drop((inflation, compression, bundle));
+                    }
+                });
+            }
+        });
+        budget.release_idle();
+        assert_eq!(budget.gauges().total(), cache.bytes());
+        assert!(cache.bytes() > 0);
+    });
+}

@@ -1,0 +1,130 @@
+//! Frames of one archive as parts of its rope. Whoever reads them in the order of the file finds the next ones made.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::frame::Frame;
+use crate::rope::{Content, Identity, ReadError};
+
+/// Bytes of frames that are made ahead of a reader: what fits, but at most this, and at most this part of the budget.
+const AHEAD: u64 = 16 << 20;
+const PART: u64 = 8;
+
+/// A reader whose requests overtake each other by so many frames still reads from front to back.
+const DISORDER: usize = 8;
+
+/// The frames of an archive, and how far a reader is.
+#[derive(Debug)]
+pub(super) struct Stream {
+    frames: Vec<(Arc<Frame>, u64)>,
+    reader: Mutex<Reader>,
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    /// The frame behind the last one that was read.
+    next: usize,
+    /// Frames to make that nobody has begun with.
+    wanted: Range<usize>,
+    /// Threads that make some.
+    makers: usize,
+}
+
+impl Stream {
+    /// A stream of frames with their lengths.
+    pub(super) fn new(frames: Vec<(Arc<Frame>, u64)>) -> Arc<Self> {
+        Arc::new(Self { frames, reader: Mutex::default() })
+    }
+
+    /// The frames as contents.
+    pub(super) fn contents(self: &Arc<Self>) -> impl Iterator<Item = FrameContent> {
+        let content = |number| FrameContent { stream: Arc::clone(self), number };
+        (0..self.frames.len()).map(content)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader is at frame `number`. If it came here from the one before, it will soon want those that follow.
+    fn reached(self: &Arc<Self>, number: usize) {
+        let mut reader = self.lock();
+        if number + 1 == reader.next {
+            return;
+        }
+        let follows = (reader.next.saturating_sub(DISORDER)..=reader.next + DISORDER).contains(&number);
+        reader.next = if follows { reader.next.max(number + 1) } else { number + 1 };
+        let first = if follows { reader.wanted.start.max(reader.next) } else { reader.next };
+        // Where a reader jumps to it may stay.
+        let end = if follows { self.end_of_what_is_ahead(reader.next) } else { first };
+        reader.wanted = first..end.max(first);
+        let Some((frame, _)) = self.frames.get(number) else { return };
+        while reader.makers < rayon::current_num_threads().min(reader.wanted.len()) {
+            reader.makers += 1;
+            let stream = Arc::clone(self);
+            frame.resources().workers.run(move || stream.make_wanted());
+        }
+    }
+
+    fn end_of_what_is_ahead(&self, next: usize) -> usize {
+        let Some((frame, _)) = self.frames.get(next) else { return next };
+        let most = AHEAD.min(frame.resources().budget.capacity() / PART);
+        let mut bytes = 0_u64;
+        let fits = |(_, length): &&(Arc<Frame>, u64)| {
+            bytes = bytes.saturating_add(*length);
+            bytes <= most
+        };
+        next + self.frames.iter().skip(next).take_while(fits).count()
+    }
+
+    fn make_wanted(&self) {
+        loop {
+            let mut reader = self.lock();
+            let next = reader.wanted.next().and_then(|number| self.frames.get(number));
+            let Some((frame, _)) = next else {
+                reader.makers -= 1;
+                return;
+            };
+            drop(reader);
+            if frame.make().is_err() {
+                // The reader will meet the same error and report it.
+                self.lock().wanted = 0..0;
+            }
+        }
+    }
+}
+
+/// A frame as a part of an archive. It exists only when the length is known.
+#[derive(Debug)]
+pub(super) struct FrameContent {
+    stream: Arc<Stream>,
+    number: usize,
+}
+
+impl FrameContent {
+    fn part(&self) -> Option<&(Arc<Frame>, u64)> {
+        self.stream.frames.get(self.number)
+    }
+}
+
+impl Content for FrameContent {
+    fn size(&self) -> u64 {
+        self.part().map_or(0, |(_, length)| *length)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.stream.reached(self.number);
+        match self.part() {
+            Some((frame, length)) => frame.read_at(*length, offset, buffer),
+            None => Ok(()),
+        }
+    }
+
+    fn is_prompt(&self, _: u64, _: usize) -> bool {
+        self.part().is_none_or(|(frame, _)| frame.is_there())
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.part()?.0.identity()
+    }
+}

@@ -1,0 +1,183 @@
+//! Makes the frames of many archives with as little work and waiting as possible.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::frame::Frame;
+use super::layout::Archive;
+use crate::fatbin::{Compressed, Decompressed};
+use crate::rope::ReadError;
+
+/// Makes the frames of several archives that are not prepared yet, on all cores, the largest work first. A compressed
+/// bundle is decompressed once for all of its code objects that are wanted, and all cores work on it while there is no
+/// memory for another. Adds the bytes that are compressed to `done`.
+pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
+    let closed = groups(archives);
+    let threads = closed.iter().map(|group| group.frames.len()).sum::<usize>().min(rayon::current_num_threads());
+    let making = Making { state: Mutex::new(State { closed, ..State::default() }), changed: Condvar::new(), done };
+    // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // What cannot be started, the others do.
+            let _ = thread::Builder::new().name("kpackfs-make".to_owned()).spawn_scoped(scope, || making.work());
+        }
+        making.work();
+    });
+    let state = making.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for archive in archives {
+        archive.learn_lengths();
+    }
+    state.failure.map_or(Ok(()), Err)
+}
+
+/// Bytes that [`make_together`] has to compress.
+pub fn unmade_size(archives: &[&Archive]) -> u64 {
+    groups(archives).iter().map(Group::size).sum()
+}
+
+/// Frames of one compressed bundle, or one frame without any.
+struct Group {
+    bundle: Option<Arc<Compressed>>,
+    /// The largest is the last.
+    frames: Vec<Arc<Frame>>,
+}
+
+impl Group {
+    fn size(&self) -> u64 {
+        self.frames.iter().map(|frame| frame.object.content.size()).sum()
+    }
+
+    /// Time it takes, in bytes to compress: decompressing is at least four times as fast.
+    fn cost(&self) -> u64 {
+        self.size() + self.bundle.as_ref().map_or(0, |bundle| bundle.size() / 4)
+    }
+}
+
+/// The frames that are not prepared, each once; the costliest group is the last.
+fn groups(archives: &[&Archive]) -> Vec<Group> {
+    let mut groups = HashMap::new();
+    let mut seen = HashSet::new();
+    for (position, frame) in archives.iter().flat_map(|archive| archive.frames()).enumerate() {
+        if !frame.is_prepared() && seen.insert(Arc::as_ptr(frame)) {
+            let bundle = frame.object.bundle.clone();
+            let key = bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
+            let group = groups.entry(key).or_insert_with(|| (position, Group { bundle, frames: Vec::new() }));
+            group.1.frames.push(Arc::clone(frame));
+        }
+    }
+    let mut groups: Vec<_> = groups.into_values().collect();
+    for (_, group) in &mut groups {
+        group.frames.sort_by_key(|frame| frame.object.content.size());
+    }
+    groups.sort_by_cached_key(|(position, group)| (group.cost(), Reverse(*position)));
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+struct Making<'a> {
+    state: Mutex<State>,
+    /// Told when a bundle was decompressed, or has nothing left to be done.
+    changed: Condvar,
+    done: &'a AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Groups whose bundle is not decompressed.
+    closed: Vec<Group>,
+    /// The others.
+    open: Vec<(Group, Option<Arc<Decompressed>>)>,
+    /// Threads that decompress a bundle.
+    opening: usize,
+    failure: Option<ReadError>,
+}
+
+/// A frame to make, with the bundle that must not go before.
+type Task = (Arc<Frame>, Option<Arc<Decompressed>>);
+
+impl Making<'_> {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some((frame, bundle)) = self.next() {
+            let made = frame.make();
+            drop(bundle);
+            self.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
+            if let Err(error) = made {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn fail(&self, error: ReadError) {
+        let mut state = self.lock();
+        state.failure.get_or_insert(error);
+        state.closed.clear();
+        state.open.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// What to do now. While it decides whether to decompress another bundle a thread holds none, so that it may wait.
+    fn next(&self) -> Option<Task> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.take() {
+                return Some(task);
+            }
+            let Some(group) = state.closed.pop() else {
+                if state.opening == 0 {
+                    return None;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(bundle) = group.bundle.clone() else {
+                state.open.push((group, None));
+                continue;
+            };
+            // If nobody is about to bring more work for this thread, it may as well wait for memory.
+            let may_wait = state.opening == 0;
+            state.opening += 1;
+            drop(state);
+            let held = if may_wait { bundle.hold().map(Some) } else { bundle.try_hold() };
+            state = self.lock();
+            state.opening -= 1;
+            match held {
+                Ok(Some(held)) if state.failure.is_none() => state.open.push((group, Some(held))),
+                Ok(Some(held)) => {
+                    drop(state);
+                    drop(held);
+                    state = self.lock();
+                }
+                Ok(None) => {
+                    state.closed.push(group);
+                    if state.opening > 0 {
+                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    drop(state);
+                    self.fail(error);
+                    state = self.lock();
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    /// A frame whose bundle is decompressed.
+    fn take(&mut self) -> Option<Task> {
+        let (group, held) = self.open.first_mut()?;
+        let frame = group.frames.pop()?;
+        let held = if group.frames.is_empty() { self.open.remove(0).1 } else { held.clone() };
+        Some((frame, held))
+    }
+}

@@ -1,0 +1,242 @@
+//! Making frames together, ahead of a reader, and within a budget: what it costs is counted, not timed.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::fatbin::read_bundle;
+use crate::index::{Resources, Spool};
+use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::target::TargetId;
+
+const LONG: Duration = Duration::from_secs(60);
+const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
+/// Wrappers, each with a compressed bundle of its own.
+const BUNDLES: u64 = 6;
+/// Bytes of a code object. They cannot be compressed well, so that frames take room.
+const CODE: u64 = 100_000;
+
+/// Fails instead of hanging if `work` does not end.
+fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, finished) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    finished.recv_timeout(LONG).expect("threads wait for each other")
+}
+
+fn code(seed: u64) -> Vec<u8> {
+    let mut state = seed + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0] & 0x3F
+    };
+    (0..CODE).map(|_| next()).collect()
+}
+
+/// A compressed bundle (version 2 of CCOB) with a code object for each target.
+fn bundle(seed: u64) -> Vec<u8> {
+    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    table.extend((TARGETS.len() as u64).to_le_bytes());
+    let mut payload = Vec::new();
+    for (number, target) in (0..).zip(TARGETS) {
+        let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
+        for field in [4096 + payload.len() as u64, CODE, id.len() as u64] {
+            table.extend(field.to_le_bytes());
+        }
+        table.extend(id.as_bytes());
+        payload.extend(code(seed * 10 + number));
+    }
+    table.resize(4096, 0);
+    table.extend(payload);
+    let body = zstd::bulk::compress(&table, 1).unwrap();
+    let mut bytes = b"CCOB\x02\0\x01\0".to_vec();
+    for size in [24 + body.len(), table.len()] {
+        bytes.extend(u32::try_from(size).unwrap().to_le_bytes());
+    }
+    bytes.extend([0; 8]);
+    bytes.extend(body);
+    bytes
+}
+
+const BUNDLE: u64 = 4096 + 3 * CODE;
+
+/// An archive for each target.
+fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+    let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
+    for wrapper in 0..BUNDLES {
+        let bytes = bundle(wrapper);
+        let size = bytes.len() as u64;
+        let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
+        let objects = read_bundle(&content, 0, size, resources).unwrap();
+        for (object, entries) in objects.into_iter().zip(&mut entries) {
+            let frame = Arc::new(Frame::new(object, 3, resources));
+            let wrapper = usize::try_from(wrapper).unwrap();
+            entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper, frame });
+        }
+    }
+    let archive = |(target, entries): (&&str, _)| {
+        let target: TargetId = target.parse().unwrap();
+        Arc::new(Archive::new("torch", target, Compression::default(), entries))
+    };
+    TARGETS.iter().zip(entries).map(archive).collect()
+}
+
+fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
+    let content = archive.make()?;
+    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+    for (number, piece) in bytes.chunks_mut(10_000).enumerate() {
+        content.read_at(number as u64 * 10_000, piece)?;
+    }
+    Ok(bytes)
+}
+
+fn together(archives: &[Arc<Archive>]) -> u64 {
+    let done = AtomicU64::new(0);
+    make_together(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>(), &done).unwrap();
+    done.into_inner()
+}
+
+/// Bytes decompressed, bytes compressed, and frames made, without what planning costs.
+fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64, u64) {
+    let counters = &resources.counters;
+    let now = || (counters.bytes_decompressed.get(), counters.bytes_compressed.get(), counters.frames_made.get());
+    let before = now();
+    run();
+    let after = now();
+    (after.0 - before.0, after.1 - before.1, after.2 - before.2)
+}
+
+#[test]
+fn every_architecture_costs_one_decompression_of_each_bundle_and_so_does_one_alone() {
+    let all = (BUNDLES * BUNDLE, 3 * BUNDLES * CODE, 3 * BUNDLES);
+    for budget in [64 << 20, 1 << 20, 100_000, 0] {
+        let resources = Resources::new(budget);
+        let archives = archives(&resources);
+        let size = unmade_size(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>());
+        assert_eq!(size, 3 * BUNDLES * CODE);
+        assert_eq!(work(&resources, || assert_eq!(together(&archives), size)), all, "budget {budget}");
+        assert_eq!(work(&resources, || assert_eq!(together(&archives), 0)), (0, 0, 0));
+    }
+    let resources = Resources::new(64 << 20);
+    let one = &archives(&resources)[..1];
+    assert_eq!(
+        work(&resources, || assert_eq!(together(one), BUNDLES * CODE)),
+        (BUNDLES * BUNDLE, BUNDLES * CODE, BUNDLES)
+    );
+    assert_eq!(work(&resources, || drop(read(&one[0]).unwrap())), (0, 0, 0), "they are in the cache");
+}
+
+#[test]
+fn nothing_is_held_when_nothing_is_going_on() {
+    let resources = Resources::new(64 << 20);
+    let archives = archives(&resources);
+    together(&archives);
+    for archive in &archives {
+        read(archive).unwrap();
+    }
+    resources.budget.release_idle();
+    let gauges = resources.budget.gauges();
+    assert_eq!(gauges.buffers(), 0, "{gauges:?}");
+    assert_eq!(gauges.frames, resources.frames.bytes());
+    let lengths: u64 = archives.iter().flat_map(|archive| archive.lengths().unwrap()).sum();
+    assert!((lengths..lengths * 2).contains(&gauges.frames), "{gauges:?}");
+}
+
+/// A frame is read in many pieces, so it must survive between them.
+#[test]
+fn frames_ahead_are_made_once_and_only_as_far_as_they_fit() {
+    let first = Resources::new(64 << 20);
+    let made: Vec<_> = archives(&first);
+    together(&made);
+    for budget in [64 << 20, 16 << 20] {
+        let resources = Resources::new(budget);
+        let archives = archives(&resources);
+        let (archive, lengths) = (&archives[1], made[1].lengths().unwrap());
+        assert!(archive.made().is_none());
+        assert!(archive.recall(&lengths));
+        assert_eq!(archive.made().unwrap().size(), read(&made[1]).unwrap().len() as u64);
+        let content = archive.made().unwrap();
+        let whole = usize::try_from(content.size()).unwrap();
+        assert!(!content.is_prompt(0, whole) && content.is_prompt(0, 64));
+        let expected = read(&made[1]).unwrap();
+        let cost = work(&resources, || assert!(read(archive).unwrap() == expected));
+        assert_eq!(cost, (BUNDLES * BUNDLE, BUNDLES * CODE, BUNDLES));
+        assert!(content.is_prompt(0, whole));
+    }
+    // Whoever reads the first frame gets others made, also without reading any further.
+    let resources = Resources::new(64 << 20);
+    let archives = archives(&resources);
+    assert!(archives[1].recall(&made[1].lengths().unwrap()));
+    let content = archives[1].make().unwrap();
+    content.read_at(80, &mut [0; 10]).unwrap();
+    let started = std::time::Instant::now();
+    while resources.counters.frames_made.get() < BUNDLES {
+        assert!(started.elapsed() < LONG);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn lengths_that_are_wrong_are_refused_or_fail_but_never_serve() {
+    let made = archives(&Resources::new(64 << 20));
+    together(&made);
+    let right = made[0].lengths().unwrap();
+    let archives = archives(&Resources::new(64 << 20));
+    let archive = &archives[0];
+    assert_eq!(archive.lengths(), None);
+    assert!(!archive.recall(&right[1..]));
+    assert!(!archive.recall(&vec![0; right.len()]));
+    assert!(!archive.recall(&vec![CODE * 2; right.len()]));
+    let wrong: Vec<_> = right.iter().map(|length| length - 1).collect();
+    assert!(archive.recall(&wrong));
+    assert!(!archive.recall(&right), "now these are known");
+    assert!(matches!(read(archive), Err(ReadError::Changed { .. })));
+}
+
+#[test]
+fn what_was_put_aside_is_read_again_without_work() {
+    let directory = tempfile::tempdir().unwrap();
+    // No room for any frame but the last.
+    let resources = Resources::new(0);
+    resources.spool.set(Spool::new(directory.path()).unwrap()).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "it has no name");
+    let spooled = archives(&resources);
+    together(&spooled);
+    let resources_of_others = Resources::new(64 << 20);
+    let others = archives(&resources_of_others);
+    let cost = work(&resources, || {
+        for (archive, other) in spooled.iter().zip(&others) {
+            assert!(read(archive).unwrap() == read(other).unwrap());
+            let content = archive.make().unwrap();
+            assert!(content.is_prompt(0, usize::try_from(content.size()).unwrap()));
+        }
+    });
+    assert_eq!(cost, (0, 0, 0));
+}
+
+/// Readers of single archives, makers of all, with room for less than one bundle.
+#[test]
+fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
+    for budget in [0, 200_000, 16 << 20] {
+        in_bounded_time(move || {
+            let resources = Resources::new(budget);
+            let archives = archives(&resources);
+            thread::scope(|scope| {
+                for number in 0..12 {
+                    let archives = &archives;
+                    scope.spawn(move || {
+                        if number % 4 == 0 {
+                            together(archives);
+                        }
+                        for turn in 0..3 {
+                            read(&archives[(number + turn) % 3]).unwrap();
+                        }
+                    });
+                }
+            });
+            resources.budget.release_idle();
+            assert!(resources.budget.gauges().total() <= budget.max(CODE));
+        });
+    }
+}
