@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
+use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
 use super::frame::{Frame, FrameContent};
-use super::toc::{Blob, Toc, TocEntry, encode};
-use super::{Compression, HEADER_SIZE, MAGIC, VERSION, toc_key};
+use super::{Compression, toc_key};
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
 
@@ -83,15 +83,11 @@ impl Archive {
                 HEADER_SIZE + size
             }
         };
-        let mut header = Vec::with_capacity(68);
-        header.extend(MAGIC);
-        header.extend(VERSION.to_le_bytes());
-        header.extend(end.to_le_bytes());
-        header.resize(usize::try_from(HEADER_SIZE).unwrap_or(64), 0);
+        let mut header = header(end);
         if let Compression::Zstd(_) = self.compression {
             header.extend(u32::try_from(lengths.len()).unwrap_or(u32::MAX).to_le_bytes());
         }
-        (header, encode(&toc))
+        (header, toc.encode())
     }
 
     fn toc(&self) -> Toc {
@@ -108,10 +104,7 @@ impl Archive {
             group_name: self.group.clone(),
             gfx_arch_family: target.clone(),
             gfx_arches: vec![target],
-            compression_scheme: match self.compression {
-                Compression::None => "none".to_owned(),
-                Compression::Zstd(_) => "zstd-per-kernel".to_owned(),
-            },
+            compression_scheme: self.compression.scheme().name().to_owned(),
             zstd_offset: None,
             zstd_size: None,
             blobs: None,
