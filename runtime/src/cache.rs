@@ -155,9 +155,8 @@ impl Cache {
 
     /// The archive at a path; `None` if there is none that can be used.
     fn archive(&self, path: &Path) -> Option<Arc<Archive<ArchiveFile>>> {
-        let slot = Arc::clone(
-            self.slots.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default(),
-        );
+        let slot =
+            Arc::clone(self.slots.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());
         if let Some(archive) = slot.archive.get() {
             return Some(Arc::clone(archive));
         }

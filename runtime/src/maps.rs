@@ -130,7 +130,7 @@ struct Search {
 }
 
 /// The end of the readable segment that holds an address. Asking the dynamic loader is cheaper than reading thousands of lines, which
-/// a process with PyTorch has.
+/// a process with many libraries has.
 #[expect(unsafe_code, reason = "the dynamic loader is asked through C")]
 fn segment_end(address: usize) -> Option<usize> {
     let mut search = Search { address, end: None };
@@ -195,7 +195,7 @@ mod tests {
         let in_program = readable_from(CONSTANT.as_ptr().addr(), most);
         assert!((16..most).contains(&in_program), "{in_program}");
         assert_eq!(readable_from(CONSTANT.as_ptr().addr(), 3), 3);
-        let heap = vec![7_u8; 100];
+        let heap = Box::new([7_u8; 100]);
         assert!(readable_from(heap.as_ptr().addr(), 100) == 100);
         for nothing in [1, usize::MAX] {
             assert_eq!(readable_from(nothing, 100), 0);

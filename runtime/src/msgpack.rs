@@ -61,9 +61,17 @@ impl<'a> Cursor<'a> {
         let (bytes, values) = match decode::read_marker(&mut self.rest).map_err(|error| broken(error.0))? {
             Marker::FixPos(_) | Marker::FixNeg(_) | Marker::Null | Marker::True | Marker::False => (0, 0),
             Marker::U8 | Marker::I8 => (1, 0),
-            Marker::U16 | Marker::I16 => (2, 0),
+            // An extension has a byte that tells its kind.
+            Marker::U16 | Marker::I16 | Marker::FixExt1 => (2, 0),
+            Marker::FixExt2 => (3, 0),
             Marker::U32 | Marker::I32 | Marker::F32 => (4, 0),
+            Marker::FixExt4 => (5, 0),
             Marker::U64 | Marker::I64 | Marker::F64 => (8, 0),
+            Marker::FixExt8 => (9, 0),
+            Marker::FixExt16 => (17, 0),
+            Marker::Ext8 => (self.length(1)? + 1, 0),
+            Marker::Ext16 => (self.length(2)? + 1, 0),
+            Marker::Ext32 => (self.length(4)? + 1, 0),
             Marker::FixStr(length) => (length.into(), 0),
             Marker::Str8 | Marker::Bin8 => (self.length(1)?, 0),
             Marker::Str16 | Marker::Bin16 => (self.length(2)?, 0),
@@ -74,15 +82,6 @@ impl<'a> Cursor<'a> {
             Marker::FixMap(count) => (0, 2 * u64::from(count)),
             Marker::Map16 => (0, 2 * self.length(2)?),
             Marker::Map32 => (0, 2 * self.length(4)?),
-            // An extension has a byte that tells its kind.
-            Marker::FixExt1 => (2, 0),
-            Marker::FixExt2 => (3, 0),
-            Marker::FixExt4 => (5, 0),
-            Marker::FixExt8 => (9, 0),
-            Marker::FixExt16 => (17, 0),
-            Marker::Ext8 => (self.length(1)? + 1, 0),
-            Marker::Ext16 => (self.length(2)? + 1, 0),
-            Marker::Ext32 => (self.length(4)? + 1, 0),
             Marker::Reserved => return Err(broken("there is no value that begins with 0xc1")),
         };
         self.advance(bytes)?;

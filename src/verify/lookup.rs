@@ -67,7 +67,6 @@ impl Shelved {
             }
         }
     }
-
 }
 
 impl Shelf {
@@ -109,7 +108,8 @@ impl Shelf {
         let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
         let paths = search::archive_paths(search_paths, &candidates);
         let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
-        let offers = |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
+        let offers =
+            |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
         let steps = search::steps(&candidates, &archives, offers);
         steps.map(|(archive, target)| Step { archive, target: target.to_owned() }).collect()
     }
@@ -235,7 +235,8 @@ mod tests {
             ("gfx1100", Some("gfx11-generic")),
             ("gfx11-generic", None),
         ] {
-            let own: Vec<_> = target.parse::<TargetId>().unwrap().candidates().iter().map(ToString::to_string).collect();
+            let own: Vec<_> =
+                target.parse::<TargetId>().unwrap().candidates().iter().map(ToString::to_string).collect();
             assert_eq!(own, search::all_candidates([target].into_iter().chain(generic)), "{target}");
         }
     }

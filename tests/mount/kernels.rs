@@ -15,7 +15,14 @@ use crate::support::{Mount, can_mount, has, kpackfs, succeeds};
 /// Fixtures that this machine's loader cannot take, that have no wrapper, that stay fat, or that bring a HIP runtime of their
 /// own or want that of a sanitizer.
 const LEFT_OUT: [&str; 9] = [
-    "aarch64.so", "asan.so", "debuginfo.so.debug", "exe-static", "extra-pointer.so", "host-only.so", "object.o", "win.dll",
+    "aarch64.so",
+    "asan.so",
+    "debuginfo.so.debug",
+    "exe-static",
+    "extra-pointer.so",
+    "host-only.so",
+    "object.o",
+    "win.dll",
     "win.exe",
 ];
 
@@ -82,7 +89,8 @@ impl Programs {
         // Cargo puts it beside the tests.
         let library = std::env::current_exe().unwrap().with_file_name("librocm_kpack.so");
         symlink(&library, at("librocm_kpack.so.0")).unwrap();
-        let flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Iruntime/include", "-Wl,-soname,libamdhip64.so.6", "-o"];
+        let flags =
+            ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Iruntime/include", "-Wl,-soname,libamdhip64.so.6", "-o"];
         let mut cc = Command::new("cc");
         succeeds(cc.args(flags).arg(at("libamdhip64.so.6")).arg("tests/mount/hip.c").arg(at("librocm_kpack.so.0")));
         fs::write(at("loader.c"), LOADER).unwrap();
@@ -93,7 +101,10 @@ impl Programs {
     /// Runs a program; gives by binary what its wrappers got, in the order of their addresses: code and SHA-256.
     fn run(&self, mut program: Command, device: &str) -> BTreeMap<String, Vec<(i32, Option<String>)>> {
         let output = tempfile::tempdir().unwrap();
-        program.env("LD_LIBRARY_PATH", self.directory.path()).env("HIP_OUTPUT", output.path()).env("HIP_DEVICES", device);
+        program
+            .env("LD_LIBRARY_PATH", self.directory.path())
+            .env("HIP_OUTPUT", output.path())
+            .env("HIP_DEVICES", device);
         succeeds(&mut program);
         let log = fs::read_to_string(output.path().join("log")).unwrap();
         let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();

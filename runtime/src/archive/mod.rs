@@ -184,7 +184,9 @@ impl<S: Source> Archive<S> {
             TocBytes::Kept(bytes) => Ok(bytes),
             TocBytes::Borrowed { offset, length } => {
                 self.source.check()?;
-                self.source.borrow(*offset, *length).ok_or_else(|| malformed("its table of contents is not in the file"))
+                self.source
+                    .borrow(*offset, *length)
+                    .ok_or_else(|| malformed("its table of contents is not in the file"))
             }
         }
     }

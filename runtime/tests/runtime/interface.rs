@@ -67,7 +67,11 @@ fn fill(directory: &Path) {
     let good = archive(
         Scheme::ZstdPerKernel,
         &["gfx942", "gfx942:xnack+"],
-        &[("lib/x.so#0", "gfx942", b"first unit\n"), ("lib/y.so#0", "gfx942:xnack+", b"y"), ("lib/z.so#0", "gfx942", b"")],
+        &[
+            ("lib/x.so#0", "gfx942", b"first unit\n"),
+            ("lib/y.so#0", "gfx942:xnack+", b"y"),
+            ("lib/z.so#0", "gfx942", b""),
+        ],
     );
     write("good.kpack", &good);
     write("changing.kpack", &good);
@@ -115,7 +119,8 @@ fn check(compiler: &str, options: &[&str]) {
     succeeds(Command::new(root.join("../scripts/install-runtime")).arg(&prefix).arg(library()));
     let flags = if has("pkg-config") {
         let mut command = Command::new("pkg-config");
-        let flags = command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "rocm_kpack"]);
+        let flags =
+            command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "rocm_kpack"]);
         String::from_utf8(succeeds(flags).stdout).unwrap()
     } else {
         format!("-I{0}/include -L{0}/lib -lrocm_kpack", prefix.display())

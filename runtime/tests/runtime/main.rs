@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
+mod archives;
 #[path = "../../../fuzz/bodies/runtime_archive.rs"]
 mod body;
 mod interface;

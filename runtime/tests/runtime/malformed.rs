@@ -72,22 +72,15 @@ fn patched(at: usize, value: &[u8]) -> Vec<u8> {
 }
 
 /// Kind, bytes, what opening answers, and what loading answers.
-fn kinds() -> Vec<(&'static str, Vec<u8>, Code, Code)> {
+type Kind = (&'static str, Vec<u8>, Code, Code);
+
+fn kinds() -> Vec<Kind> {
+    [headers(), tables(), compressed()].concat()
+}
+
+/// Header, and where the table of contents is.
+fn headers() -> Vec<Kind> {
     let good = with_toc(CODE, &plain());
-    let entry = "/toc/x#0/gfx90a";
-    let field = |name: &str| format!("{entry}/{name}");
-    let ordinal = |value: Value| with(&field("ordinal"), value);
-    let size = |value: Value| with(&field("original_size"), value);
-    let (head, tail) = ("/zstd_size", Some(json!(framed(&frame()).len())));
-    let mut lying = frame();
-    // The content size is the byte behind magic and descriptor.
-    lying[5] += 1;
-    let mut claims_gigabyte = zstd::bulk::compress(&vec![0; 1 << 20], 3).unwrap();
-    let claim = claims_gigabyte.windows(4).position(|bytes| bytes == (1_u32 << 20).to_le_bytes()).unwrap();
-    claims_gigabyte[claim..claim + 4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
-    let mut not_utf8 = good.clone();
-    let name = not_utf8.windows(3).rposition(|bytes| bytes == b"x#0").unwrap();
-    not_utf8[name] = 0xFF;
     vec![
         ("empty", Vec::new(), IoError, Success),
         ("cut off in the header", good[..10].to_vec(), InvalidFormat, Success),
@@ -105,7 +98,25 @@ fn kinds() -> Vec<(&'static str, Vec<u8>, Code, Code)> {
         ("table of 4 G pairs", around(CODE, &[0xDF, 0xFF, 0xFF, 0xFF, 0xFF]), MsgpackParseFailed, Success),
         ("name of 4 GB", around(CODE, &[0x81, 0xDB, 0xFF, 0xFF, 0xFF, 0xFF]), MsgpackParseFailed, Success),
         ("depth", around(CODE, &[b"\x81\xA1a".as_slice(), &[0x91; 3000], &[0xC0]].concat()), Success, KernelNotFound),
-        ("endless depth", around(CODE, &[b"\x81\xA1a".as_slice(), &[0x91; 3000]].concat()), MsgpackParseFailed, Success),
+        (
+            "endless depth",
+            around(CODE, &[b"\x81\xA1a".as_slice(), &[0x91; 3000]].concat()),
+            MsgpackParseFailed,
+            Success,
+        ),
+    ]
+}
+
+/// The table of contents, and uncompressed code objects.
+fn tables() -> Vec<Kind> {
+    let entry = "/toc/x#0/gfx90a";
+    let field = |name: &str| format!("{entry}/{name}");
+    let ordinal = |value: Value| with(&field("ordinal"), value);
+    let size = |value: Value| with(&field("original_size"), value);
+    let mut not_utf8 = with_toc(CODE, &plain());
+    let name = not_utf8.windows(3).rposition(|bytes| bytes == b"x#0").unwrap();
+    not_utf8[name] = 0xFF;
+    vec![
         ("no targets", with("/gfx_arches", None), Success, Success),
         ("targets are a number", with("/gfx_arches", json!(7)), MsgpackParseFailed, Success),
         ("a target is a number", with("/gfx_arches", json!([7])), MsgpackParseFailed, Success),
@@ -140,39 +151,63 @@ fn kinds() -> Vec<(&'static str, Vec<u8>, Code, Code)> {
         ("a blob ends past all numbers", with("/blobs/0/size", json!(u64::MAX)), Success, InvalidFormat),
         ("a blob is past the end", with("/blobs/0/offset", json!(1 << 30)), Success, InvalidFormat),
         ("a blob is in the table", with("/blobs/0/offset", json!(65)), Success, InvalidFormat),
+    ]
+}
+
+/// Compressed code objects.
+fn compressed() -> Vec<Kind> {
+    let original_size = "/toc/x#0/gfx90a/original_size";
+    let (head, tail) = ("/zstd_size", Some(json!(framed(&frame()).len())));
+    let mut lying = frame();
+    // The content size is the byte behind magic and descriptor.
+    lying[5] += 1;
+    let mut claims_gigabyte = zstd::bulk::compress(&vec![0; 1 << 20], 3).unwrap();
+    let claim = claims_gigabyte.windows(4).position(|bytes| bytes == (1_u32 << 20).to_le_bytes()).unwrap();
+    claims_gigabyte[claim..claim + 4].copy_from_slice(&(1_u32 << 30).to_le_bytes());
+    vec![
         ("no place of frames", packed(&framed(&frame()), "/zstd_offset", None), Success, InvalidFormat),
         ("no size of frames", packed(&framed(&frame()), "/zstd_size", None), Success, InvalidFormat),
         ("frames past the end", packed(&framed(&frame()), "/zstd_offset", json!(1_u64 << 40)), Success, InvalidFormat),
         ("size of frames is huge", packed(&framed(&frame()), "/zstd_size", json!(u64::MAX)), Success, InvalidFormat),
-        ("place of frames is a text", packed(&framed(&frame()), "/zstd_offset", json!("64")), MsgpackParseFailed, Success),
+        (
+            "place of frames is a text",
+            packed(&framed(&frame()), "/zstd_offset", json!("64")),
+            MsgpackParseFailed,
+            Success,
+        ),
         ("no room for a count", packed(&framed(&frame()), "/zstd_size", json!(3)), Success, InvalidFormat),
         ("4 G frames", packed(&[0xFF; 4], "/zstd_size", json!(4)), Success, InvalidFormat),
-        ("a frame of 4 GB", packed(&[1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], "/zstd_size", json!(9)), Success, InvalidFormat),
+        (
+            "a frame of 4 GB",
+            packed(&[1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0], "/zstd_size", json!(9)),
+            Success,
+            InvalidFormat,
+        ),
         ("an empty frame", packed(&framed(&[]), "/zstd_size", json!(8)), Success, DecompressionFailed),
         ("no frame", packed(&framed(CODE), head, json!(CODE.len() + 8)), Success, DecompressionFailed),
         ("half a frame", packed(&framed(&frame()[..9]), head, json!(17)), Success, DecompressionFailed),
         ("a frame claims another size", packed(&framed(&lying), head, tail), Success, DecompressionFailed),
         (
             "a bomb that tells",
-            packed(&framed(&claims_gigabyte), &field("original_size"), json!(1 << 30)),
+            packed(&framed(&claims_gigabyte), original_size, json!(1 << 30)),
             Success,
             DecompressionFailed,
         ),
         (
             "a bomb that does not tell",
-            packed(&framed(&zeros(1 << 20, false)), &field("original_size"), json!(1 << 30)),
+            packed(&framed(&zeros(1 << 20, false)), original_size, json!(1 << 30)),
             Success,
             DecompressionFailed,
         ),
         (
             "a frame becomes more than promised",
-            packed(&framed(&zeros(1 << 20, false)), &field("original_size"), json!(100)),
+            packed(&framed(&zeros(1 << 20, false)), original_size, json!(100)),
             Success,
             DecompressionFailed,
         ),
         (
             "a frame becomes less than promised",
-            packed(&framed(&zeros(1 << 10, false)), &field("original_size"), json!(1 << 12)),
+            packed(&framed(&zeros(1 << 10, false)), original_size, json!(1 << 12)),
             Success,
             DecompressionFailed,
         ),
@@ -215,9 +250,10 @@ fn every_kind_has_an_error_code() {
 /// A table of contents that says something twice: the last one counts, and names stay sorted.
 #[test]
 fn of_equal_names_the_last_counts() {
-    let entry = |ordinal: u8| [b"\x81\xA6gfx90a\x82\xA7ordinal".as_slice(), &[ordinal], b"\xADoriginal_size\x01"].concat();
-    let named = |name: &str, ordinal: u8| [&[0xA3], name.as_bytes(), &entry(ordinal)].concat();
-    let names = [named("z#0", 0), named("a#0", 0), named("z#0", 1)].concat();
+    let entry =
+        |ordinal: u8| [b"\x81\xA6gfx90a\x82\xA7ordinal".as_slice(), &[ordinal], b"\xADoriginal_size\x01"].concat();
+    let pair = |name: &str, ordinal: u8| [&[0xA3], name.as_bytes(), &entry(ordinal)].concat();
+    let names = [pair("z#0", 0), pair("a#0", 0), pair("z#0", 1)].concat();
     let blobs = b"\xA5blobs\x92\x82\xA6offset\x40\xA4size\x01\x82\xA6offset\x41\xA4size\x01";
     let toc = [b"\x82".as_slice(), blobs, b"\xA3toc\x83", &names].concat();
     let bytes = around(b"01", &toc);

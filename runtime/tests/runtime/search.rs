@@ -23,7 +23,11 @@ const SHELF: [Shelved; 11] = [
     (".kpack/t_gfx11-generic.kpack", &["gfx11-generic"], &[("lib/x.so#0", "gfx11-generic")]),
     // Lists a target that it is not named after, and has a code object for one that it does not list.
     (".kpack/t_gfx1030.kpack", &["gfx1030", "gfx1031"], &[("lib/x.so#0", "gfx1031"), ("lib/x.so#0", "gfx1032")]),
-    ("all.kpack", &["gfx942", "gfx90a"], &[("lib/x.so#0", "gfx942"), ("lib/x.so#0", "gfx90a"), ("lib/x.so#9", "gfx942")]),
+    (
+        "all.kpack",
+        &["gfx942", "gfx90a"],
+        &[("lib/x.so#0", "gfx942"), ("lib/x.so#0", "gfx90a"), ("lib/x.so#9", "gfx942")],
+    ),
     ("other.kpack", &["gfx942"], &[("lib/x.so#0", "gfx942")]),
     ("empty.kpack", &["gfx942"], &[]),
 ];
@@ -76,16 +80,34 @@ fn cases() -> Vec<Case> {
         case(0, &["gfx1031"], Err(ArchiveNotFound)),
         case(0, &["gfx1032", "gfx1030"], Err(KernelNotFound)),
         // Several search paths; direct ones; absolute ones are in a test of their own.
-        Case { paths: &["../nothing.kpack", "../other.kpack"], ..case(0, &["gfx942"], found("other.kpack lib/x.so#0 gfx942")) },
-        Case { paths: &["../empty.kpack", "../other.kpack"], ..case(0, &["gfx942"], found("other.kpack lib/x.so#0 gfx942")) },
-        Case { paths: &["../other.kpack", "../all.kpack"], ..case(9, &["gfx942"], found("all.kpack lib/x.so#9 gfx942")) },
+        Case {
+            paths: &["../nothing.kpack", "../other.kpack"],
+            ..case(0, &["gfx942"], found("other.kpack lib/x.so#0 gfx942"))
+        },
+        Case {
+            paths: &["../empty.kpack", "../other.kpack"],
+            ..case(0, &["gfx942"], found("other.kpack lib/x.so#0 gfx942"))
+        },
+        Case {
+            paths: &["../other.kpack", "../all.kpack"],
+            ..case(9, &["gfx942"], found("all.kpack lib/x.so#9 gfx942"))
+        },
         Case { paths: &["../empty.kpack"], ..case(0, &["gfx90a"], Err(ArchNotFound)) },
         Case { paths: &["../broken.kpack"], ..case(0, &["gfx942"], Err(ArchiveNotFound)) },
-        Case { paths: &["../broken.kpack", "../all.kpack"], ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942")) },
+        Case {
+            paths: &["../broken.kpack", "../all.kpack"],
+            ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))
+        },
         // A target comes before an archive: the first archive has only the second one.
-        Case { paths: &["../other.kpack", "../all.kpack"], ..case(0, &["gfx90a", "gfx942"], found("all.kpack lib/x.so#0 gfx90a")) },
+        Case {
+            paths: &["../other.kpack", "../all.kpack"],
+            ..case(0, &["gfx90a", "gfx942"], found("all.kpack lib/x.so#0 gfx90a"))
+        },
         // What cannot be read is passed over, and told if there is nothing else.
-        Case { paths: &["../damaged.kpack", "../all.kpack"], ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942")) },
+        Case {
+            paths: &["../damaged.kpack", "../all.kpack"],
+            ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))
+        },
         Case { paths: &["../damaged.kpack"], ..case(0, &["gfx942"], Err(DecompressionFailed)) },
         // ROCM_KPACK_PATH replaces, ROCM_KPACK_PATH_PREFIX comes first.
         all(case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))),
@@ -137,7 +159,10 @@ fn code_comes_from_the_right_archive() {
     let cache = Cache::new(Environment::default());
     let absolute = marker(root.path().join("other.kpack").to_str().unwrap().to_owned());
     assert!(cache.load(&absolute, "/nowhere/x.so".as_ref(), 0, &["gfx942"]).is_ok());
-    assert_eq!(cache.load(&marker("x".to_owned()), "x.so".as_ref(), 0, &["gfx942"]).unwrap_err().code(), ArchiveNotFound);
+    assert_eq!(
+        cache.load(&marker("x".to_owned()), "x.so".as_ref(), 0, &["gfx942"]).unwrap_err().code(),
+        ArchiveNotFound
+    );
     let none = Marker { kpack_search_paths: Vec::new(), kernel_name: "x".to_owned() };
     assert_eq!(cache.load(&none, "x.so".as_ref(), 0, &["gfx942"]).unwrap_err().code(), InvalidMetadata);
     let disabled = Cache::new(Environment { is_disabled: true, ..Environment::default() });
