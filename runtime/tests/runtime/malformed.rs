@@ -244,7 +244,7 @@ fn every_kind_has_an_error_code() {
         body::run(bytes);
     }
     assert!(kinds.iter().filter(|kind| (kind.2, kind.3) != (Success, Success)).count() >= 27);
-    assert!(largest_allocation() < 64 << 20, "{} bytes at once", largest_allocation());
+    assert!(largest_allocation() < 4 << 20, "{} bytes at once", largest_allocation());
 }
 
 /// A table of contents that says something twice: the last one counts, and names stay sorted.
