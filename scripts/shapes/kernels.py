@@ -80,13 +80,13 @@ def check(loader, name, original):
     compared, failures, start = 0, [], time.perf_counter()
     targets = sorted(path.name for path in (mount_point / 'merged').iterdir())
     for target in targets:
-        for asked, acceptable in devices_of(target):
-            found = registered(loader, mount_point / 'merged' / target / name, original, [asked])[asked]
+        devices = dict(devices_of(target))
+        for asked, found in registered(loader, mount_point / 'merged' / target / name, original, list(devices)).items():
             if len(found) != len(bundles):
                 failures.append(f'{asked}: {len(found)} wrappers instead of {len(bundles)}')
                 continue
             for position, ((magic, index, code, _, digest), objects) in enumerate(zip(found, bundles)):
-                expected = next((objects[it] for it in acceptable if it in objects), None)
+                expected = next((objects[it] for it in devices[asked] if it in objects), None)
                 if digest != expected or index != position or magic != '4b504948':
                     failures.append(f'{asked}, wrapper {position}: code {code}, index {index}, {magic}')
                 compared += expected is not None

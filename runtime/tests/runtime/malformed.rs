@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 
+use proptest::prelude::*;
 use rocm_kpack::Code::{self, *};
 use rocm_kpack::ffi::{kpack_close, kpack_free_kernel, kpack_get_kernel, kpack_open};
 use rocm_kpack::{Archive, Scheme};
@@ -263,6 +264,28 @@ fn of_equal_names_the_last_counts() {
     assert_eq!(archive.get("a#0", "gfx90a").unwrap().unwrap(), b"0");
     assert_eq!(archive.toc().unwrap().toc["z#0"]["gfx90a"].ordinal, 1);
     body::run(&bytes);
+}
+
+proptest! {
+    /// Whatever bytes change, both interfaces say the same, and nothing panics.
+    #[test]
+    fn any_change_has_an_answer(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        compressed: bool,
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let scheme = if compressed { Scheme::ZstdPerKernel } else { Scheme::None };
+        let codes: &[(&str, &str, &[u8])] = &[("x#0", "gfx90a", CODE), ("x#1", "gfx90a", b""), ("y#0", "gfx942", CODE)];
+        let mut bytes = archive(scheme, &["gfx90a", "gfx942"], codes);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] ^= value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        body::run(&bytes);
+    }
 }
 
 /// The same inputs that fuzzing starts with, and what it found.

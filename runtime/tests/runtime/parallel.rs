@@ -47,7 +47,7 @@ fn all_threads_get_the_right_code() {
     }
 }
 
-/// A file that cannot be mapped is read; `/proc` has none that is an archive, but a mapped one and one in memory agree.
+/// A mapped file and bytes in memory agree. (Files that are not mapped are those of the tests of mounts.)
 #[test]
 fn a_file_and_its_bytes_say_the_same() {
     let directory = tempfile::tempdir().unwrap();
