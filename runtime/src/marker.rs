@@ -9,6 +9,9 @@ use crate::toc::encode;
 /// The most that is read of a marker, in bytes.
 pub(crate) const MAX_MARKER: usize = 64 << 10;
 
+/// More search paths than any marker has.
+const MAX_PATHS: u32 = 1 << 10;
+
 /// Says which archives may hold a binary's code objects, and under which name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Marker {
@@ -37,7 +40,7 @@ fn decode(bytes: &[u8]) -> Result<Marker, Error> {
     for _ in 0..cursor.map()? {
         match cursor.text()? {
             "kernel_name" => name = Some(cursor.text()?.to_owned()),
-            "kpack_search_paths" => paths = Some(texts(&mut cursor)?),
+            "kpack_search_paths" => paths = Some(texts(&mut cursor, MAX_PATHS)?),
             _ => cursor.skip()?,
         }
     }
@@ -48,8 +51,11 @@ fn decode(bytes: &[u8]) -> Result<Marker, Error> {
     })
 }
 
-/// An array of strings.
-pub(crate) fn texts(cursor: &mut Cursor<'_>) -> Result<Vec<String>, Error> {
-    // A claimed length is not believed before the strings are there.
-    (0..cursor.array()?).map(|_| cursor.text().map(str::to_owned)).collect()
+/// An array of strings, of `most` at most.
+pub(crate) fn texts(cursor: &mut Cursor<'_>, most: u32) -> Result<Vec<String>, Error> {
+    let count = cursor.array()?;
+    if count > most {
+        return Err(Error::MessagePack(format!("a list has more than {most} elements")));
+    }
+    (0..count).map(|_| cursor.text().map(str::to_owned)).collect()
 }

@@ -8,7 +8,7 @@ use crate::toc::Blob;
 
 /// More code objects than any archive has (torch for one GPU has some thousands). Each takes 16 bytes of the index, but an
 /// archive of zeros could claim one every 4 bytes.
-const MAX_STORED: usize = 1 << 22;
+const MAX_STORED: usize = 1 << 20;
 
 /// Finds all of them, checking that they are between the header and `end`.
 pub(crate) fn index(

@@ -1,13 +1,17 @@
 //! The table of contents, read in place. What a lookup does not need is skipped, and names are kept as positions.
 
-use std::cmp::Ordering;
-
 use crate::error::{Error, malformed};
 use crate::format::Scheme;
 use crate::marker::texts;
 use crate::msgpack::Cursor;
 use crate::source::reserved;
 use crate::toc::{Blob, TocEntry};
+
+/// More targets than any archive lists; torch has 30 in all.
+const MAX_TARGETS: u32 = 1 << 12;
+
+/// More names than any archive has; torch for one GPU has some thousands.
+const MAX_NAMES: u32 = 1 << 20;
 
 /// What there is to know before the first lookup.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ impl Directory {
         walk(toc, |name, cursor| {
             let at = toc.len() - cursor.left();
             match name {
-                "gfx_arches" => targets = texts(cursor)?,
+                "gfx_arches" => targets = texts(cursor, MAX_TARGETS)?,
                 "compression_scheme" => scheme = Scheme::of_name(cursor.text()?)?,
                 "zstd_offset" => offset = Some(cursor.integer()?),
                 "zstd_size" => size = Some(cursor.integer()?),
@@ -82,6 +86,9 @@ pub(super) fn walk<'a>(
 /// Positions of the keys of a map, sorted by key. Of equal keys the last counts, as for everybody who fills a map in order.
 fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
     let count = cursor.map()?;
+    if count > MAX_NAMES {
+        return Err(malformed(format!("it has more than {MAX_NAMES} names")));
+    }
     // A name, a map, and in it a target with a map take six bytes; the length is not believed if there are fewer.
     let mut names = reserved(usize::try_from(count).unwrap_or(usize::MAX).min(cursor.left() / 6))?;
     for _ in 0..count {
@@ -90,10 +97,10 @@ fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
         cursor.skip()?;
         names.push(u32::try_from(at).map_err(|_| malformed("its table of contents is too long"))?);
     }
-    // Equal keys stay in order. Archives as kpackfs and rocm-kpack write them are sorted already.
-    names.sort_by(|&one, &other| name_at(toc, one).cmp(&name_at(toc, other)));
+    // Archives as kpackfs and rocm-kpack write them are sorted already.
+    names.sort_unstable_by(|&one, &other| name_at(toc, one).cmp(&name_at(toc, other)).then(one.cmp(&other)));
     names.reverse();
-    names.dedup_by(|one, kept| name_at(toc, *one).cmp(&name_at(toc, *kept)) == Ordering::Equal);
+    names.dedup_by(|one, kept| name_at(toc, *one) == name_at(toc, *kept));
     names.reverse();
     Ok(names)
 }

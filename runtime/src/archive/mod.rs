@@ -197,6 +197,3 @@ impl<S> fmt::Debug for Archive<S> {
         formatter.debug_struct("Archive").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -121,6 +121,7 @@ fn tables() -> Vec<Kind> {
         ("no targets", with("/gfx_arches", None), Success, Success),
         ("targets are a number", with("/gfx_arches", json!(7)), MsgpackParseFailed, Success),
         ("a target is a number", with("/gfx_arches", json!([7])), MsgpackParseFailed, Success),
+        ("too many targets", with("/gfx_arches", json!(vec![""; 5000])), MsgpackParseFailed, Success),
         ("a target has a NUL", with("/gfx_arches", json!(["gfx\0"])), InvalidFormat, Success),
         ("unknown scheme", with("/compression_scheme", json!("lz4")), InvalidFormat, Success),
         ("scheme is a number", with("/compression_scheme", json!(0)), MsgpackParseFailed, Success),
