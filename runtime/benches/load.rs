@@ -75,6 +75,22 @@ fn one(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// How long this thread has run, and how long it has waited for a core (`proc_pid_schedstat`, in nanoseconds).
+fn schedule() -> (Duration, Duration) {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let mut numbers = text.split_whitespace().map(|number| Duration::from_nanos(number.parse().unwrap_or(0)));
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
+}
+
+/// What a thread did: bytes, and the time that it ran, waited for a core, and waited for anything else.
+#[derive(Default)]
+struct Work {
+    bytes: usize,
+    ran: Duration,
+    ready: Duration,
+    blocked: Duration,
+}
+
 /// Loads everything once, by this many threads.
 fn many(path: &Path, threads: usize) -> Result<(), Error> {
     let archive = open(path)?;
@@ -82,23 +98,33 @@ fn many(path: &Path, threads: usize) -> Result<(), Error> {
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     let work = || {
-        let mut bytes = 0;
+        let (begin, before) = (Instant::now(), schedule());
+        let mut work = Work::default();
         while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-            bytes += archive.read(entry)?.len();
+            work.bytes += archive.read(entry)?.len();
         }
-        Ok::<_, Error>(bytes)
+        let after = schedule();
+        (work.ran, work.ready) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+        work.blocked = begin.elapsed().saturating_sub(work.ran + work.ready);
+        Ok::<_, Error>(work)
     };
-    let bytes = std::thread::scope(|scope| {
+    let all = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(0))).sum::<Result<usize, Error>>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Ok(Work::default())))
+            .collect::<Result<Vec<_>, _>>()
     })?;
-    let time = start.elapsed();
+    let wall = start.elapsed();
+    let total = |of: fn(&Work) -> Duration| milliseconds(all.iter().map(of).sum());
     println!(
-        "  {threads} threads: {} loads, {} MB in {}: {} MB/s",
+        "  {threads} threads: {} loads, {} MB in {}; all threads ran {}, waited for a core {}, for anything else {}",
         entries.len(),
-        bytes / 1_000_000,
-        milliseconds(time),
-        bytes as u128 / time.as_micros().max(1)
+        all.iter().map(|work| work.bytes).sum::<usize>() / 1_000_000,
+        milliseconds(wall),
+        total(|work| work.ran),
+        total(|work| work.ready),
+        total(|work| work.blocked),
     );
     Ok(())
 }
