@@ -94,27 +94,21 @@ class NotLoaded(Exception):
 class Loader:
     """Loads libraries and runs executables under the runtime, with empty libraries for what this machine lacks."""
 
-    def __init__(self, work):
+    def __init__(self, work, source=HERE / 'runtime.c', options=(), libraries=()):
+        """The runtime's source may be another one that defines the same functions, and is linked to `libraries`."""
         self.work = Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
-        self.runtime = self.work / 'runtime.o'
-        subprocess.run(['cc', '-O1', '-fPIC', '-w', '-c', HERE / 'runtime.c', '-o', self.runtime], check=True)
+        self.runtime, self.libraries = self.work / 'runtime.o', libraries
+        subprocess.run(['cc', '-O1', '-fPIC', '-w', *options, '-c', source, '-o', self.runtime], check=True)
         self.environments = {}
 
     def load(self, path, stand_ins_of=None):
         """Gives the wrappers registered, as tuples of address, magic, version, index, what is there; or raises
         NotLoaded. `stand_ins_of`: the file that this one was made from, if it needs the same libraries."""
-        kind = Elf(path).kind
         log = self.work / 'registrations'
         log.write_text('')
-        environment = {**os.environ, **self.environment(stand_ins_of or path), 'REGISTRATIONS': str(log)}
-        if kind == LIBRARY:
-            code = 'import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)'
-            command = [sys.executable, '-c', code, path]
-        else:
-            command = [path]
         try:
-            result = run(command, timeout=120, env=environment, cwd=self.work)
+            result = self.start(path, stand_ins_of or path, {'REGISTRATIONS': str(log)})
         except OSError as error:
             raise NotLoaded(brief(error.strerror), [])
         except subprocess.TimeoutExpired:
@@ -128,6 +122,15 @@ class Loader:
             reason = f'signal {-result.returncode}' if result.returncode < 0 else f'exit code {result.returncode}'
             raise NotLoaded(brief(f'{reason} {lines[-1] if lines else ""}'.replace(str(path), os.path.basename(path))), found)
         return found
+
+    def start(self, path, stand_ins_of, variables):
+        """Loads or runs a file, and gives how that ended."""
+        environment = {**os.environ, **self.environment(stand_ins_of), **variables}
+        command = [path]
+        if Elf(path).kind == LIBRARY:
+            code = 'import ctypes, os, sys; ctypes.CDLL(sys.argv[1]); os._exit(0)'
+            command = [sys.executable, '-c', code, path]
+        return run(command, timeout=120, env=environment, cwd=self.work)
 
     def environment(self, path):
         if path not in self.environments:
@@ -180,7 +183,7 @@ class Loader:
         assembly.write_text('\n'.join(source) + '\n')
         command = ['cc', '-shared', '-nostartfiles', f'-Wl,-soname,{path.name}', '-o', path, assembly]
         if is_runtime:
-            command.append(self.runtime)
+            command += [self.runtime, *self.libraries]
         if versions:
             nodes = [f'{node} {{ global: {" ".join(name + ";" for name, _, version in symbols if version == node)} }};' for node in sorted(versions)]
             script = Path(f'{path}.map')

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
+use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
+
 use super::ahead::Stream;
 use super::frame::Frame;
 use super::making::make_together;
-use super::toc::{Blob, Toc, TocEntry, encode};
-use super::{Compression, HEADER_SIZE, MAGIC, VERSION, toc_key};
+use super::{Compression, toc_key};
 use crate::index::Kind;
 use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
@@ -145,15 +146,11 @@ impl Archive {
                 HEADER_SIZE + size
             }
         };
-        let mut header = Vec::with_capacity(68);
-        header.extend(MAGIC);
-        header.extend(VERSION.to_le_bytes());
-        header.extend(end.to_le_bytes());
-        header.resize(usize::try_from(HEADER_SIZE).unwrap_or(64), 0);
+        let mut header = header(end);
         if let Compression::Zstd(_) = self.compression {
             header.extend(u32::try_from(lengths.len()).unwrap_or(u32::MAX).to_le_bytes());
         }
-        (header, encode(&toc))
+        (header, toc.encode())
     }
 
     fn toc(&self) -> Toc {
@@ -170,10 +167,7 @@ impl Archive {
             group_name: self.group.clone(),
             gfx_arch_family: target.clone(),
             gfx_arches: vec![target],
-            compression_scheme: match self.compression {
-                Compression::None => "none".to_owned(),
-                Compression::Zstd(_) => "zstd-per-kernel".to_owned(),
-            },
+            compression_scheme: self.compression.scheme().name().to_owned(),
             zstd_offset: None,
             zstd_size: None,
             blobs: None,

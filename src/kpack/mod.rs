@@ -1,30 +1,22 @@
-//! The `.kpack` archive of rocm-kpack, version 1: code objects by binary, wrapper index and target.
+//! Writing `.kpack` archives, and reading them out of whatever content holds one.
 //!
-//! Layout, all integers little-endian: `KPAK`, u32 version, u64 offset of the table of contents, zeros up to byte 64,
-//! the code objects, and at the end the table of contents in MessagePack. With the scheme `none` code objects stand one
-//! after the other; with `zstd-per-kernel` there is a u32 count, and for each code object a u32 length and a zstd frame.
+//! The format itself is the crate `rocm_kpack`, so that what is written is what its runtime library reads.
 
 mod ahead;
 mod frame;
 mod layout;
 mod making;
 mod reader;
-mod toc;
 
 use std::str::FromStr;
+
+use rocm_kpack::Scheme;
 
 pub use frame::Frame;
 pub use layout::{Archive, ArchiveEntry};
 pub use making::{make_together, unmade_size};
-pub use reader::{KpackError, Reader};
-pub use toc::Toc;
-
-/// Bytes before the first code object.
-const HEADER_SIZE: u64 = 64;
-/// The first bytes of an archive.
-pub const MAGIC: &[u8; 4] = b"KPAK";
-/// The only version there is.
-const VERSION: u32 = 1;
+pub use reader::Reader;
+pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
 
 /// How code objects are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +36,16 @@ impl Default for Compression {
     }
 }
 
+impl Compression {
+    /// As archives call it.
+    fn scheme(self) -> Scheme {
+        match self {
+            Self::None => Scheme::None,
+            Self::Zstd(_) => Scheme::ZstdPerKernel,
+        }
+    }
+}
+
 impl FromStr for Compression {
     type Err = String;
 
@@ -56,19 +58,14 @@ impl FromStr for Compression {
     }
 }
 
-/// The name under which an archive lists the code objects of one wrapper.
-pub fn toc_key(kernel_name: &str, wrapper: usize) -> String {
-    format!("{kernel_name}#{wrapper}")
-}
-
 /// What a split binary's wrappers point at: the marker. Paths are relative to the binary's directory.
 pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
-    toc::encode(&toc::Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() })
+    Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()
 }
 
 /// Reads a marker; bytes behind it do not matter.
 pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
-    let marker: toc::Marker = toc::decode_prefix(bytes)?;
+    let marker = Marker::decode(bytes)?;
     Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 

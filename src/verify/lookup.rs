@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
+use rocm_kpack::search;
 
 use super::Options;
 use super::binary::{Binaries, Request};
@@ -14,9 +15,6 @@ use crate::kpack::{MAGIC, Reader, toc_key};
 use crate::rope::Content;
 use crate::source::EntryPath;
 use crate::target::TargetId;
-
-/// What a search path has instead of the target.
-const PLACEHOLDER: &str = "@GFXARCH@";
 
 /// All archives of all parts, at the paths at which the parts overlay each other.
 #[derive(Debug)]
@@ -62,20 +60,12 @@ impl Shelved {
 
     fn note(&self, key: &str, target: &str) {
         self.reached.store(true, Ordering::Relaxed);
-        if self.has(key, target) {
+        if self.reader.holds(key, target) {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             if !asked.contains(key) {
                 asked.insert(key.to_owned());
             }
         }
-    }
-
-    fn offers(&self, target: &str) -> bool {
-        self.reader.toc().gfx_arches.iter().any(|offered| offered == target)
-    }
-
-    fn has(&self, key: &str, target: &str) -> bool {
-        self.reader.toc().toc.get(key).is_some_and(|targets| targets.contains_key(target))
     }
 }
 
@@ -114,22 +104,19 @@ impl Shelf {
     /// Where a runtime looks for code for a device of `target`, in order: for each name that the device answers to, the
     /// archives that exist and list that name.
     pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for candidate in target.candidates() {
-            let candidate = candidate.to_string();
-            for path in search_paths {
-                let path = path.replacen(PLACEHOLDER, &candidate, 1);
-                let found = resolve(directory, &path).and_then(|path| self.by_path.get(&path).copied());
-                let offers = |&at: &usize| self.archives.get(at).is_some_and(|archive| archive.offers(&candidate));
-                steps.extend(found.filter(offers).map(|archive| Step { archive, target: candidate.clone() }));
-            }
-        }
-        steps
+        let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
+        let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
+        let paths = search::archive_paths(search_paths, &candidates);
+        let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
+        let offers =
+            |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
+        let steps = search::steps(&candidates, &archives, offers);
+        steps.map(|(archive, target)| Step { archive, target: target.to_owned() }).collect()
     }
 
     /// Whether the archive of a step has the code object.
     pub(super) fn holds(&self, step: &Step, key: &str) -> bool {
-        self.archives.get(step.archive).is_some_and(|archive| archive.has(key, &step.target))
+        self.archives.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
     /// Looks up every wrapper for every target, and notes which archives markers lead to.
@@ -233,8 +220,26 @@ fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
 
 #[cfg(test)]
 mod tests {
+    use rocm_kpack::search;
+
     use super::resolve;
     use crate::source::EntryPath;
+    use crate::target::TargetId;
+
+    /// HIP asks the runtime for a target, and for the generic one with the same features.
+    #[test]
+    fn candidates_are_those_of_the_runtime() {
+        for (target, generic) in [
+            ("gfx942:sramecc+:xnack-", Some("gfx9-4-generic:sramecc+:xnack-")),
+            ("gfx90a:xnack+", None),
+            ("gfx1100", Some("gfx11-generic")),
+            ("gfx11-generic", None),
+        ] {
+            let own: Vec<_> =
+                target.parse::<TargetId>().unwrap().candidates().iter().map(ToString::to_string).collect();
+            assert_eq!(own, search::all_candidates([target].into_iter().chain(generic)), "{target}");
+        }
+    }
 
     #[test]
     fn search_paths_start_at_the_directory_of_the_binary() {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
 mod damage;
+mod kernels;
 mod loading;
 mod status;
 mod support;

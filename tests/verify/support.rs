@@ -14,6 +14,7 @@ use kpackfs::verify::{Check, Finding, Options, Progress, Report};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
+use rocm_kpack::Archive;
 use tempfile::TempDir;
 
 pub(crate) const PLAIN: &str = "host/lib/plain-bfd.so";
@@ -129,10 +130,10 @@ pub(crate) fn offset_of(path: &Path, wanted: &[u8]) -> u64 {
 pub(crate) fn edit_toc(path: &Path, change: impl FnOnce(&mut Toc)) {
     edit(path, |bytes| {
         let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
-        let mut toc: Toc = rmp_serde::from_slice(&bytes[offset..]).unwrap();
+        let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
         change(&mut toc);
         bytes.truncate(offset);
-        bytes.extend(rmp_serde::to_vec_named(&toc).unwrap());
+        bytes.extend(toc.encode());
     });
 }
 

@@ -1,0 +1,133 @@
+//! The table of contents, read in place. What a lookup does not need is skipped, and names are kept as positions.
+
+use crate::error::{Error, malformed};
+use crate::format::Scheme;
+use crate::marker::texts;
+use crate::msgpack::Cursor;
+use crate::source::reserved;
+use crate::toc::{Blob, TocEntry};
+
+/// More targets than any archive lists; torch has 30 in all.
+const MAX_TARGETS: u32 = 1 << 12;
+
+/// More names than any archive has; torch for one GPU has some thousands.
+const MAX_NAMES: u32 = 1 << 20;
+
+/// What there is to know before the first lookup.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) targets: Vec<String>,
+    pub(super) scheme: Scheme,
+    /// The region of the frames.
+    pub(super) frames: Option<Blob>,
+    /// Position of the list of blobs.
+    pub(super) blobs: Option<usize>,
+    /// Positions of the names in the map `toc`, sorted by name.
+    names: Vec<u32>,
+}
+
+impl Directory {
+    /// Reads the top level, and checks that the rest is MessagePack.
+    pub(super) fn read(toc: &[u8]) -> Result<Self, Error> {
+        let mut targets = Vec::new();
+        let (mut scheme, mut offset, mut size, mut blobs, mut names) = (Scheme::None, None, None, None, Vec::new());
+        walk(toc, |name, cursor| {
+            let at = toc.len() - cursor.left();
+            match name {
+                "gfx_arches" => targets = texts(cursor, MAX_TARGETS)?,
+                "compression_scheme" => scheme = Scheme::of_name(cursor.text()?)?,
+                "zstd_offset" => offset = Some(cursor.integer()?),
+                "zstd_size" => size = Some(cursor.integer()?),
+                "toc" => names = positions(toc, cursor)?,
+                _ => {
+                    if name == "blobs" {
+                        blobs = Some(at);
+                    }
+                    cursor.skip()?;
+                }
+            }
+            Ok(())
+        })?;
+        let frames = offset.zip(size).map(|(offset, size)| Blob { offset, size });
+        Ok(Self { targets, scheme, frames, blobs, names })
+    }
+
+    /// The names in the map `toc`, sorted, each once.
+    pub(super) fn names<'a>(&'a self, toc: &'a [u8]) -> impl Iterator<Item = &'a str> {
+        self.names.iter().filter_map(|&at| name_at(toc, at))
+    }
+
+    pub(super) fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The code objects under a name: a cursor at the map of targets.
+    pub(super) fn find<'a>(&self, toc: &'a [u8], name: &str) -> Option<Cursor<'a>> {
+        let found = self.names.binary_search_by(|&at| name_at(toc, at).cmp(&Some(name))).ok()?;
+        let mut cursor = cursor_at(toc, *self.names.get(found)?);
+        cursor.text().ok()?;
+        Some(cursor)
+    }
+}
+
+/// Goes through the pairs of the map that is the table of contents.
+pub(super) fn walk<'a>(
+    toc: &'a [u8],
+    mut each: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut cursor = Cursor::new(toc);
+    for _ in 0..cursor.map()? {
+        let name = cursor.text()?;
+        each(name, &mut cursor)?;
+    }
+    Ok(())
+}
+
+/// Positions of the keys of a map, sorted by key. Of equal keys the last counts, as for everybody who fills a map in order.
+fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
+    let count = cursor.map()?;
+    if count > MAX_NAMES {
+        return Err(malformed(format!("it has more than {MAX_NAMES} names")));
+    }
+    // A name, a map, and in it a target with a map take six bytes; the length is not believed if there are fewer.
+    let mut names = reserved(usize::try_from(count).unwrap_or(usize::MAX).min(cursor.left() / 6))?;
+    for _ in 0..count {
+        let at = toc.len() - cursor.left();
+        cursor.text()?;
+        cursor.skip()?;
+        names.push(u32::try_from(at).map_err(|_| malformed("its table of contents is too long"))?);
+    }
+    // Archives as kpackfs and rocm-kpack write them are sorted already.
+    names.sort_unstable_by(|&one, &other| name_at(toc, one).cmp(&name_at(toc, other)).then(one.cmp(&other)));
+    names.reverse();
+    names.dedup_by(|one, kept| name_at(toc, *one) == name_at(toc, *kept));
+    names.reverse();
+    Ok(names)
+}
+
+fn name_at(toc: &[u8], at: u32) -> Option<&str> {
+    cursor_at(toc, at).text().ok()
+}
+
+fn cursor_at(toc: &[u8], at: u32) -> Cursor<'_> {
+    Cursor::new(usize::try_from(at).ok().and_then(|at| toc.get(at..)).unwrap_or_default())
+}
+
+/// The description of a code object.
+pub(super) fn entry(cursor: &mut Cursor<'_>) -> Result<TocEntry, Error> {
+    let (mut kind, mut ordinal, mut original_size) = (String::new(), None, None);
+    for _ in 0..cursor.map()? {
+        match cursor.text()? {
+            "type" => cursor.text()?.clone_into(&mut kind),
+            "ordinal" => ordinal = Some(cursor.integer()?),
+            "original_size" => original_size = Some(cursor.integer()?),
+            _ => cursor.skip()?,
+        }
+    }
+    let missing = |what| Error::MessagePack(format!("a code object has no {what}"));
+    Ok(TocEntry {
+        kind,
+        ordinal: ordinal.ok_or_else(|| missing("ordinal"))?,
+        original_size: original_size.ok_or_else(|| missing("original_size"))?,
+    })
+}

@@ -1,0 +1,199 @@
+//! Reading an archive that anyone may have written.
+
+mod directory;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use directory::{Directory, entry, walk};
+
+use crate::error::{Error, malformed};
+use crate::format::{HEADER_FIELDS, HEADER_SIZE, Scheme, read_header};
+use crate::msgpack::Cursor;
+use crate::object::Object;
+use crate::source::{self, Source, reserved};
+use crate::stored;
+use crate::toc::{Blob, Toc, TocEntry};
+
+/// The largest table of contents that is read, in bytes. One of 20,000 code objects takes 3 MB.
+const MAX_TOC: u64 = 256 << 20;
+
+/// An archive that has been opened. Everything can be asked from many threads at once; nothing is locked but the first use
+/// of the index of code objects.
+pub struct Archive<S> {
+    source: S,
+    toc: TocBytes,
+    directory: Directory,
+    /// Where code objects are, by ordinal; made when the first one is read.
+    stored: OnceLock<Vec<Blob>>,
+    making: Mutex<()>,
+}
+
+/// The bytes of the table of contents: kept, or in the source's memory.
+enum TocBytes {
+    Kept(Vec<u8>),
+    Borrowed { offset: u64, length: usize },
+}
+
+impl<S: Source> Archive<S> {
+    /// Reads the header, and the table of contents as far as lookups need it.
+    pub fn open(source: S) -> Result<Self, Error> {
+        let size = source.size();
+        if size == 0 {
+            return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "it is too short: it is empty").into());
+        }
+        if size < HEADER_SIZE {
+            return Err(malformed("it is too short"));
+        }
+        let mut header = [0; HEADER_FIELDS];
+        source.read_at(0, &mut header)?;
+        let offset = read_header(header, size)?;
+        let length = usize::try_from(size - offset).ok().filter(|_| size - offset <= MAX_TOC);
+        let length = length.ok_or_else(|| malformed("its table of contents is too long"))?;
+        let bytes = source::bytes(&source, offset, length)?;
+        let directory = Directory::read(&bytes)?;
+        let toc = match bytes {
+            Cow::Owned(bytes) => TocBytes::Kept(bytes),
+            Cow::Borrowed(_) => TocBytes::Borrowed { offset, length },
+        };
+        Ok(Self { source, toc, directory, stored: OnceLock::new(), making: Mutex::new(()) })
+    }
+
+    /// The targets that a loader finds in this archive.
+    pub fn targets(&self) -> &[String] {
+        &self.directory.targets
+    }
+
+    /// Whether it is for exactly this target.
+    pub fn offers(&self, target: &str) -> bool {
+        self.targets().iter().any(|offered| offered == target)
+    }
+
+    /// How code objects are stored.
+    pub fn scheme(&self) -> Scheme {
+        self.directory.scheme
+    }
+
+    /// The number of names.
+    pub fn name_count(&self) -> usize {
+        self.directory.name_count()
+    }
+
+    /// The names of binaries with their wrapper indices, sorted.
+    pub fn names(&self) -> Result<impl Iterator<Item = &str>, Error> {
+        Ok(self.directory.names(self.toc_bytes()?))
+    }
+
+    /// Where the code object under this name for exactly this target is; `None` if there is none.
+    pub fn find(&self, name: &str, target: &str) -> Result<Option<TocEntry>, Error> {
+        let Some(mut cursor) = self.directory.find(self.toc_bytes()?, name) else { return Ok(None) };
+        let mut found = None;
+        for _ in 0..cursor.map()? {
+            if cursor.text()? == target {
+                found = Some(entry(&mut cursor)?);
+            } else {
+                cursor.skip()?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The code object under this name for exactly this target; `None` if there is none.
+    pub fn get(&self, name: &str, target: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.find(name, target)?.map(|entry| self.read(&entry)).transpose()
+    }
+
+    /// The code object of an entry of this archive.
+    pub fn read(&self, entry: &TocEntry) -> Result<Vec<u8>, Error> {
+        let object = self.object(entry)?;
+        let mut code = reserved(object.size())?;
+        code.resize(object.size(), 0);
+        object.write_to(&mut code)?;
+        Ok(code)
+    }
+
+    pub(crate) fn object(&self, entry: &TocEntry) -> Result<Object<'_, S>, Error> {
+        self.source.check()?;
+        let blob = self.stored(entry)?;
+        Object::new(&self.source, self.directory.scheme, blob, entry.original_size)
+    }
+
+    /// Where the stored bytes of a code object are.
+    pub fn stored(&self, entry: &TocEntry) -> Result<Blob, Error> {
+        let index = self.index()?;
+        let blob = usize::try_from(entry.ordinal).ok().and_then(|ordinal| index.get(ordinal));
+        blob.copied().ok_or_else(|| malformed(format!("there is no ordinal {}", entry.ordinal)))
+    }
+
+    /// Where all stored code objects are, by ordinal. Made once, while others wait; failures are not kept.
+    pub fn index(&self) -> Result<&[Blob], Error> {
+        if let Some(stored) = self.stored.get() {
+            return Ok(stored);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stored) = self.stored.get() {
+            return Ok(stored);
+        }
+        let toc = self.toc_bytes()?;
+        let blobs = self.directory.blobs.and_then(|at| toc.get(at..)).map(Cursor::new);
+        let end = self.source.size() - toc.len() as u64;
+        let stored = stored::index(&self.source, self.directory.scheme, blobs, self.directory.frames, end)?;
+        Ok(self.stored.get_or_init(|| stored))
+    }
+
+    /// The whole table of contents.
+    pub fn toc(&self) -> Result<Toc, Error> {
+        let mut toc = Toc {
+            format_version: crate::VERSION,
+            group_name: String::new(),
+            gfx_arch_family: String::new(),
+            gfx_arches: self.directory.targets.clone(),
+            compression_scheme: self.directory.scheme.name().to_owned(),
+            zstd_offset: self.directory.frames.map(|region| region.offset),
+            zstd_size: self.directory.frames.map(|region| region.size),
+            blobs: None,
+            toc: BTreeMap::new(),
+        };
+        let bytes = self.toc_bytes()?;
+        walk(bytes, |name, cursor| {
+            match name {
+                "group_name" => cursor.text()?.clone_into(&mut toc.group_name),
+                "gfx_arch_family" => cursor.text()?.clone_into(&mut toc.gfx_arch_family),
+                _ => cursor.skip()?,
+            }
+            Ok(())
+        })?;
+        if self.directory.scheme == Scheme::None {
+            toc.blobs = Some(self.index()?.to_vec());
+        }
+        for name in self.directory.names(bytes) {
+            let Some(mut cursor) = self.directory.find(bytes, name) else { continue };
+            let mut entries = BTreeMap::new();
+            for _ in 0..cursor.map()? {
+                entries.insert(cursor.text()?.to_owned(), entry(&mut cursor)?);
+            }
+            toc.toc.insert(name.to_owned(), entries);
+        }
+        Ok(toc)
+    }
+
+    fn toc_bytes(&self) -> Result<&[u8], Error> {
+        match &self.toc {
+            TocBytes::Kept(bytes) => Ok(bytes),
+            TocBytes::Borrowed { offset, length } => {
+                self.source.check()?;
+                self.source
+                    .borrow(*offset, *length)
+                    .ok_or_else(|| malformed("its table of contents is not in the file"))
+            }
+        }
+    }
+}
+
+impl<S> fmt::Debug for Archive<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Archive").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! Why something cannot be had, and the numbers that C gets for it.
+
+use std::io;
+
+/// The error codes of the C interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+#[expect(missing_docs, reason = "their names are the field's; include/rocm_kpack.h says when each is returned")]
+pub enum Code {
+    Success = 0,
+    InvalidArgument = 1,
+    FileNotFound = 2,
+    InvalidFormat = 3,
+    UnsupportedVersion = 4,
+    KernelNotFound = 5,
+    DecompressionFailed = 6,
+    OutOfMemory = 7,
+    NotImplemented = 8,
+    IoError = 9,
+    MsgpackParseFailed = 10,
+    PathDiscoveryFailed = 11,
+    InvalidMetadata = 12,
+    ArchiveNotFound = 13,
+    ArchNotFound = 14,
+}
+
+/// Why an archive, or a part of it, cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller broke the interface's rules.
+    #[error("{0}")]
+    Argument(&'static str),
+    /// There is no such file.
+    #[error("there is no such file")]
+    FileNotFound,
+    /// Its bytes cannot be had.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// It is no archive, or not a valid one.
+    #[error("{0}")]
+    Malformed(String),
+    /// It is an archive of another version.
+    #[error("it is not a version 1 kpack archive, but one of version {0}")]
+    Version(u32),
+    /// MessagePack that is broken, or describes something else.
+    #[error("MessagePack: {0}")]
+    MessagePack(String),
+    /// It has no code object under this name for this target.
+    #[error("it has no code object {0}")]
+    NoKernel(String),
+    /// A stored code object does not become what the table of contents promises.
+    #[error("{0}")]
+    Frame(String),
+    /// There is not enough memory.
+    #[error("not enough memory for {0} bytes")]
+    Memory(usize),
+    /// The environment forbids loading.
+    #[error("ROCM_KPACK_DISABLE is set")]
+    Disabled,
+    /// An address is in no mapped file.
+    #[error("the address is not in a mapped file")]
+    NoMapping,
+    /// What a wrapper points at is no marker.
+    #[error("the metadata is no marker: {0}")]
+    Metadata(String),
+    /// There is no archive at any of the paths.
+    #[error("there is no archive at any of {0} paths")]
+    NoArchive(usize),
+    /// No archive is for any of the targets.
+    #[error("no archive offers any of the targets")]
+    NoTarget,
+}
+
+impl Error {
+    /// The number that C gets.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Argument(_) => Code::InvalidArgument,
+            Self::FileNotFound => Code::FileNotFound,
+            Self::Read(_) => Code::IoError,
+            Self::Malformed(_) => Code::InvalidFormat,
+            Self::Version(_) => Code::UnsupportedVersion,
+            Self::MessagePack(_) => Code::MsgpackParseFailed,
+            Self::NoKernel(_) => Code::KernelNotFound,
+            Self::Frame(_) => Code::DecompressionFailed,
+            Self::Memory(_) => Code::OutOfMemory,
+            Self::Disabled => Code::NotImplemented,
+            Self::NoMapping => Code::PathDiscoveryFailed,
+            Self::Metadata(_) => Code::InvalidMetadata,
+            Self::NoArchive(_) => Code::ArchiveNotFound,
+            Self::NoTarget => Code::ArchNotFound,
+        }
+    }
+}
+
+pub(crate) fn malformed(reason: impl Into<String>) -> Error {
+    Error::Malformed(reason.into())
+}

@@ -1,0 +1,69 @@
+//! The C interface: names, order of arguments and codes are those of rocm-kpack's `librocm_kpack.so.0`. What each function
+//! does is said in `include/rocm_kpack.h`.
+//!
+//! Every function runs behind [`guarded`], so that nothing unwinds into the caller.
+
+#![expect(unsafe_code, reason = "the C interface: pointers of the caller are believed as far as the header says")]
+#![allow(clippy::missing_safety_doc, reason = "the header says what callers have to keep to")]
+
+mod archive;
+mod cache;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use archive::*;
+pub use cache::*;
+
+use crate::error::{Code, Error};
+use crate::object::Object;
+use crate::source::Source;
+
+/// Runs the body of a function; a panic, which would be a defect of this library, becomes an I/O error.
+fn guarded(body: impl FnOnce() -> Result<(), Error>) -> Code {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Code::Success,
+        Ok(Err(error)) => error.code(),
+        Err(_) => Code::IoError,
+    }
+}
+
+/// What a pointer that has to be there leads to.
+unsafe fn required<'a, T>(pointer: *const T, name: &'static str) -> Result<&'a T, Error> {
+    // SAFETY: callers pass valid pointers, or null.
+    unsafe { pointer.as_ref() }.ok_or(Error::Argument(name))
+}
+
+/// A place for a result, which has to be there.
+unsafe fn out<'a, T>(pointer: *mut T, name: &'static str) -> Result<&'a mut T, Error> {
+    // SAFETY: callers pass pointers to something of that type, or null.
+    unsafe { pointer.as_mut() }.ok_or(Error::Argument(name))
+}
+
+/// A string that has to be there.
+unsafe fn string<'a>(pointer: *const c_char, name: &'static str) -> Result<&'a CStr, Error> {
+    if pointer.is_null() {
+        return Err(Error::Argument(name));
+    }
+    // SAFETY: strings end with NUL.
+    Ok(unsafe { CStr::from_ptr(pointer) })
+}
+
+/// A code object in memory that `free` takes back.
+fn allocated<S: Source>(object: &Object<'_, S>) -> Result<(*mut c_void, usize), Error> {
+    let size = object.size();
+    // SAFETY: `calloc` takes any numbers. An empty code object is a pointer, too.
+    let memory = unsafe { libc::calloc(size.max(1), 1) };
+    if memory.is_null() {
+        return Err(Error::Memory(size));
+    }
+    // SAFETY: these are `size` zeros that nobody else knows of.
+    let code = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), size) };
+    // Decompression does not panic; if it did, this memory would be lost, no more.
+    if let Err(error) = object.write_to(code) {
+        // SAFETY: it comes from `calloc`.
+        unsafe { libc::free(memory) };
+        return Err(error);
+    }
+    Ok((memory, size))
+}

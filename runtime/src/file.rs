@@ -1,0 +1,164 @@
+//! An archive in a file: mapped where that is safe, otherwise read.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::error::Error;
+use crate::source::Source;
+
+/// A file that is open for reading.
+///
+/// Archives are releases that nobody changes. One that is changed all the same is noticed before each load by its size and
+/// time, and answers with an I/O error from then on. A file that shrinks while a load reads its mapping would end the
+/// process with SIGBUS, as would a page that cannot be read; so only files on local disks are mapped, where the first takes
+/// somebody who truncates an installed file in the very millisecond, and the second a broken disk. Everything else (FUSE,
+/// NFS, …) is read with pread, which answers with an error in both cases.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    file: File,
+    stamp: Stamp,
+    map: Option<Mmap>,
+}
+
+/// What tells that a file is still what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Local filesystems, by their numbers in `statfs` (linux/magic.h; ZFS has its own).
+const LOCAL: [u64; 10] = [
+    0xEF53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683E, // Btrfs
+    0xF2F5_2010, // F2FS
+    0x2FC1_2FC1, // ZFS
+    0x0102_1994, // tmpfs
+    0x8584_58F6, // ramfs
+    0x794C_7630, // overlayfs
+    0x7371_7368, // SquashFS
+    0xE0F5_E1E2, // EROFS
+];
+
+impl ArchiveFile {
+    /// Opens a regular file. Its first bytes are not read yet.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        // Opening a FIFO would wait for somebody who writes to it.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| {
+            let is_missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+            if is_missing { Error::FileNotFound } else { Error::Read(error) }
+        })?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
+        }
+        let stamp = Stamp::of(&metadata);
+        // A mapping may fail, for want of address space or because a filesystem has none; reading does as well.
+        let map = if stamp.size > 0 && is_local(&file) { map(&file).ok() } else { None };
+        Ok(Self { file, stamp, map })
+    }
+
+    /// Whether it is mapped.
+    pub fn is_mapped(&self) -> bool {
+        self.map.is_some()
+    }
+}
+
+#[expect(unsafe_code, reason = "mapping a file")]
+fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: the file may be changed by others, which `ArchiveFile` checks for as far as one can.
+    unsafe { Mmap::map(file) }
+}
+
+#[expect(unsafe_code, reason = "std has no fstatfs")]
+fn is_local(file: &File) -> bool {
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and `answer` is as large as the kernel's answer, which is read only if there is one.
+    let kind = unsafe {
+        if libc::fstatfs(file.as_raw_fd(), answer.as_mut_ptr()) != 0 {
+            return false;
+        }
+        answer.assume_init().f_type
+    };
+    u64::try_from(kind).is_ok_and(|kind| LOCAL.contains(&kind))
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { size: metadata.size(), seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec() }
+    }
+}
+
+impl Source for ArchiveFile {
+    fn size(&self) -> u64 {
+        self.stamp.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        // Copying out of the mapping would be no faster, and could meet a page that is gone.
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn borrow(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        self.map.as_deref()?.get(usize::try_from(offset).ok()?..)?.get(..length)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if Stamp::of(&self.file.metadata()?) == self.stamp {
+            Ok(())
+        } else {
+            Err(io::Error::other("it was changed since it was opened"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "some bytes").unwrap();
+        let file = ArchiveFile::open(&path).unwrap();
+        let mut bytes = [0; 5];
+        file.read_at(5, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"bytes");
+        assert!(file.read_at(6, &mut bytes).is_err());
+        file.check().unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(4).unwrap();
+        assert!(file.check().is_err());
+        // Replaced, as package managers do it, the old one stays as it was.
+        fs::write(&path, "other bytes").unwrap();
+        let file = ArchiveFile::open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.check().unwrap();
+        file.read_at(6, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"bytes");
+    }
+
+    #[test]
+    fn what_is_no_file_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(matches!(ArchiveFile::open(directory.path()), Err(Error::Read(_))));
+        for missing in ["nothing", "a/b"] {
+            assert!(matches!(ArchiveFile::open(&directory.path().join(missing)), Err(Error::FileNotFound)));
+        }
+    }
+
+    #[test]
+    fn only_local_files_are_mapped() {
+        let file = ArchiveFile::open(Path::new("/proc/version")).unwrap();
+        assert!(!file.is_mapped());
+    }
+}

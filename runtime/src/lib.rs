@@ -1,0 +1,39 @@
+//! The `.kpack` archive of rocm-kpack, version 1, and the way from a split binary to its code objects.
+//!
+//! An archive holds code objects by binary, wrapper index and target. Layout, all integers little-endian: `KPAK`, u32
+//! version, u64 offset of the table of contents, zeros up to byte 64, the code objects, and at the end the table of contents
+//! in MessagePack. With the scheme `none` code objects stand one after the other; with `zstd-per-kernel` there is a u32
+//! count, and for each code object a u32 length and a zstd frame.
+//!
+//! [`Archive`] reads one, from a file or from whatever else is a [`Source`]. [`Cache`] finds the code object that a wrapper
+//! of a split binary asks for. Built as a shared library, this is `librocm_kpack.so.0` with the C interface of
+//! `include/rocm_kpack.h`.
+//!
+//! Archives and metadata can come from anywhere. Whatever they say, the answer is bytes of the promised size or an [`Error`];
+//! memory is taken for what is there, not for what is claimed.
+
+mod archive;
+mod cache;
+mod error;
+pub mod ffi;
+mod file;
+mod format;
+mod frame;
+mod log;
+mod maps;
+mod marker;
+mod msgpack;
+mod object;
+pub mod search;
+mod source;
+mod stored;
+mod toc;
+
+pub use archive::Archive;
+pub use cache::{Cache, Environment};
+pub use error::{Code, Error};
+pub use file::ArchiveFile;
+pub use format::{HEADER_SIZE, MAGIC, Scheme, VERSION, header, toc_key};
+pub use marker::Marker;
+pub use source::Source;
+pub use toc::{Blob, Toc, TocEntry};

@@ -1,0 +1,57 @@
+//! A code object in an archive, found but not read yet.
+
+use std::borrow::Cow;
+
+use crate::error::{Error, malformed};
+use crate::format::Scheme;
+use crate::frame;
+use crate::source::{self, Source};
+use crate::toc::Blob;
+
+/// The largest code object that is read. AMDGPU code is addressed by signed 32-bit offsets, so that none is larger.
+const MAX_SIZE: u64 = 1 << 31;
+
+/// Knows how long the code object is, having checked that what is stored can become that.
+pub(crate) struct Object<'a, S> {
+    source: &'a S,
+    size: usize,
+    stored: Stored<'a>,
+}
+
+enum Stored<'a> {
+    Plain(u64),
+    Frame(Cow<'a, [u8]>),
+}
+
+impl<'a, S: Source> Object<'a, S> {
+    pub(crate) fn new(source: &'a S, scheme: Scheme, blob: Blob, original_size: u64) -> Result<Self, Error> {
+        let size = usize::try_from(original_size).ok().filter(|_| original_size <= MAX_SIZE);
+        let size = size.ok_or_else(|| malformed(format!("a code object of {original_size} bytes is too large")))?;
+        let stored = match scheme {
+            Scheme::None if blob.size == original_size => Stored::Plain(blob.offset),
+            Scheme::None => {
+                return Err(Error::Frame(format!("a code object has {} bytes instead of {original_size}", blob.size)));
+            }
+            Scheme::ZstdPerKernel => {
+                let length = usize::try_from(blob.size).map_err(|_| malformed("a frame is too large"))?;
+                let frame = source::bytes(source, blob.offset, length)?;
+                frame::check(&frame, original_size)?;
+                Stored::Frame(frame)
+            }
+        };
+        Ok(Self { source, size, stored })
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Writes it to a buffer of exactly its size.
+    pub(crate) fn write_to(&self, code: &mut [u8]) -> Result<(), Error> {
+        match &self.stored {
+            Stored::Plain(offset) => Ok(self.source.read_at(*offset, code)?),
+            Stored::Frame(frame) => frame::decompress(frame, code),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! C and C++ programs that are compiled against the header and linked to the shared library, as it is installed.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rocm_kpack::Scheme;
+use serde_json::json;
+
+use crate::support::{archive, around, with_toc};
+
+/// The interface, and nothing besides.
+const SYMBOLS: [&str; 14] = [
+    "kpack_cache_create",
+    "kpack_cache_destroy",
+    "kpack_close",
+    "kpack_discover_binary_path",
+    "kpack_enumerate_architectures",
+    "kpack_free_code_object",
+    "kpack_free_kernel",
+    "kpack_get_architecture",
+    "kpack_get_architecture_count",
+    "kpack_get_binary",
+    "kpack_get_binary_count",
+    "kpack_get_kernel",
+    "kpack_load_code_object",
+    "kpack_open",
+];
+
+/// The shared library, which cargo puts beside the tests.
+fn library() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("librocm_kpack.so")
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("\n*** SKIPPED: there is no {program}; the shared library was NOT tested with it ***\n");
+    }
+    found
+}
+
+#[track_caller]
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    output
+}
+
+#[test]
+fn nothing_but_the_interface_is_exported() {
+    if !has("nm") || !has("readelf") {
+        return;
+    }
+    let symbols = succeeds(Command::new("nm").args(["-D", "--defined-only", "--format=just-symbols"]).arg(library()));
+    assert_eq!(String::from_utf8(symbols.stdout).unwrap().lines().collect::<Vec<_>>(), SYMBOLS);
+    let dynamic = succeeds(Command::new("readelf").arg("--dynamic").arg(library())).stdout;
+    assert!(String::from_utf8(dynamic).unwrap().contains("soname: [librocm_kpack.so.0]"));
+}
+
+/// Writes what the program expects.
+#[expect(unsafe_code, reason = "std makes no FIFO")]
+fn fill(directory: &Path) {
+    let write = |name: &str, bytes: &[u8]| fs::write(directory.join(name), bytes).unwrap();
+    let good = archive(
+        Scheme::ZstdPerKernel,
+        &["gfx942", "gfx942:xnack+"],
+        &[
+            ("lib/x.so#0", "gfx942", b"first unit\n"),
+            ("lib/y.so#0", "gfx942:xnack+", b"y"),
+            ("lib/z.so#0", "gfx942", b""),
+        ],
+    );
+    write("good.kpack", &good);
+    write("changing.kpack", &good);
+    write("short", &good[..20]);
+    write("empty", b"");
+    write("msgpack", &around(b"", &[0xC1]));
+    let patched = |at: usize| {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0xFF;
+        bytes
+    };
+    write("magic", &patched(0));
+    write("version", &patched(4));
+    // The first frame begins behind header, count and length.
+    write("damaged.kpack", &patched(72));
+    let zeros = vec![0; 64 << 20];
+    write("large.kpack", &archive(Scheme::ZstdPerKernel, &["gfx942"], &[("lib/x.so#0", "gfx942", &zeros)]));
+    let toc = |ordinal: serde_json::Value, size: u64| {
+        let entry = json!({"type": "hsaco", "ordinal": ordinal, "original_size": 4});
+        json!({"gfx_arches": ["gfx942"], "blobs": [{"offset": 64, "size": size}], "toc": {"lib/x.so#0": {"gfx942": entry}}})
+    };
+    write("blob.kpack", &with_toc(b"code", &toc(json!(0), 1 << 60)));
+    write("ordinal.kpack", &with_toc(b"code", &toc(json!(-1), 4)));
+    for (name, target, text) in [
+        ("t_gfx942.kpack", "gfx942", "t, gfx942"),
+        ("t_gfx11-generic.kpack", "gfx11-generic", "t, gfx11-generic"),
+        ("other.kpack", "gfx942", "other"),
+    ] {
+        write(name, &archive(Scheme::None, &[target], &[("lib/x.so#0", target, text.as_bytes())]));
+    }
+    fs::create_dir(directory.join("lib")).unwrap();
+    let fifo = CString::new(directory.join("fifo").as_os_str().as_bytes()).unwrap();
+    // SAFETY: a string.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+}
+
+/// Compiles and runs the program with what pkg-config says, or would say.
+fn check(compiler: &str, options: &[&str]) {
+    if !has(compiler) {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir().unwrap();
+    let prefix = directory.path().join("prefix");
+    succeeds(Command::new(root.join("../scripts/install-runtime")).arg(&prefix).arg(library()));
+    let flags = if has("pkg-config") {
+        let mut command = Command::new("pkg-config");
+        let flags =
+            command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args(["--cflags", "--libs", "rocm_kpack"]);
+        String::from_utf8(succeeds(flags).stdout).unwrap()
+    } else {
+        format!("-I{0}/include -L{0}/lib -lrocm_kpack", prefix.display())
+    };
+    let program = directory.path().join("interface");
+    succeeds(
+        Command::new(compiler)
+            .args(options)
+            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"])
+            .arg(&program)
+            .arg(root.join("tests/c/interface.c"))
+            .args(["-x", "none"])
+            .args(flags.split_whitespace())
+            .arg(format!("-Wl,-rpath,{}/lib", prefix.display())),
+    );
+    let files = directory.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fill(&files);
+    let output = Command::new(&program).arg(&files).output().unwrap();
+    let (text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text == "all fine\n", "{:?}\n{text}{log}", output.status);
+    assert!(log.lines().count() > 3 && log.lines().all(|line| line.starts_with("kpack: ")), "{log}");
+}
+
+#[test]
+fn c_programs_get_every_code() {
+    check("cc", &["-std=c99"]);
+}
+
+#[test]
+fn cxx_programs_get_every_code() {
+    check("c++", &["-std=c++11", "-x", "c++"]);
+}

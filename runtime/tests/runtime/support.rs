@@ -1,0 +1,43 @@
+//! Archives of any content, and what watches a test's memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use serde_json::Value;
+
+pub(crate) use crate::archives::{archive, around};
+
+/// An archive with this table of contents.
+pub(crate) fn with_toc(stored: &[u8], toc: &Value) -> Vec<u8> {
+    around(stored, &rmp_serde::to_vec_named(toc).unwrap())
+}
+
+/// Remembers the largest piece of memory that each thread asked for.
+pub(crate) struct Watch;
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+#[global_allocator]
+static WATCH: Watch = Watch;
+
+/// The largest piece of memory that this thread asked for so far.
+pub(crate) fn largest_allocation() -> usize {
+    LARGEST.get()
+}
+
+#[expect(unsafe_code, reason = "an allocator")]
+// SAFETY: everything is done by the system's.
+unsafe impl GlobalAlloc for Watch {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.set(LARGEST.get().max(layout.size()));
+        // SAFETY: the caller keeps to the rules.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the rules.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
