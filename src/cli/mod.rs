@@ -1,5 +1,6 @@
 //! The command line. All printing, progress bars and exit codes are here.
 
+mod artifacts;
 mod inspect;
 mod kpack;
 mod lists;
@@ -7,6 +8,7 @@ mod mount;
 mod options;
 mod prepare;
 mod progress;
+mod recombine;
 mod selection;
 mod split;
 mod table;
@@ -35,6 +37,7 @@ enum Command {
     Umount(mount::Umount),
     Inspect(inspect::Inspect),
     Split(split::Split),
+    Recombine(Box<recombine::Recombine>),
     Verify(verify::Verify),
     Kpack(kpack::Kpack),
 }
@@ -48,6 +51,7 @@ pub fn run() -> ExitCode {
         Command::Umount(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
+        Command::Recombine(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Kpack(command) => command.run(),
     };

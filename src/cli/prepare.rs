@@ -9,7 +9,7 @@ use super::options::SplitOptions;
 use super::progress::show_bytes;
 use crate::index::Resources;
 use crate::source::Input;
-use crate::split::{Plan, Progress};
+use crate::split::{Packaging, Plan, Progress};
 use crate::view::WheelSet;
 
 /// An input with its plan.
@@ -20,13 +20,18 @@ pub(super) struct Prepared {
     pub(super) resources: Arc<Resources>,
 }
 
-/// Plans, and tells on stderr what could not be split.
-pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
-    let choices = options.to_options()?;
+/// What all work shares, with as many threads and as much memory as the user wants.
+pub(super) fn resources(options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     if let Some(jobs) = options.jobs {
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
     }
-    let resources = Resources::new(options.memory << 20);
+    Ok(Resources::new(options.memory << 20))
+}
+
+/// Plans, and tells on stderr what could not be split.
+pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
+    let choices = options.to_options(Packaging::Bundles)?;
+    let resources = resources(options)?;
     let input = Input::open(input, &resources)?;
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {

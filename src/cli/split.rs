@@ -1,7 +1,7 @@
 //! `kpackfs split`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -52,6 +52,12 @@ enum Format {
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(artifacts) = self.source.artifacts(&self.options)? {
+            return match self.format {
+                Format::Directory => artifacts.write(&self.view, &self.output),
+                Format::Wheel => bail!("{}: wheels can be made of a wheel only", self.source.path().display()),
+            };
+        }
         let prepared = prepare(self.source.path(), &self.options)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         match (self.format, &prepared.wheels) {
@@ -94,7 +100,7 @@ impl Split {
                 Some((tree.resolve(part, &planned.path)?, Arc::clone(&planned.archive)))
             })
             .collect();
-        self.prepare_output()?;
+        prepare_output(&self.output)?;
         let progress = Progress::default();
         show_bytes("Writing", &progress.done, &progress.total, || export::write(tree, &views, &archives, &progress))?;
         Ok(())
@@ -118,7 +124,7 @@ impl Split {
         tree: &Tree,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>> + Sync,
     ) -> anyhow::Result<()> {
-        self.prepare_output()?;
+        prepare_output(&self.output)?;
         let all = wheels.groups(resources.frames.capacity());
         let sizes = all.iter().flatten().flat_map(|part| part.archives()).map(Archive::original_size);
         let progress = Progress { total: sizes.sum::<u64>().into(), ..Progress::default() };
@@ -147,13 +153,14 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
 
-    fn prepare_output(&self) -> anyhow::Result<()> {
-        let output = self.output.display();
-        std::fs::create_dir_all(&self.output).with_context(|| format!("{output}"))?;
-        if std::fs::read_dir(&self.output).with_context(|| format!("{output}"))?.next().is_some() {
-            bail!("{output}: the directory is not empty; name one that is, or a new one");
-        }
-        Ok(())
+/// Makes the directory for the output.
+pub(super) fn prepare_output(output: &Path) -> anyhow::Result<()> {
+    let name = output.display();
+    std::fs::create_dir_all(output).with_context(|| format!("{name}"))?;
+    if std::fs::read_dir(output).with_context(|| format!("{name}"))?.next().is_some() {
+        bail!("{name}: the directory is not empty; name one that is, or a new one");
     }
+    Ok(())
 }

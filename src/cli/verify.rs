@@ -10,6 +10,7 @@ use clap::Args;
 use super::progress::show_bytes;
 use super::selection::Selection;
 use crate::index::Resources;
+use crate::split::Packaging;
 use crate::verify::{self, Options, Progress, Report};
 
 /// Exit code if something is wrong with what was verified.
@@ -62,7 +63,7 @@ impl Verify {
 
     fn verify(&self) -> anyhow::Result<Report> {
         let options =
-            Options { databases: self.selection.databases()?, gpu_targets: self.selection.gpu_targets.clone() };
+            Options { databases: self.selection.databases()?, gpu_targets: self.selection.gpu_targets(Packaging::Bundles) };
         if let Some(jobs) = self.jobs {
             rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
         }

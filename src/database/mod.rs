@@ -85,6 +85,11 @@ pub struct UnknownPreset {
 /// The preset for torch wheels that bring the ROCm libraries along.
 pub const TORCH_FAT: &str = "torch-fat";
 
+/// Whether a file, or a directory that it is in, is named after an architecture.
+pub fn names_arch(path: &EntryPath) -> bool {
+    path.components().any(|component| std::str::from_utf8(component).is_ok_and(|name| names::find_arch(name).is_some()))
+}
+
 impl Handler {
     /// Every handler.
     pub const ALL: [Self; 8] = [

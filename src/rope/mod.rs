@@ -3,6 +3,7 @@
 //! A file's size has to be exact before its first byte is made: tools that trust `st_size` are silently wrong
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 
+mod compare;
 mod edit;
 mod packed;
 
@@ -11,6 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
 pub use packed::{Joint, Packed};
 

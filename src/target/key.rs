@@ -21,6 +21,11 @@ impl BundleKey {
         Self(canonical_key(target.processor()).into())
     }
 
+    /// The key of the processor alone, which artifacts are named after: they keep generic ISAs and gfx1250-strict apart.
+    pub fn of_processor(target: &TargetId) -> Self {
+        Self(target.processor().into())
+    }
+
     /// The key as text: `gfx12_0`.
     pub fn as_str(&self) -> &str {
         &self.0

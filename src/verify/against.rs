@@ -11,12 +11,9 @@ use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use super::{Options, Progress};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::target::BundleKey;
-
-/// Bytes compared at a time.
-const STEP: usize = 1 << 20;
 
 /// A fat input and what it became.
 pub(super) struct Comparison<'a> {
@@ -198,25 +195,4 @@ fn size(entry: &Entry) -> u64 {
         EntryKind::File { content, .. } => content.size(),
         EntryKind::Directory | EntryKind::Symlink(_) => 0,
     }
-}
-
-/// Whether two contents have the same bytes.
-fn equal(a: &dyn Content, b: &dyn Content) -> Result<bool, ReadError> {
-    if a.size() != b.size() {
-        return Ok(false);
-    }
-    let length = STEP.min(usize::try_from(a.size()).unwrap_or(STEP));
-    let (mut left, mut right) = (vec![0; length], vec![0; length]);
-    let mut at = 0;
-    while at < a.size() {
-        let here = length.min(usize::try_from(a.size() - at).unwrap_or(length));
-        let ((left, _), (right, _)) = (left.split_at_mut(here), right.split_at_mut(here));
-        a.read_at(at, left)?;
-        b.read_at(at, right)?;
-        if left != right {
-            return Ok(false);
-        }
-        at += here as u64;
-    }
-    Ok(true)
 }
