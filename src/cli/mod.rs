@@ -12,6 +12,7 @@ mod recombine;
 mod selection;
 mod split;
 mod table;
+mod unbundle;
 mod verify;
 
 use std::process::ExitCode;

@@ -85,9 +85,9 @@ pub struct UnknownPreset {
 /// The preset for torch wheels that bring the ROCm libraries along.
 pub const TORCH_FAT: &str = "torch-fat";
 
-/// Whether a file, or a directory that it is in, is named after an architecture.
-pub fn names_arch(path: &EntryPath) -> bool {
-    path.components().any(|component| std::str::from_utf8(component).is_ok_and(|name| names::find_arch(name).is_some()))
+/// The architecture that a file is named after, or else the closest directory that it is in.
+pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
+    path.components().rev().find_map(|component| names::find_arch(std::str::from_utf8(component).ok()?))
 }
 
 impl Handler {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::roots::Roots;
 use super::scan::Fat;
-use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary, is_wanted};
+use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::BinaryError;
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
 use crate::rope::{Content, Edit};
@@ -115,7 +115,7 @@ fn archives(input: &Input, group: &str, binaries: &[Named], options: &Options) -
     let mut archives = Vec::new();
     for target in targets {
         let key = options.packaging.key_of(target);
-        if !is_wanted(&key, options) {
+        if !options.wants(&key) {
             continue;
         }
         let candidates = target.candidates();

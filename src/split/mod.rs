@@ -219,17 +219,23 @@ fn database_place(entry: &Entry, roots: &Roots, options: &Options) -> Place {
     match options.databases.classify(installed.as_ref().unwrap_or(&entry.path)) {
         Some(found) => {
             let key = options.packaging.key_of_database(&found.arch);
-            if is_wanted(&key, options) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
+            if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
         }
         None => Place::Host,
     }
 }
 
-/// Whether a device part is to be made.
-pub fn is_wanted(key: &BundleKey, options: &Options) -> bool {
+/// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
+pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
     // A generic ISA is wanted for whatever its family is wanted for.
-    let family = key.as_str().parse::<TargetId>().ok().filter(TargetId::is_generic).map(|it| BundleKey::of(&it));
-    let key = family.as_ref().unwrap_or(key);
-    let is_excluded = key.packaging_chain().iter().any(|key| options.exclude_targets.contains(key));
-    !is_excluded && options.gpu_targets.as_ref().is_none_or(|wanted| key.is_wanted_for(wanted))
+    let key = key.family_of_generic();
+    let is_excluded = key.packaging_chain().iter().any(|key| excluded.contains(key));
+    !is_excluded && wanted.is_none_or(|wanted| key.is_wanted_for(wanted))
+}
+
+impl Options {
+    /// Whether a device part is to be made.
+    pub fn wants(&self, key: &BundleKey) -> bool {
+        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
+    }
 }

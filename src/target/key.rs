@@ -26,6 +26,13 @@ impl BundleKey {
         Self(target.processor().into())
     }
 
+    /// The family of the processors that run a generic ISA, if this key is one; otherwise the key itself.
+    #[must_use]
+    pub fn family_of_generic(&self) -> Self {
+        let generic = self.0.parse().ok().filter(TargetId::is_generic);
+        generic.map_or_else(|| self.clone(), |generic| Self::of(&generic))
+    }
+
     /// The key as text: `gfx12_0`.
     pub fn as_str(&self) -> &str {
         &self.0

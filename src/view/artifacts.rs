@@ -13,7 +13,7 @@ use crate::index::Resources;
 use crate::kpack::Archive;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError};
-use crate::split::{self, Options, Packaging, Plan, Progress, SplitError};
+use crate::split::{Options, Packaging, Plan, Progress, SplitError};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -293,7 +293,7 @@ fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
     }
     let targets = plan.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten().map(|(target, _)| target));
     let keys: BTreeSet<_> = targets.map(|target| options.packaging.key_of(target)).collect();
-    let unwanted: Vec<_> = keys.iter().filter(|key| !split::is_wanted(key, options)).map(|key| key.as_str()).collect();
+    let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(|key| key.as_str()).collect();
     let count = plan.binaries.len();
     Some(format!("it has code for {} only, which is not wanted: {count} binaries are stripped of it", unwanted.join(", ")))
 }

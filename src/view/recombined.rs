@@ -9,7 +9,7 @@ use super::items::{Item, ItemKind, add_directories};
 use super::kpm::{Listing, listed};
 use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, KpmError, Manifest, PackagingConfig, recombine, shards};
-use crate::database::{Databases, names_arch};
+use crate::database::{Databases, named_arch};
 use crate::index::Resources;
 use crate::kpack::{Archive, KpackError};
 use crate::rope::{ReadError, equal};
@@ -380,7 +380,7 @@ impl Package {
 /// named after one, belongs to it; what is left is host code.
 fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
     let installed = part.installed(path);
-    is_in_archive_directory(part, path) || Databases::all().classify(&installed).is_some() || names_arch(&installed)
+    is_in_archive_directory(part, path) || Databases::all().classify(&installed).is_some() || named_arch(&installed).is_some()
 }
 
 fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
