@@ -10,6 +10,7 @@ use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, shards};
 use crate::index::Resources;
+use crate::rope::equal;
 use crate::source::{Entry, EntryKind, EntryPath, Input, SourceError};
 
 /// The components of the artifacts that `paths` are or hold; `None` if they are none.
@@ -115,9 +116,7 @@ fn flattened(
                 slot.insert(Entry { path: installed, ..entry });
             }
             Slot::Occupied(there) => {
-                let are_directories =
-                    matches!((&there.get().kind, &entry.kind), (EntryKind::Directory, EntryKind::Directory));
-                if !are_directories {
+                if !is_same(&there.get().kind, &entry.kind) {
                     let other = origins.get(&installed).unwrap_or(&installed);
                     say(&entry.path, format!("{other} is installed at the same place"));
                 }
@@ -128,12 +127,23 @@ fn flattened(
     Ok((input, origins))
 }
 
+/// Whether it does not matter which of two entries is installed.
+fn is_same(first: &EntryKind, second: &EntryKind) -> bool {
+    match (first, second) {
+        (EntryKind::Directory, EntryKind::Directory) => true,
+        (EntryKind::Symlink(first), EntryKind::Symlink(second)) => first == second,
+        (EntryKind::File { content: first, .. }, EntryKind::File { content: second, .. }) => {
+            equal(&**first, &**second).unwrap_or(false)
+        }
+        _ => false,
+    }
+}
+
 /// The fat artifacts of a component, as they are installed, that `against` is or holds, perhaps in several shards.
 pub(super) fn fats(
     against: &Path,
     component: &str,
     resources: &Arc<Resources>,
-    findings: &Findings,
 ) -> Result<Vec<Input>, VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
     let mut places = Vec::new();
@@ -155,6 +165,5 @@ pub(super) fn fats(
     if places.is_empty() {
         return Err(ManifestError::Missing(against.join(component)).into());
     }
-    let say = |path: &EntryPath, reason| findings.add(Check::Against, path.to_string(), reason);
-    places.iter().map(|place| Ok(flattened(place, resources, say)?.0)).collect()
+    places.iter().map(|place| Ok(flattened(place, resources, |_, _| {})?.0)).collect()
 }

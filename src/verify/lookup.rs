@@ -188,7 +188,9 @@ impl Shelf {
                 without_code.push(position);
             }
         }
-        if !without_code.is_empty() && parts.kind == Kind::Split && !options.is_restricted() {
+        // A shard of artifacts holds code for some targets only, which a binary or a part of it may have none for.
+        let is_complete = parts.kind == Kind::Split && parts.component.is_none() && !options.is_restricted();
+        if !without_code.is_empty() && is_complete {
             findings.add(
                 Check::Lookup,
                 label(),

@@ -122,7 +122,7 @@ pub fn verify(
                 }
                 if let Some(against) = against {
                     let fats = match &parts.component {
-                        Some(component) => artifacts::fats(against, component, resources, &findings)?,
+                        Some(component) => artifacts::fats(against, component, resources)?,
                         None => vec![Input::open(against, resources)?],
                     };
                     let comparison =

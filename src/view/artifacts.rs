@@ -14,6 +14,7 @@ use crate::kpack::Archive;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{Options, Packaging, Plan, Progress, SplitError};
+use crate::target::TargetId;
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +163,7 @@ impl Artifacts {
                     let options = Options { group: Some(name.component), ..options.clone() };
                     artifacts.add_fat(place, options, resources, progress);
                 }
+                Some((name, Kind::Device)) if !is_wanted(&name, options) => {}
                 Some((name, Kind::Generic | Kind::Device)) => match ArtifactPart::take_over(place, name, resources) {
                     Ok((part, note)) => {
                         artifacts.parts.push(part);
@@ -210,6 +212,12 @@ fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, 
         (false, false) => Kind::Fat,
     };
     Some((name, kind))
+}
+
+/// Whether a device part is wanted that somebody else split off.
+fn is_wanted(name: &ArtifactName, options: &Options) -> bool {
+    let target = name.family.parse::<TargetId>();
+    target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
 }
 
 fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
@@ -295,7 +303,11 @@ fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
     let keys: BTreeSet<_> = targets.map(|target| options.packaging.key_of(target)).collect();
     let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(|key| key.as_str()).collect();
     let count = plan.binaries.len();
-    Some(format!("it has code for {} only, which is not wanted: {count} binaries are stripped of it", unwanted.join(", ")))
+    Some(if unwanted.is_empty() {
+        format!("its {count} fat binaries hold no code at all")
+    } else {
+        format!("it has code for {} only, which is not wanted: {count} binaries are stripped of it", unwanted.join(", "))
+    })
 }
 
 impl ArtifactPart {

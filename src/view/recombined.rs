@@ -176,7 +176,10 @@ impl Shards {
             if config.validation.error_on_missing_architecture {
                 return Err(error);
             }
-            result.notes.push(error.to_string());
+            // Many components skip some processors; one that no component has is probably misspelt.
+            if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
+                result.notes.push(error.to_string());
+            }
         }
         for ungrouped in decision.ungrouped.iter().filter_map(|&number| part(number)) {
             result.notes.push(format!("{}: left out: no group has it", ungrouped.origin));
