@@ -17,7 +17,16 @@ pub enum Found {
         artifacts: BTreeMap<String, PathBuf>,
         /// Names of directories without one.
         others: Vec<String>,
+        /// Names of archives of artifacts.
+        archives: Vec<String>,
     },
+}
+
+/// Whether a file is called as archives of artifacts are. These are compressed as a whole, so that nothing in them can be
+/// read without what stands before it.
+pub fn is_archive(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    [".tar", ".tar.zst", ".tar.xz", ".tar.gz"].iter().any(|end| name.ends_with(end))
 }
 
 /// Looks for manifests in a directory and in those directly below it. `None` if there are none.
@@ -37,7 +46,13 @@ pub fn find(directory: &Path) -> io::Result<Option<Found>> {
             others.push(name);
         }
     }
-    Ok((!artifacts.is_empty()).then_some(Found::Several { artifacts, others }))
+    let files = std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    let files = files.iter().filter(|path| is_archive(path) && path.is_file());
+    let mut archives: Vec<_> =
+        files.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    archives.sort();
+    let is_empty = artifacts.is_empty() && archives.is_empty();
+    Ok((!is_empty).then_some(Found::Several { artifacts, others, archives }))
 }
 
 /// The directories directly below the directory of all shards, by name, which is the shard's.
@@ -73,7 +88,9 @@ mod tests {
         }
         assert_eq!(find(place.path()).unwrap(), None);
         fs::write(place.path().join("blas_lib_gfx1100/artifact_manifest.txt"), "").unwrap();
-        let Some(Found::Several { artifacts, others }) = find(place.path()).unwrap() else { panic!() };
+        fs::write(place.path().join("rand_lib_gfx1100.tar.zst"), "").unwrap();
+        let Some(Found::Several { artifacts, others, archives }) = find(place.path()).unwrap() else { panic!() };
+        assert_eq!(archives, ["rand_lib_gfx1100.tar.zst"]);
         assert_eq!(artifacts.into_keys().collect::<Vec<_>>(), ["blas_lib_gfx1100"]);
         assert_eq!(others, ["fft_lib_generic", "notes"]);
         assert_eq!(find(&place.path().join("blas_lib_gfx1100")).unwrap(), Some(Found::One));

@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn the_format_is_that_of_rocm_kpack() {
-        let mut expected = b"\x84\xaeformat_version\x01\xaecomponent_name\xa8blas_lib\xa6prefix\xabkpack/stage".to_vec();
+        let mut expected =
+            b"\x84\xaeformat_version\x01\xaecomponent_name\xa8blas_lib\xa6prefix\xabkpack/stage".to_vec();
         expected.extend(b"\xabkpack_files\x81\xa7gfx1100\x83\xa4file\xb6blas_lib_gfx1100.kpack");
         expected.extend(b"\xa4size\x07\xackernel_count\x03");
         assert_eq!(kpm("gfx1100", 7).to_bytes(), expected);

@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn the_deepest_prefix_counts() {
         let manifest = Manifest::parse(b"a\na/b\n", Path::new("m")).unwrap();
-        let prefix = |path: &str| manifest.prefix_of(&EntryPath::new(path.as_bytes()).unwrap()).map(ToString::to_string);
+        let prefix =
+            |path: &str| manifest.prefix_of(&EntryPath::new(path.as_bytes()).unwrap()).map(ToString::to_string);
         assert_eq!(prefix("a/b/lib/x.so").as_deref(), Some("a/b"));
         assert_eq!(prefix("a/lib/x.so").as_deref(), Some("a"));
         assert_eq!(prefix("ab/x.so"), None);

@@ -1,4 +1,4 @@
-//! Artifacts: the directories that builds of ROCm (TheRock) consist of, and how those of several builds are joined.
+//! Artifacts: the directories that builds of ROCm (`TheRock`) consist of, and how those of several builds are joined.
 //!
 //! An artifact is a directory `<component>_<family>` with a file `artifact_manifest.txt`, which lists *prefixes*:
 //! directories of the artifact that are laid over each other when it is installed. A split artifact is
@@ -13,7 +13,7 @@ mod name;
 mod recombine;
 
 pub use config::{ConfigError, Group, PackagingConfig, Validation};
-pub use find::{Found, find, shards};
+pub use find::{Found, find, is_archive, shards};
 pub use kpm::{Kpm, KpmEntry, KpmError};
 pub use manifest::{MANIFEST, Manifest, ManifestError};
 pub use name::{ArtifactName, GENERIC};

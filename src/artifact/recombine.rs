@@ -101,7 +101,9 @@ fn without_duplicates<'a>(parts: &[(usize, &'a str)], duplicates: &mut Vec<Dupli
 /// Whether device code of this name is for several processors: a family, a generic ISA, or portable code.
 fn is_shared(family: &str) -> bool {
     let level = family.parse::<BundleKey>().map(|key| key.level());
-    family == SPIRV || family.parse::<TargetId>().is_ok_and(|it| it.is_generic()) || level.is_ok_and(|it| it != Level::Target)
+    family == SPIRV
+        || family.parse::<TargetId>().is_ok_and(|it| it.is_generic())
+        || level.is_ok_and(|it| it != Level::Target)
 }
 
 /// Whether a part is needed by one of the processors.
@@ -134,10 +136,11 @@ mod tests {
     fn decide(parts: &[(&str, &str)]) -> (Recombination, Vec<(String, Vec<String>)>) {
         let config = PackagingConfig::parse(CONFIG.as_bytes(), Path::new("c")).unwrap();
         let names: Vec<_> = parts.iter().map(|(_, name)| ArtifactName::parse(name).unwrap()).collect();
-        let named: Vec<_> = parts.iter().zip(&names).map(|((shard, _), name)| (*shard, name)).collect();
-        let result = recombine(&config, &named);
+        let given: Vec<_> = parts.iter().zip(&names).map(|((shard, _), name)| (*shard, name)).collect();
+        let result = recombine(&config, &given);
         let show = |number: &usize| format!("{}/{}", parts[*number].0, parts[*number].1);
-        let groups = result.groups.iter().map(|it| (it.name.to_string(), it.parts.iter().map(show).collect())).collect();
+        let groups =
+            result.groups.iter().map(|it| (it.name.to_string(), it.parts.iter().map(show).collect())).collect();
         (result, groups)
     }
 

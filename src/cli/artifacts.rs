@@ -13,6 +13,7 @@ use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::table::{Column, Style, Table, known_size, size};
+use crate::artifact::{find, is_archive};
 use crate::export::{self, Progress};
 use crate::fs::Served;
 use crate::index::Resources;
@@ -31,7 +32,7 @@ pub(super) struct PreparedArtifacts {
 /// Plans all artifacts, and tells on stderr what the user should know. `None` if there are none.
 pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     let choices = options.to_options(Packaging::Processors)?;
-    if crate::artifact::find(input).ok().flatten().is_none() {
+    if !is_archive(input) && find(input).ok().flatten().is_none() {
         return Ok(None);
     }
     if choices.overlay_roots.is_some() {

@@ -23,7 +23,7 @@ use crate::view::{Recombined, Shards};
 #[derive(Debug, Args)]
 #[group(id = "destination", required = true, args = ["output", "mount"])]
 pub(super) struct Recombine {
-    /// The packaging configuration: primary_shard, architecture_groups, component_overrides, validation (JSON)
+    /// The packaging configuration, JSON
     config: PathBuf,
 
     /// The directory that holds the shards
@@ -37,7 +37,7 @@ pub(super) struct Recombine {
     #[arg(long, value_name = "MOUNT_POINT", group = "destination")]
     mount: Option<PathBuf>,
 
-    /// Only this component, such as blas_lib; may be given several times [default: all]
+    /// Only this component, such as `blas_lib`; may be given several times [default: all]
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
 
@@ -71,11 +71,8 @@ impl Recombine {
         // A daemon changes its directory.
         let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
         let (config, shards) = (absolute(&self.config)?, absolute(&self.shards)?);
-        let mount = MountOptions {
-            mount_point: absolute(mount_point)?,
-            source: shards.clone(),
-            allow_other: self.allow_other,
-        };
+        let mount =
+            MountOptions { mount_point: absolute(mount_point)?, source: shards.clone(), allow_other: self.allow_other };
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
             serve(&recombined.parts, &shards, None, &resources)

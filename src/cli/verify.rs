@@ -64,8 +64,7 @@ impl Verify {
 
     fn verify(&self) -> anyhow::Result<Report> {
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
-        let packaging =
-            if self.path.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
+        let packaging = if self.path.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = Options {
             databases: self.selection.databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),

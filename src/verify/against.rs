@@ -74,7 +74,8 @@ impl<'a> Comparison<'a> {
     /// Whether code and databases for this key have to be there.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
         let Options { gpu_targets, exclude_targets, .. } = self.options;
-        is_wanted(key, gpu_targets.as_deref(), exclude_targets) && self.present.as_ref().is_none_or(|present| present.contains(key))
+        is_wanted(key, gpu_targets.as_deref(), exclude_targets)
+            && self.present.as_ref().is_none_or(|present| present.contains(key))
     }
 
     /// Compares what all fat inputs have at one path with what it became.
@@ -95,7 +96,7 @@ impl<'a> Comparison<'a> {
 
     /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
     fn compare_directory(&self, entry: &Entry) {
-        let twins: Vec<_> = (0..self.parts.parts.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
+        let twins: Vec<_> = (0..self.parts.all.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
         let is_empty = |fat: &Input| {
             let next = fat.entries.partition_point(|other| other.path <= entry.path);
             fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
@@ -114,7 +115,7 @@ impl<'a> Comparison<'a> {
         let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
         let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
         let places: Vec<_> =
-            (0..self.parts.parts.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
+            (0..self.parts.all.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
         let (&(part, twin), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
@@ -167,7 +168,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn twin(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
-        self.parts.parts.get(part)?.input.entry(path)
+        self.parts.all.get(part)?.input.entry(path)
     }
 
     /// Whatever is in the parts but not in the fat input, except archives.
@@ -178,10 +179,11 @@ impl<'a> Comparison<'a> {
         for (_, path) in &archives {
             above.extend(std::iter::successors(path.parent(), EntryPath::parent));
         }
-        for (number, part) in self.parts.parts.iter().enumerate() {
+        for (number, part) in self.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
                     || self.is_in_fat(&entry.path)
+                    || self.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
                     || above.contains(&entry.path)
             };

@@ -40,18 +40,18 @@ pub(super) fn open(
 /// Adds the artifacts that `path` is or holds; `false` if there are none.
 fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findings) -> Result<bool, VerifyError> {
     match find(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })? {
-        None => return Ok(false),
         Some(Found::One) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned());
             artifacts.insert(name.unwrap_or_default(), path.to_owned());
         }
-        Some(Found::Several { artifacts: found, others }) => {
+        Some(Found::Several { artifacts: found, others, .. }) if !found.is_empty() => {
             artifacts.extend(found);
             for name in others {
                 findings.add(Check::Artifact, name, format!("{MANIFEST} not found in it"));
             }
         }
+        None | Some(Found::Several { .. }) => return Ok(false),
     }
     Ok(true)
 }
@@ -85,7 +85,7 @@ fn open_component(
         }
     }
     let kind = if is_one || !has_generic { Kind::Fragment } else { Kind::Split };
-    Ok(Parts { kind, component: Some(component), parts })
+    Ok(Parts { kind, component: Some(component), all: parts })
 }
 
 /// A host part that is not there.
@@ -140,11 +140,7 @@ fn is_same(first: &EntryKind, second: &EntryKind) -> bool {
 }
 
 /// The fat artifacts of a component, as they are installed, that `against` is or holds, perhaps in several shards.
-pub(super) fn fats(
-    against: &Path,
-    component: &str,
-    resources: &Arc<Resources>,
-) -> Result<Vec<Input>, VerifyError> {
+pub(super) fn fats(against: &Path, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
     let mut places = Vec::new();
     let of_component = |artifacts: BTreeMap<String, PathBuf>| {

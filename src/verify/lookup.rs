@@ -146,7 +146,7 @@ impl Shelf {
             .collect();
         // An installation for one GPU need not have code for every binary, but it has some for one of them.
         if parts.kind == Kind::Installation && !found.is_empty() && !found.contains(&true) {
-            let place = parts.parts.first().map(|part| part.input.location.display().to_string());
+            let place = parts.all.first().map(|part| part.input.location.display().to_string());
             findings.add(Check::Lookup, place.unwrap_or_default(), "no archive has code for any of its split binaries");
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn check(parts: &Parts, shelf: &Shelf, options: &Options, findings: &
             }
             continue;
         }
-        let Some(key) = parts.parts.get(archive.part).and_then(|part| key(part, packaging)) else { continue };
+        let Some(key) = parts.all.get(archive.part).and_then(|part| key(part, packaging)) else { continue };
         for target in archive.reader.toc().gfx_arches.iter().filter_map(|target| target.parse::<TargetId>().ok()) {
             let belongs = packaging.key_of(&target);
             if !fits(&key, &belongs, packaging) {
@@ -44,7 +44,7 @@ fn misplaced(parts: &Parts, file: &PartFile<'_>, options: &Options) -> Option<St
     if file.part == 0 {
         return found.map(|found| format!("it belongs to the {} database of {}", found.handler, found.arch));
     }
-    let part_key = parts.parts.get(file.part).and_then(|part| key(part, packaging));
+    let part_key = parts.all.get(file.part).and_then(|part| key(part, packaging));
     // Directories with names of their own are not judged, but the device parts of artifacts hold no host code.
     if part_key.is_none() && packaging == Packaging::Bundles {
         return None;

@@ -38,7 +38,7 @@ pub(super) struct Parts {
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
     /// The host part, or the whole installation, is the first.
-    pub(super) parts: Vec<Part>,
+    pub(super) all: Vec<Part>,
 }
 
 /// How architectures are kept apart.
@@ -94,7 +94,7 @@ impl Part {
 
 impl Parts {
     fn new(kind: Kind, parts: Vec<Part>) -> Self {
-        Self { kind, component: None, parts }
+        Self { kind, component: None, all: parts }
     }
 
     /// How device code is cut.
@@ -104,7 +104,7 @@ impl Parts {
 
     /// The files of all parts.
     pub(super) fn files(&self) -> impl Iterator<Item = PartFile<'_>> {
-        let numbered = self.parts.iter().enumerate();
+        let numbered = self.all.iter().enumerate();
         numbered.flat_map(|(part, at)| {
             at.input.entries.iter().filter_map(move |entry| match &entry.kind {
                 EntryKind::File { content, .. } => Some(PartFile { part, path: &entry.path, content }),
@@ -115,7 +115,7 @@ impl Parts {
 
     /// What a finding calls a file.
     pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
-        self.parts.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
+        self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
     }
 }
 

@@ -8,13 +8,13 @@ use super::ViewError;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
 use super::layout::{directory, show_reports};
 use super::tree::{Body, NodeId, ROOT, Tree};
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find};
+use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, is_archive};
 use crate::index::Resources;
 use crate::kpack::Archive;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{Options, Packaging, Plan, Progress, SplitError};
-use crate::target::TargetId;
+use crate::target::{BundleKey, TargetId};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,12 @@ pub enum ArtifactError {
     /// A prefix of the component's name was given for several artifacts.
     #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
     OneName(PathBuf),
+    /// It is a tar file.
+    #[error(
+        "{}: archives of artifacts cannot be read at any place without reading all before it; unpack it into a directory of \
+         the same name", .0.display()
+    )]
+    Archive(PathBuf),
     /// It has been split already, or never needs to be.
     #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
     Nothing(PathBuf),
@@ -103,6 +109,9 @@ impl Artifacts {
     ) -> Result<Option<Self>, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
+        if is_archive(location) && location.is_file() {
+            return Err(ArtifactError::Archive(location.to_owned()));
+        }
         match find(location).map_err(io)? {
             None => return Ok(None),
             Some(Found::One) => {
@@ -115,11 +124,11 @@ impl Artifacts {
                     return Err(error);
                 }
             }
-            Some(Found::Several { artifacts: found, others }) => {
+            Some(Found::Several { artifacts: found, others, archives }) => {
                 if options.group.is_some() {
                     return Err(ArtifactError::OneName(location.to_owned()));
                 }
-                artifacts.note_others(location, &others);
+                artifacts.note_others(location, &others, &archives);
                 for (name, place) in &found {
                     match kind(name, &found) {
                         Some((name, Kind::Fat)) => {
@@ -128,7 +137,9 @@ impl Artifacts {
                         }
                         Some((name, Kind::Device)) => {
                             let (place, generic) = (place.display(), ArtifactName::new(&name.component, GENERIC));
-                            artifacts.notes.push(format!("{place}: left out: it is split already, {generic} is beside it"));
+                            artifacts
+                                .notes
+                                .push(format!("{place}: left out: it is split already, {generic} is beside it"));
                         }
                         Some((_, Kind::Generic)) => {}
                         None => artifacts.failures.push(ArtifactError::Name(place.clone())),
@@ -152,10 +163,10 @@ impl Artifacts {
     ) -> Result<Self, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
-        let Some(Found::Several { artifacts: found, others }) = find(location).map_err(io)? else {
+        let Some(Found::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
             return Ok(artifacts);
         };
-        artifacts.note_others(location, &others);
+        artifacts.note_others(location, &others, &archives);
         for (name, place) in &found {
             match kind(name, &found) {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
@@ -177,9 +188,14 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    fn note_others(&mut self, location: &Path, others: &[String]) {
+    fn note_others(&mut self, location: &Path, others: &[String], archives: &[String]) {
         let note = |name: &String| format!("{}: left out: {MANIFEST} not found in it", location.join(name).display());
         self.notes.extend(others.iter().map(note));
+        let is_unpacked = |name: &&String| {
+            name.split_once(".tar").is_some_and(|(artifact, _)| location.join(artifact).join(MANIFEST).is_file())
+        };
+        let packed = archives.iter().filter(|name| !is_unpacked(name));
+        self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
     }
 
     fn add_fat(&mut self, location: &Path, options: Options, resources: &Arc<Resources>, progress: &Progress) {
@@ -284,7 +300,8 @@ impl SplitArtifact {
         let mut parts = vec![part(GENERIC, manifest.prefixes.clone(), generic)];
         for key in &plan.keys {
             let mut items = device_part(input, plan, key);
-            let prefixes: BTreeSet<_> = items.iter().filter_map(|item| manifest.prefix_of(&item.path)).cloned().collect();
+            let prefixes: BTreeSet<_> =
+                items.iter().filter_map(|item| manifest.prefix_of(&item.path)).cloned().collect();
             add_directories(&mut items, known);
             let of_key = plan.archives.iter().filter(|planned| planned.key == *key);
             let archives = of_key.map(|planned| (planned.path.clone(), Arc::clone(&planned.archive))).collect();
@@ -301,12 +318,15 @@ fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
     }
     let targets = plan.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten().map(|(target, _)| target));
     let keys: BTreeSet<_> = targets.map(|target| options.packaging.key_of(target)).collect();
-    let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(|key| key.as_str()).collect();
+    let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(BundleKey::as_str).collect();
     let count = plan.binaries.len();
     Some(if unwanted.is_empty() {
         format!("its {count} fat binaries hold no code at all")
     } else {
-        format!("it has code for {} only, which is not wanted: {count} binaries are stripped of it", unwanted.join(", "))
+        format!(
+            "it has code for {} only, which is not wanted: {count} binaries are stripped of it",
+            unwanted.join(", ")
+        )
     })
 }
 
@@ -352,7 +372,8 @@ impl ArtifactPart {
 
 /// The tree that a mount shows: a directory for each part.
 pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
-    let owner = parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
+    let owner =
+        parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
     let root = Attributes { mode: 0o755, ..owner };
     let mut tree = Tree::new(root);
     for part in parts {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
-use crate::rope::Make;
+use crate::rope::{Make, ReadError, equal};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, PlannedArchive};
 use crate::target::BundleKey;
@@ -133,4 +133,14 @@ pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) 
     let directory = |(path, attributes)| Item { path, attributes, kind: ItemKind::Directory };
     items.extend(directories.into_iter().map(directory));
     items.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Whether two items have the same content.
+pub(super) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
+    match (&first.kind, &second.kind) {
+        (ItemKind::Directory, ItemKind::Directory) => Ok(true),
+        (ItemKind::Symlink(first), ItemKind::Symlink(second)) => Ok(first == second),
+        (ItemKind::File(first, _), ItemKind::File(second, _)) => equal(&*first.content()?, &*second.content()?),
+        _ => Ok(false),
+    }
 }

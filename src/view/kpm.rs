@@ -26,12 +26,11 @@ pub(super) struct Listed {
 
 /// What a manifest says of the archive at `path`. One that others made is opened.
 pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<Archive>>) -> Result<Listed, KpackError> {
-    let (targets, kernel_count) = match archive {
-        Some(archive) => (vec![archive.target().to_string()], archive.entries().len()),
-        None => {
-            let reader = Reader::open(body.content()?)?;
-            (reader.toc().gfx_arches.clone(), reader.entries().count())
-        }
+    let (targets, kernel_count) = if let Some(archive) = archive {
+        (vec![archive.target().to_string()], archive.entries().len())
+    } else {
+        let reader = Reader::open(body.content()?)?;
+        (reader.toc().gfx_arches.clone(), reader.entries().count())
     };
     let file = String::from_utf8_lossy(path.name()).into_owned();
     Ok(Listed { file, targets, kernel_count: kernel_count as u64, body: body.clone() })

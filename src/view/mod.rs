@@ -4,6 +4,7 @@ mod artifacts;
 mod items;
 mod kpm;
 mod layout;
+mod package;
 mod recombined;
 mod report;
 mod sizes;
