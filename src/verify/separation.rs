@@ -74,5 +74,7 @@ fn fits(part: &BundleKey, key: &BundleKey, packaging: Packaging) -> bool {
 /// The key that a device part is named after, if it is.
 fn key(part: &Part, packaging: Packaging) -> Option<BundleKey> {
     let target: TargetId = part.name.parse().ok()?;
-    (part.name.starts_with("gfx") || part.name == SPIRV).then(|| packaging.key_of(&target))
+    let is_processor =
+        |name: &str| name.strip_prefix("gfx").is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()));
+    (is_processor(&part.name) || part.name == SPIRV).then(|| packaging.key_of(&target))
 }

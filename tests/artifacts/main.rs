@@ -5,6 +5,7 @@
 
 mod batch;
 mod recombine;
+mod scripts;
 mod split;
 mod strict;
 mod support;
