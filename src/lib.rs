@@ -4,6 +4,7 @@
 //! is *planned* (`split`), views are *laid out* (`view`), and bytes are *served* (`fs`) or *written* (`export`).
 //! Every byte that is served or written comes out of a `rope`.
 
+pub mod artifact;
 pub mod binary;
 pub mod cli;
 pub mod database;

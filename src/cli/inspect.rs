@@ -7,13 +7,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::options::{Source, SplitOptions};
-use super::prepare::prepare;
+use super::prepare::{keep_learnt, prepare};
 use super::progress::show_bytes;
 use super::table::{Column, Style, Table, known_size, percent, size};
 use crate::split::Summary;
 use crate::view::{Making, PartSize, Sizes};
 
-/// Tell what is in a wheel or install tree: libraries, targets, databases and sizes
+/// Tell what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]
@@ -46,6 +46,11 @@ struct Report {
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let style = if self.markdown { Style::Markdown } else { Style::Text };
+        if let Some(artifacts) = self.source.artifacts(&self.options)? {
+            artifacts.inspect(self.sizes, self.json, style)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let prepared = prepare(self.source.path(), &self.options)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
@@ -53,7 +58,7 @@ impl Inspect {
             let make = || Sizes::make(&prepared.plan, wheels, &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
-        prepared.keep();
+        keep_learnt(&prepared.resources);
         let summary = Summary::of(&prepared.input, &prepared.plan);
         let sizes = Sizes::known(&prepared.input, &prepared.plan, wheels, &summary);
         let report = Report { summary, sizes };
@@ -62,7 +67,6 @@ impl Inspect {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;
         } else {
-            let style = if self.markdown { Style::Markdown } else { Style::Text };
             for table in report.tables() {
                 table.write(&mut out, style)?;
             }

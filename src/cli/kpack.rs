@@ -10,11 +10,13 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
 use super::table::size;
+use super::unbundle::unbundle;
 use crate::index::Resources;
 use crate::kpack::Reader;
 use crate::source::open_file;
+use crate::target::TargetId;
 
-/// Open a .kpack archive
+/// Open .kpack archives, fat binaries and offload bundles
 #[derive(Debug, Args)]
 pub(super) struct Kpack {
     #[command(subcommand)]
@@ -45,6 +47,18 @@ enum Command {
         #[arg(long, value_name = "TARGET")]
         target: Option<String>,
     },
+    /// Write the code objects of fat binaries and of offload bundles, compressed or not, to files
+    Unbundle {
+        /// Binaries or bundles
+        #[arg(required = true)]
+        file: Vec<PathBuf>,
+        /// Directory to write to
+        #[arg(short, long, value_name = "DIR", alias = "output-dir")]
+        output: PathBuf,
+        /// Only this target; without features it stands for all with the same processor
+        #[arg(long, value_name = "TARGET", alias = "gfx-arch")]
+        target: Option<TargetId>,
+    },
 }
 
 impl Kpack {
@@ -54,6 +68,7 @@ impl Kpack {
             Command::Extract { file, output, binary, target } => {
                 extract(file, output, binary.as_deref(), target.as_deref())?;
             }
+            Command::Unbundle { file, output, target } => unbundle(file, output, target.as_ref())?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::database::Handler;
 
 /// These options, and whether naming them without a value means something.
-const LISTS: [(&str, bool); 2] = [("--databases", true), ("--device-requires-dist", false)];
+const LISTS: [(&str, bool); 3] =
+    [("--databases", true), ("--split-databases", true), ("--device-requires-dist", false)];
 
 /// Ties each value of a list to its option, so that the input can follow a list: the list ends where an option or the
 /// name of an existing file begins.

@@ -1,5 +1,6 @@
 //! The command line. All printing, progress bars and exit codes are here.
 
+mod artifacts;
 mod cache;
 mod index;
 mod inspect;
@@ -9,10 +10,12 @@ mod mount;
 mod options;
 mod prepare;
 mod progress;
+mod recombine;
 mod selection;
 mod split;
 mod status;
 mod table;
+mod unbundle;
 mod verify;
 
 use std::process::ExitCode;
@@ -39,6 +42,7 @@ enum Command {
     Status(status::Status),
     Inspect(inspect::Inspect),
     Split(split::Split),
+    Recombine(Box<recombine::Recombine>),
     Verify(verify::Verify),
     Kpack(kpack::Kpack),
     Index(index::Index),
@@ -55,6 +59,7 @@ pub fn run() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Split(command) => command.run(),
+        Command::Recombine(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Kpack(command) => command.run(),
         Command::Index(command) => command.run(),

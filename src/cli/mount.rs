@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 
+use super::artifacts::prepare_artifacts;
 use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
 use crate::fs::{self, MountOptions, ServeOptions, Served};
@@ -17,12 +18,12 @@ use crate::split::Summary;
 use crate::target::{BundleKey, KFD_TOPOLOGY, detect};
 use crate::view::{self, Status, fixed};
 
-/// Show a wheel or install tree as if it had been split
+/// Show a wheel, an install tree, or artifacts as if they had been split
 ///
 /// Returns when the mount can be used. `kpackfs umount` or umount(8) end it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
-    /// A wheel, an unpacked wheel or an install tree
+    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts
     input: PathBuf,
 
     #[command(flatten)]
@@ -66,7 +67,11 @@ impl Mount {
                 std::io::stderr().flush().ok();
             }
         };
-        let prepare = || prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch));
+        let prepare = || match prepare_artifacts(&input, &self.options)? {
+            Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
+            Some(artifacts) => artifacts.served(),
+            None => prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch)),
+        };
         fs::serve(&serve, || prepare().map_err(|error| super::text(&error)), ready)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -2,32 +2,49 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 
+use super::artifacts::{PreparedArtifacts, prepare_artifacts};
 use super::selection::Selection;
+use crate::artifact::MANIFEST;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
-use crate::split::Options;
+use crate::split::{Options, Packaging};
 use crate::view::WheelOptions;
 use crate::wheel::{self, Label, Stamp};
 
 /// What to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Source {
-    /// A wheel, an unpacked wheel or an install tree
-    #[arg(required_unless_present = "input_path")]
+    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts
+    #[arg(required_unless_present_any = ["input_path", "artifact_dir"])]
     input: Option<PathBuf>,
 
     /// Another way to name INPUT, that of `split_python_wheels`
     #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
     named: Option<PathBuf>,
+
+    /// Other ways to name INPUT, those of `split_artifacts`; it has to be an artifact or to hold some
+    #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide_short_help = true)]
+    artifact_dir: Option<PathBuf>,
 }
 
 impl Source {
     pub(super) fn path(&self) -> &Path {
+        let named = self.named.as_deref().or(self.artifact_dir.as_deref());
         // One of them is there, or there would be no command.
-        self.input.as_deref().or(self.named.as_deref()).unwrap_or(Path::new(""))
+        self.input.as_deref().or(named).unwrap_or(Path::new(""))
+    }
+
+    /// The artifacts that the input is or holds.
+    pub(super) fn artifacts(&self, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+        let found = prepare_artifacts(self.path(), options)?;
+        match (&self.artifact_dir, found) {
+            (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
+            (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
+            (_, found) => Ok(found),
+        }
     }
 }
 
@@ -43,7 +60,7 @@ pub(super) struct SplitOptions {
     overlay_root: Vec<String>,
 
     /// First part of the archives' names [default: the wheel's name, "rocm" for an install tree]
-    #[arg(long, value_name = "NAME", help_heading = "Split")]
+    #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
     group: Option<String>,
 
     /// How archives store code objects: zstd or none
@@ -135,12 +152,12 @@ impl SplitOptions {
             fingerprint: 0,
         };
         // Of all the options that wheels depend on, and of the program that makes them.
-        let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options()?);
+        let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options(Packaging::Bundles)?);
         Ok(WheelOptions { fingerprint: crc32fast::hash(identity.as_bytes()), ..options })
     }
 
     /// What the planner wants to know.
-    pub(super) fn to_options(&self) -> anyhow::Result<Options> {
+    pub(super) fn to_options(&self, packaging: Packaging) -> anyhow::Result<Options> {
         let root = |name: &String| match name.trim_matches('/') {
             "" | "." => Ok(EntryPath::root()),
             name => EntryPath::new(name.as_bytes()).with_context(|| format!("--overlay-root {name}")),
@@ -148,7 +165,9 @@ impl SplitOptions {
         let roots = self.overlay_root.iter().map(root).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Options {
             databases: self.selection.databases()?,
-            gpu_targets: self.selection.gpu_targets.clone(),
+            gpu_targets: self.selection.gpu_targets(packaging),
+            exclude_targets: self.selection.exclude_targets(packaging),
+            packaging,
             overlay_roots: (!roots.is_empty()).then_some(roots),
             group: self.group.clone(),
             compression: match self.compression {

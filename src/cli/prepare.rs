@@ -9,7 +9,7 @@ use super::options::SplitOptions;
 use super::progress::show_bytes;
 use crate::index::{Memory, Resources};
 use crate::source::Input;
-use crate::split::{Plan, Progress};
+use crate::split::{Packaging, Plan, Progress};
 use crate::view::WheelSet;
 
 /// An input with its plan.
@@ -20,15 +20,20 @@ pub(super) struct Prepared {
     pub(super) resources: Arc<Resources>,
 }
 
-/// Plans, and tells on stderr what could not be split.
-pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
-    let choices = options.to_options()?;
+/// What all work shares, with as many threads and as much memory as the user wants.
+pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     if let Some(jobs) = options.jobs {
         rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
     }
     let directory = options.cache.directory();
     let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
-    let resources = Resources::with_memory(options.memory << 20, memory);
+    Ok(Resources::with_memory(options.memory << 20, memory))
+}
+
+/// Plans, and tells on stderr what could not be split.
+pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
+    let choices = options.to_options(Packaging::Bundles)?;
+    let resources = resources(input, options)?;
     let input = Input::open(input, &resources)?;
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
@@ -42,11 +47,9 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
     Ok(Prepared { input, plan, wheels, resources })
 }
 
-impl Prepared {
-    /// Keeps what was learnt. Without it the next run takes longer, no more.
-    pub(super) fn keep(&self) {
-        if let Err(error) = self.resources.memory.save() {
-            eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
-        }
+/// Keeps what was learnt. Without it the next run takes longer, no more.
+pub(super) fn keep_learnt(resources: &Resources) {
+    if let Err(error) = resources.memory.save() {
+        eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
     }
 }

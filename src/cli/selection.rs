@@ -4,17 +4,22 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::database::{Databases, TORCH_FAT};
-use crate::target::BundleKey;
+use crate::split::Packaging;
+use crate::target::{BundleKey, TargetId};
 
 /// Which targets and databases.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
     /// Only these GPU targets or families [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
-    pub(super) gpu_targets: Option<Vec<BundleKey>>,
+    gpu_targets: Option<Vec<TargetId>>,
+
+    /// Not these GPU targets or families, such as the gfx906 that compilers make code for when no target is named
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    exclude_targets: Vec<TargetId>,
 
     /// The kernel databases that leave the host part; "" for none [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., help_heading = "Split")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., alias = "split-databases", help_heading = "Split")]
     databases: Option<Vec<String>>,
 
     /// A preset for --databases
@@ -23,6 +28,16 @@ pub(super) struct Selection {
 }
 
 impl Selection {
+    /// The device parts that are wanted; all if `None`.
+    pub(super) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
+        self.gpu_targets.as_ref().map(|targets| targets.iter().map(|target| packaging.key_of(target)).collect())
+    }
+
+    /// The device parts that are not wanted.
+    pub(super) fn exclude_targets(&self, packaging: Packaging) -> Vec<BundleKey> {
+        self.exclude_targets.iter().map(|target| packaging.key_of(target)).collect()
+    }
+
     /// The handlers that are asked which database a file belongs to.
     pub(super) fn databases(&self) -> anyhow::Result<Databases> {
         match (&self.databases, &self.wheel_type) {

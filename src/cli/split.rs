@@ -1,13 +1,13 @@
 //! `kpackfs split`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
 use crate::index::{Resources, Spool};
@@ -50,6 +50,12 @@ enum Format {
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if let Some(artifacts) = self.source.artifacts(&self.options)? {
+            return match self.format {
+                Format::Directory => artifacts.write(&self.view, &self.output),
+                Format::Wheel => bail!("{}: wheels can be made of a wheel only", self.source.path().display()),
+            };
+        }
         let prepared = prepare(self.source.path(), &self.options)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         match (self.format, &prepared.wheels) {
@@ -79,13 +85,13 @@ impl Split {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
-        prepared.keep();
+        keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
 
     fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = self.directories(&prepared.plan)?;
-        self.prepare_output(&prepared.resources)?;
+        prepare_output(&self.output, &prepared.resources)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
@@ -113,7 +119,7 @@ impl Split {
         tree: &Tree,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>> + Sync,
     ) -> anyhow::Result<()> {
-        self.prepare_output(resources)?;
+        prepare_output(&self.output, resources)?;
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
@@ -139,16 +145,17 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
 
-    /// Makes the directory to write to. Code objects are compressed once; until they are written they lie beside it.
-    fn prepare_output(&self, resources: &Resources) -> anyhow::Result<()> {
-        let output = self.output.display();
-        std::fs::create_dir_all(&self.output).with_context(|| format!("{output}"))?;
-        if std::fs::read_dir(&self.output).with_context(|| format!("{output}"))?.next().is_some() {
-            bail!("{output}: the directory is not empty; name one that is, or a new one");
-        }
-        let spool = Spool::new(&self.output).with_context(|| format!("{output}"))?;
-        resources.spool.get_or_init(|| spool);
-        Ok(())
+/// Makes the directory to write to. Code objects are compressed once; until they are written they lie in it, in a file
+/// without a name.
+pub(super) fn prepare_output(output: &Path, resources: &Resources) -> anyhow::Result<()> {
+    let name = output.display();
+    std::fs::create_dir_all(output).with_context(|| format!("{name}"))?;
+    if std::fs::read_dir(output).with_context(|| format!("{name}"))?.next().is_some() {
+        bail!("{name}: the directory is not empty; name one that is, or a new one");
     }
+    let spool = Spool::new(output).with_context(|| format!("{name}"))?;
+    resources.spool.get_or_init(|| spool);
+    Ok(())
 }

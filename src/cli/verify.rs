@@ -9,7 +9,9 @@ use clap::Args;
 
 use super::progress::show_bytes;
 use super::selection::Selection;
+use crate::artifact;
 use crate::index::Resources;
+use crate::split::Packaging;
 use crate::verify::{self, Options, Progress, Report};
 
 /// Exit code if something is wrong with what was verified.
@@ -22,12 +24,12 @@ const UNREADABLE: u8 = 2;
 /// Exit codes: 0 nothing is wrong, 1 something is, 2 wrong command line or unreadable.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// A split (a directory that holds host/), an installation, a binary, an archive; or the host part and then the
-    /// device parts
+    /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts, a binary, an archive;
+    /// or the host part and then the device parts
     #[arg(required = true)]
     path: Vec<PathBuf>,
 
-    /// Compare with the wheel or install tree that was split
+    /// Compare with the wheel, install tree, artifacts or directory of shards that was split
     #[arg(long, value_name = "FAT")]
     against: Option<PathBuf>,
 
@@ -61,8 +63,13 @@ impl Verify {
     }
 
     fn verify(&self) -> anyhow::Result<Report> {
-        let options =
-            Options { databases: self.selection.databases()?, gpu_targets: self.selection.gpu_targets.clone() };
+        let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
+        let packaging = if self.path.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
+        let options = Options {
+            databases: self.selection.databases()?,
+            gpu_targets: self.selection.gpu_targets(packaging),
+            exclude_targets: self.selection.exclude_targets(packaging),
+        };
         if let Some(jobs) = self.jobs {
             rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
         }

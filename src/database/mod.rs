@@ -85,6 +85,11 @@ pub struct UnknownPreset {
 /// The preset for torch wheels that bring the ROCm libraries along.
 pub const TORCH_FAT: &str = "torch-fat";
 
+/// The architecture that a file is named after, or else the closest directory that it is in.
+pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
+    path.components().rev().find_map(|component| names::find_arch(std::str::from_utf8(component).ok()?))
+}
+
 impl Handler {
     /// Every handler.
     pub const ALL: [Self; 8] = [

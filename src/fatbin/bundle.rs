@@ -93,6 +93,11 @@ pub fn read_bundle(
     Bundle::read(content, offset, limit, resources)?.objects(content, resources)
 }
 
+/// Whether a bundle, compressed or not, begins with these bytes.
+pub fn is_bundle(beginning: &[u8]) -> bool {
+    beginning.starts_with(MAGIC) || beginning.starts_with(super::compressed::MAGIC)
+}
+
 /// Bytes that the bundle at `offset` takes; `None` if there is none, or one that does not say (version 1 of CCOB).
 pub fn bundle_size(content: &Arc<dyn Content>, offset: u64) -> Option<u64> {
     let available = content.size().checked_sub(offset)?;

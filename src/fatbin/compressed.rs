@@ -19,7 +19,7 @@ use super::bundle::malformed;
 use crate::index::{Lent, Resources};
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
-const MAGIC: &[u8; 4] = b"CCOB";
+pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 
 /// The largest bundle that is decompressed. The largest known one holds 114 MB; a bundle is held in memory as a whole.
 const MAX_SIZE: u64 = 1 << 30;

@@ -3,6 +3,7 @@
 //! A file's size has to be exact before its first byte is made: tools that trust `st_size` are silently wrong
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 
+mod compare;
 mod edit;
 mod identity;
 mod later;
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
 pub use identity::{Identifier, Identity};
 pub use later::{Later, Outcome};

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::binary::Rewritten;
-use crate::database::{Databases, Handler};
+use crate::database::{Arch, Databases, Handler};
 use crate::index::Resources;
 use crate::kpack::{Archive, Compression};
-use crate::source::{Attributes, EntryKind, EntryPath, Input};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
+
+use roots::Roots;
 
 pub use roots::GroupError;
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
@@ -37,6 +39,10 @@ pub struct Options {
     pub databases: Databases,
     /// The targets that are wanted; all if `None`. What belongs to others appears nowhere.
     pub gpu_targets: Option<Vec<BundleKey>>,
+    /// Targets and families that are not wanted.
+    pub exclude_targets: Vec<BundleKey>,
+    /// How device parts are cut.
+    pub packaging: Packaging,
     /// Directories that hold a `.kpack` directory each. If `None`, every top-level package of a wheel that has device
     /// code has one, and an install tree has one at its root.
     pub overlay_roots: Option<Vec<EntryPath>>,
@@ -44,6 +50,18 @@ pub struct Options {
     pub group: Option<String>,
     /// How code objects are stored.
     pub compression: Compression,
+}
+
+/// How device parts are cut, and where archives are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packaging {
+    /// As wheels are: a part for each bundle key, and an archive in each overlay root.
+    #[default]
+    Bundles,
+    /// As artifacts are: a part for each processor. The overlay roots are prefixes that an installation lays over each
+    /// other, so there is one archive for each target, in the first prefix that has code for it, and binaries are named
+    /// by their whole path.
+    Processors,
 }
 
 /// The decision about a whole input.
@@ -61,6 +79,8 @@ pub struct Plan {
     pub group: String,
     /// What the user should know: what could not be split, and why.
     pub warnings: Vec<String>,
+    /// Binaries that keep their device code because they cannot be split; `warnings` say why.
+    pub unsplit: Vec<EntryPath>,
 }
 
 /// Where an entry of the input goes.
@@ -137,15 +157,16 @@ impl Plan {
         resources: &Arc<Resources>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
-        let roots = roots::Roots::new(input, options)?;
+        let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
         let mut plan = Self {
-            places: input.entries.iter().map(|entry| database_place(&entry.path, &entry.kind, options)).collect(),
+            places: input.entries.iter().map(|entry| database_place(entry, &roots, options)).collect(),
             archives: Vec::new(),
             binaries: Vec::new(),
             keys: BTreeSet::new(),
             group,
             warnings: input.warnings.clone(),
+            unsplit: Vec::new(),
         };
         let fat = scan::scan(input, &mut plan, options, resources, progress);
         archives::assign(input, &mut plan, fat, &roots, options, resources);
@@ -156,21 +177,63 @@ impl Plan {
         plan.keys = of_databases.chain(plan.archives.iter().map(|archive| archive.key.clone())).collect();
         Ok(plan)
     }
+
+    /// Notes that a binary stays as it is.
+    fn refuse(&mut self, path: &EntryPath, reason: &dyn std::fmt::Display) {
+        self.warnings.push(format!("{path}: not split: {reason}"));
+        self.unsplit.push(path.clone());
+    }
+}
+
+impl Packaging {
+    /// The device part that code for `target` belongs to.
+    pub fn key_of(self, target: &TargetId) -> BundleKey {
+        match self {
+            Self::Bundles => BundleKey::of(target),
+            Self::Processors => BundleKey::of_processor(target),
+        }
+    }
+
+    /// The device part that a database file belongs to.
+    pub fn key_of_database(self, arch: &Arch) -> BundleKey {
+        match arch {
+            Arch::Target(target) => self.key_of(target),
+            Arch::Bundle(key) => key.clone(),
+        }
+    }
 }
 
 /// Databases are told by name, before anything is read: a library that a database consists of belongs to it even if it
 /// holds device code.
-fn database_place(path: &EntryPath, kind: &EntryKind, options: &Options) -> Place {
-    if !matches!(kind, EntryKind::File { .. }) {
+fn database_place(entry: &Entry, roots: &Roots, options: &Options) -> Place {
+    if !matches!(entry.kind, EntryKind::File { .. }) {
         return Place::Host;
     }
-    match options.databases.classify(path) {
-        Some(found) if is_wanted(&found.arch.key(), options) => Place::Device(found.arch.key(), found.handler),
-        Some(found) => Place::Unwanted(found.arch.key(), found.handler),
+    // Names inside a prefix are those of an installation.
+    let installed = match options.packaging {
+        Packaging::Bundles => None,
+        Packaging::Processors => roots.of(&entry.path).and_then(|root| entry.path.below(&root)),
+    };
+    match options.databases.classify(installed.as_ref().unwrap_or(&entry.path)) {
+        Some(found) => {
+            let key = options.packaging.key_of_database(&found.arch);
+            if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
+        }
         None => Place::Host,
     }
 }
 
-fn is_wanted(key: &BundleKey, options: &Options) -> bool {
-    options.gpu_targets.as_ref().is_none_or(|wanted| key.is_wanted_for(wanted))
+/// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
+pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
+    // A generic ISA is wanted for whatever its family is wanted for.
+    let key = key.family_of_generic();
+    let is_excluded = key.packaging_chain().iter().any(|key| excluded.contains(key));
+    !is_excluded && wanted.is_none_or(|wanted| key.is_wanted_for(wanted))
+}
+
+impl Options {
+    /// Whether a device part is to be made.
+    pub fn wants(&self, key: &BundleKey) -> bool {
+        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
+    }
 }

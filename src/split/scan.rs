@@ -61,7 +61,7 @@ pub(super) fn scan(
         })
         .collect();
     candidates.sort_by_key(|(_, content)| Reverse(content.size()));
-    progress.total.store(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
+    progress.total.fetch_add(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_par_iter()
         .with_max_len(1)
@@ -77,8 +77,8 @@ pub(super) fn scan(
         match result {
             Ok(found) => fat.extend(found),
             Err(error) => {
-                let path = input.entries.get(position).map(|entry| entry.path.to_string()).unwrap_or_default();
-                plan.warnings.push(format!("{path}: not split: {error}"));
+                let Some(entry) = input.entries.get(position) else { continue };
+                plan.refuse(&entry.path, &error);
             }
         }
     }

@@ -21,6 +21,18 @@ impl BundleKey {
         Self(canonical_key(target.processor()).into())
     }
 
+    /// The key of the processor alone, which artifacts are named after: they keep generic ISAs and gfx1250-strict apart.
+    pub fn of_processor(target: &TargetId) -> Self {
+        Self(target.processor().into())
+    }
+
+    /// The family of the processors that run a generic ISA, if this key is one; otherwise the key itself.
+    #[must_use]
+    pub fn family_of_generic(&self) -> Self {
+        let generic = self.0.parse().ok().filter(TargetId::is_generic);
+        generic.map_or_else(|| self.clone(), |generic| Self::of(&generic))
+    }
+
     /// The key as text: `gfx12_0`.
     pub fn as_str(&self) -> &str {
         &self.0

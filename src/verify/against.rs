@@ -1,6 +1,6 @@
 //! The comparison with the fat input: nothing lost, nothing changed, nothing added.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -11,17 +11,15 @@ use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use super::{Options, Progress};
 use crate::index::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::split::is_wanted;
 use crate::target::BundleKey;
 
-/// Bytes compared at a time.
-const STEP: usize = 1 << 20;
-
-/// A fat input and what it became.
+/// A fat input, or several builds of it, and what they became.
 pub(super) struct Comparison<'a> {
-    pub(super) fat: &'a Input,
-    parts: &'a Parts,
+    fats: &'a [Input],
+    pub(super) parts: &'a Parts,
     pub(super) shelf: &'a Shelf,
     pub(super) binaries: &'a Binaries,
     options: &'a Options,
@@ -35,7 +33,7 @@ pub(super) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(
-        fat: &'a Input,
+        fats: &'a [Input],
         parts: &'a Parts,
         shelf: &'a Shelf,
         binaries: &'a Binaries,
@@ -49,16 +47,21 @@ impl<'a> Comparison<'a> {
             of_archives.chain(of_databases).collect()
         });
         let accounted = Mutex::default();
-        Self { fat, parts, shelf, binaries, options, resources, findings, present, accounted }
+        Self { fats, parts, shelf, binaries, options, resources, findings, present, accounted }
     }
 
     pub(super) fn run(&self, progress: &Progress) {
-        let mut entries: Vec<_> = self.fat.entries.iter().filter(|entry| !Part::is_metadata(&entry.path)).collect();
-        entries.sort_by_key(|entry| std::cmp::Reverse(size(entry)));
-        progress.expect(entries.iter().map(|entry| size(entry)).sum());
-        entries.par_iter().with_max_len(1).for_each(|entry| {
-            self.compare(entry);
-            progress.advance(size(entry));
+        let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
+        for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(|entry| !Part::is_metadata(&entry.path)) {
+            entries.entry(&entry.path).or_default().push(entry);
+        }
+        let size = |versions: &Vec<&Entry>| versions.iter().map(|entry| size(entry)).sum::<u64>();
+        let mut entries: Vec<_> = entries.into_values().collect();
+        entries.sort_by_key(|versions| std::cmp::Reverse(size(versions)));
+        progress.expect(entries.iter().map(size).sum());
+        entries.par_iter().with_max_len(1).for_each(|versions| {
+            self.compare(versions);
+            progress.advance(size(versions));
         });
         self.extra_files();
         self.extra_code_objects();
@@ -70,51 +73,60 @@ impl<'a> Comparison<'a> {
 
     /// Whether code and databases for this key have to be there.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
-        let is_wanted = self.options.gpu_targets.as_ref().is_none_or(|wanted| key.is_wanted_for(wanted));
-        is_wanted && self.present.as_ref().is_none_or(|present| present.contains(key))
+        let Options { gpu_targets, exclude_targets, .. } = self.options;
+        is_wanted(key, gpu_targets.as_deref(), exclude_targets)
+            && self.present.as_ref().is_none_or(|present| present.contains(key))
     }
 
-    fn compare(&self, entry: &Entry) {
+    /// Compares what all fat inputs have at one path with what it became.
+    fn compare(&self, versions: &[&Entry]) {
+        let Some(entry) = versions.first() else { return };
         match &entry.kind {
             EntryKind::Directory => self.compare_directory(entry),
-            EntryKind::Symlink(target) => match self.twin(0, &entry.path).map(|twin| &twin.kind) {
-                Some(EntryKind::Symlink(other)) if other == target => {}
+            EntryKind::Symlink(_) => match self.twin(0, &entry.path).map(|twin| &twin.kind) {
+                Some(EntryKind::Symlink(other)) if versions.iter().any(|it| is_symlink(it, other)) => {}
                 Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
                 Some(_) => self.say(&entry.path, "it was a symlink"),
+                None if versions.len() < self.fats.len() => {}
                 None => self.say(&entry.path, "the symlink is lost"),
             },
-            EntryKind::File { content, .. } => self.compare_file(entry, content),
+            EntryKind::File { .. } => self.compare_file(entry, versions),
         }
     }
 
     /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
     fn compare_directory(&self, entry: &Entry) {
-        let twins: Vec<_> = (0..self.parts.parts.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
-        let is_empty = || {
-            let next = self.fat.entries.partition_point(|other| other.path <= entry.path);
-            self.fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
+        let twins: Vec<_> = (0..self.parts.all.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
+        let is_empty = |fat: &Input| {
+            let next = fat.entries.partition_point(|other| other.path <= entry.path);
+            fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
         };
-        if twins.is_empty() && is_empty() {
+        if twins.is_empty() && self.fats.iter().all(is_empty) {
             self.say(&entry.path, "the empty directory is lost");
         }
         for twin in twins {
-            self.compare_mode(entry, twin);
+            self.compare_mode(&[entry], twin);
         }
     }
 
-    fn compare_file(&self, entry: &Entry, content: &Arc<dyn Content>) {
+    fn compare_file(&self, entry: &Entry, versions: &[&Entry]) {
         self.findings.counts.compared_files.add(1);
         let database = self.options.databases.classify(&entry.path);
-        let is_expected = database.as_ref().is_none_or(|found| self.is_expected(&found.arch.key()));
+        let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
+        let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
         let places: Vec<_> =
-            (0..self.parts.parts.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
+            (0..self.parts.all.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
         let (&(part, twin), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
+            // Host code is that of one of several builds.
+            (None, true) if database.is_none() && versions.len() < self.fats.len() => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };
-        if !rest.is_empty() {
+        // Packages for groups of processors share databases of their family.
+        let is_shared = part > 0 && self.parts.component.is_some();
+        if !rest.is_empty() && !is_shared {
             self.say(&entry.path, format!("it is in {} parts", places.len()));
         }
         let in_host = part == 0;
@@ -124,29 +136,39 @@ impl<'a> Comparison<'a> {
                 if in_host { "the database file is in the host part" } else { "it is in a device part" },
             );
         }
-        self.compare_mode(entry, twin);
+        self.compare_mode(versions, twin);
         let EntryKind::File { content: other, .. } = &twin.kind else {
             return self.say(&entry.path, "it was a file");
         };
-        if database.is_none() && self.compare_code(entry, content, other) {
+        let contents: Vec<_> = versions.iter().filter_map(|entry| content(entry)).collect();
+        if database.is_none() && self.compare_code(&entry.path, &contents, other) {
             return;
         }
-        match equal(&**content, &**other) {
-            Ok(true) => {}
-            Ok(false) => self.say(&entry.path, "its bytes differ"),
-            Err(error) => self.say(&entry.path, error),
+        let others = rest.iter().filter(|_| is_shared).filter_map(|(_, twin)| content(twin));
+        for other in std::iter::once(other).chain(others) {
+            let equal = contents.iter().map(|content| equal(&***content, &**other));
+            match equal.reduce(|one, next| Ok(one? || next?)) {
+                Some(Ok(false)) => self.say(&entry.path, "its bytes differ"),
+                Some(Err(error)) => self.say(&entry.path, error),
+                Some(Ok(true)) | None => {}
+            }
         }
     }
 
-    fn compare_mode(&self, entry: &Entry, twin: &Entry) {
-        let (was, is) = (entry.attributes.mode, twin.attributes.mode);
-        if was != is {
-            self.say(&entry.path, format!("its mode was {was:04o} and is {is:04o}"));
+    fn compare_mode(&self, versions: &[&Entry], twin: &Entry) {
+        let is = twin.attributes.mode;
+        let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
+        if versions.iter().all(|entry| entry.attributes.mode != is) {
+            self.say(&twin.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
+    }
+
+    fn is_in_fat(&self, path: &EntryPath) -> bool {
+        self.fats.iter().any(|fat| fat.entry(path).is_some())
     }
 
     fn twin(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
-        self.parts.parts.get(part)?.input.entry(path)
+        self.parts.all.get(part)?.input.entry(path)
     }
 
     /// Whatever is in the parts but not in the fat input, except archives.
@@ -157,10 +179,11 @@ impl<'a> Comparison<'a> {
         for (_, path) in &archives {
             above.extend(std::iter::successors(path.parent(), EntryPath::parent));
         }
-        for (number, part) in self.parts.parts.iter().enumerate() {
+        for (number, part) in self.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
-                    || self.fat.entry(&entry.path).is_some()
+                    || self.is_in_fat(&entry.path)
+                    || self.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
                     || above.contains(&entry.path)
             };
@@ -179,7 +202,7 @@ impl<'a> Comparison<'a> {
         }
         for (number, archive) in self.shelf.archives.iter().enumerate() {
             // Archives that were in the fat input are files like others.
-            if self.fat.entry(&archive.path).is_some() {
+            if self.is_in_fat(&archive.path) {
                 continue;
             }
             let known = by_archive.remove(&number).unwrap_or_default();
@@ -193,30 +216,17 @@ impl<'a> Comparison<'a> {
     }
 }
 
-fn size(entry: &Entry) -> u64 {
+fn content(entry: &Entry) -> Option<&Arc<dyn Content>> {
     match &entry.kind {
-        EntryKind::File { content, .. } => content.size(),
-        EntryKind::Directory | EntryKind::Symlink(_) => 0,
+        EntryKind::File { content, .. } => Some(content),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
     }
 }
 
-/// Whether two contents have the same bytes.
-fn equal(a: &dyn Content, b: &dyn Content) -> Result<bool, ReadError> {
-    if a.size() != b.size() {
-        return Ok(false);
-    }
-    let length = STEP.min(usize::try_from(a.size()).unwrap_or(STEP));
-    let (mut left, mut right) = (vec![0; length], vec![0; length]);
-    let mut at = 0;
-    while at < a.size() {
-        let here = length.min(usize::try_from(a.size() - at).unwrap_or(length));
-        let ((left, _), (right, _)) = (left.split_at_mut(here), right.split_at_mut(here));
-        a.read_at(at, left)?;
-        b.read_at(at, right)?;
-        if left != right {
-            return Ok(false);
-        }
-        at += here as u64;
-    }
-    Ok(true)
+fn is_symlink(entry: &Entry, to: &[u8]) -> bool {
+    matches!(&entry.kind, EntryKind::Symlink(target) if **target == *to)
+}
+
+fn size(entry: &Entry) -> u64 {
+    content(entry).map_or(0, |content| content.size())
 }

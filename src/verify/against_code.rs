@@ -8,18 +8,18 @@ use rayon::prelude::*;
 use super::against::Comparison;
 use super::binary::Request;
 use super::lookup::Step;
-use crate::binary::{BinaryError, FatBinary};
+use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{CodeObject, FatbinError, read_bundle};
 use crate::kpack::{KpackError, toc_key};
 use crate::rope::{Content, ReadError};
-use crate::source::{Entry, EntryPath};
-use crate::target::{BundleKey, TargetId};
+use crate::source::EntryPath;
+use crate::target::TargetId;
 
 /// Bytes compared at a time.
 const STEP: usize = 1 << 20;
 
-/// The code objects of a wrapper by target.
-type Objects = BTreeMap<TargetId, CodeObject>;
+/// The code objects of a wrapper by target, one of each build.
+type Objects<'a> = BTreeMap<TargetId, Vec<&'a CodeObject>>;
 
 #[derive(Debug, thiserror::Error)]
 enum CodeError {
@@ -34,65 +34,80 @@ enum CodeError {
 }
 
 impl Comparison<'_> {
-    /// Compares a file that has device code with what it became. `false` if it has none or could not be split, so that
-    /// it should have stayed as it was.
-    pub(super) fn compare_code(&self, entry: &Entry, content: &Arc<dyn Content>, split: &Arc<dyn Content>) -> bool {
-        let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
-        let bundles: Result<Vec<_>, _> = binary
-            .wrappers()
-            .iter()
-            .map(|wrapper| read_bundle(content, wrapper.bundle, wrapper.limit, self.resources))
-            .collect();
-        let Ok(bundles) = bundles else { return false };
-        let Some(requests) = self.binaries.get(&entry.path) else {
+    /// Compares a file that has device code, perhaps built several times, with what it became. `false` if it has none or
+    /// could not be split, so that it should have stayed as it was.
+    pub(super) fn compare_code(
+        &self,
+        path: &EntryPath,
+        versions: &[&Arc<dyn Content>],
+        split: &Arc<dyn Content>,
+    ) -> bool {
+        let mut fat = Vec::new();
+        for content in versions {
+            let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
+            let bundle = |wrapper: &Wrapper| read_bundle(content, wrapper.bundle, wrapper.limit, self.resources);
+            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
+            fat.push((binary, bundles));
+        }
+        let Some(requests) = self.binaries.get(path) else {
             // Still fat, and reported as such: nothing is lost if it is the same file.
             return false;
         };
-        match binary.first_difference(split) {
-            Ok(None) => {}
-            Ok(Some(difference)) => self.say(&entry.path, difference),
-            Err(error) => self.say(&entry.path, error),
+        let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(split)).collect();
+        if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
+            match differences.into_iter().next() {
+                Some(Ok(Some(difference))) => self.say(path, difference),
+                Some(Err(error)) => self.say(path, error),
+                Some(Ok(None)) | None => {}
+            }
         }
-        if requests.len() != bundles.len() {
-            self.say(&entry.path, format!("it had {} wrappers and has {}", bundles.len(), requests.len()));
+        if let Some((_, bundles)) = fat.iter().find(|(_, bundles)| bundles.len() != requests.len()) {
+            self.say(path, format!("it had {} wrappers and has {}", bundles.len(), requests.len()));
             return true;
         }
-        let wrappers: Vec<_> = bundles.into_iter().zip(requests).enumerate().collect();
-        wrappers.into_par_iter().with_max_len(1).for_each(|(position, (bundle, request))| {
+        requests.par_iter().enumerate().with_max_len(1).for_each(|(position, request)| {
             // Without a marker nothing can be looked up, and that has been reported.
             let Some(request) = request else { return };
-            if let Err(error) = self.compare_wrapper(&entry.path, position, bundle, request) {
-                self.say(&entry.path, format!("wrapper {position}: {error}"));
+            let bundles = fat.iter().filter_map(|(_, bundles)| bundles.get(position));
+            if let Err(error) = self.compare_wrapper(path, position, bundles, request) {
+                self.say(path, format!("wrapper {position}: {error}"));
             }
         });
         true
     }
 
-    fn compare_wrapper(
+    fn compare_wrapper<'a>(
         &self,
         path: &EntryPath,
         position: usize,
-        bundle: Vec<CodeObject>,
+        bundles: impl Iterator<Item = &'a Vec<CodeObject>>,
         request: &Request,
     ) -> Result<(), CodeError> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, usize::try_from(request.index).unwrap_or(usize::MAX));
         let mut objects = Objects::new();
-        for object in bundle {
-            objects.entry(object.target.clone()).or_insert(object);
+        let mut held = Vec::new();
+        for bundle in bundles {
+            // Held so that it is decompressed once for all targets.
+            let compressed = bundle.iter().find_map(|object| object.bundle.as_ref());
+            held.extend(compressed.map(|bundle| bundle.hold()).transpose()?);
+            for (number, object) in bundle.iter().enumerate() {
+                let is_first = !bundle.iter().take(number).any(|other| other.target == object.target);
+                if is_first {
+                    objects.entry(object.target.clone()).or_default().push(object);
+                }
+            }
         }
-        // Held so that it is decompressed once for all targets.
-        let compressed = objects.values().find_map(|object| object.bundle.as_ref());
-        let _held = compressed.map(|bundle| bundle.hold()).transpose()?;
         let search_paths = &request.marker.search_paths;
         // Everything that had code has to be found; empty code objects run nowhere.
-        let has_code =
-            |object: &&CodeObject| object.content.size() > 0 && self.is_expected(&BundleKey::of(&object.target));
-        for object in objects.values().filter(has_code) {
-            let target = &object.target;
+        let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {
+            let is_expected = || self.is_expected(&self.parts.packaging().key_of(target));
+            versions.iter().any(|object| object.content.size() > 0) && is_expected()
+        };
+        for (target, versions) in objects.iter().filter(has_code) {
             let steps = self.shelf.steps(&directory, search_paths, target);
             match steps.iter().find(|step| self.shelf.holds(step, &key)) {
-                Some(step) => self.compare_object(path, position, &key, step, target, object)?,
+                Some(step) => self.compare_object(path, position, &key, step, target, versions)?,
                 None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
             }
         }
@@ -106,7 +121,7 @@ impl Comparison<'_> {
                 }
                 let expected = target.candidates().into_iter().find_map(|candidate| objects.get(&candidate));
                 match expected {
-                    Some(object) => self.compare_object(path, position, &key, step, target, object)?,
+                    Some(versions) => self.compare_object(path, position, &key, step, target, versions)?,
                     None => self.say(path, format!("wrapper {position} had no code for {target}, but now has some")),
                 }
             }
@@ -127,13 +142,17 @@ impl Comparison<'_> {
         key: &str,
         step: &Step,
         target: &TargetId,
-        expected: &CodeObject,
+        expected: &[&CodeObject],
     ) -> Result<(), CodeError> {
         self.account(step, key);
         let Some(archive) = self.shelf.archives.get(step.archive) else { return Ok(()) };
         let found = archive.reader.get(key, &step.target)?.unwrap_or_default();
         self.findings.counts.compared_code_objects.add(1);
-        if !equals(&found, &*expected.content)? {
+        let mut is_same = false;
+        for object in expected {
+            is_same = is_same || equals(&found, &*object.content)?;
+        }
+        if !is_same {
             let archive = &archive.label;
             self.say(path, format!("wrapper {position}: what is found for {target} in {archive} is other code"));
         }

@@ -42,7 +42,7 @@ pub(super) fn check_all(shelf: &Shelf, kind: Kind, options: &Options, findings: 
         }
         // A database may keep its code in archives, which its library opens by itself.
         let is_database = || options.databases.classify(&archive.path).is_some();
-        if archive.part > 0 && !archive.is_reached() && !is_database() {
+        if kind != Kind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
             findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
         }
     });

@@ -12,7 +12,7 @@ use super::binary::{Binaries, Request};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Parts};
 use crate::kpack::{MAGIC, Reader, toc_key};
-use crate::rope::Content;
+use crate::rope::{Content, equal};
 use crate::source::EntryPath;
 use crate::target::TargetId;
 
@@ -32,6 +32,7 @@ pub(super) struct Shelved {
     pub(super) path: EntryPath,
     /// What findings call it.
     pub(super) label: String,
+    content: Arc<dyn Content>,
     pub(super) reader: Reader,
     /// Whether a marker leads to it. What no marker leads to belongs to somebody else.
     reached: AtomicBool,
@@ -86,13 +87,18 @@ impl Shelf {
             shelf.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
             let (part, path) = (file.part, file.path.clone());
             if let Some(other) = shelf.by_path.get(&path).and_then(|&other| shelf.archives.get(other)) {
-                findings.add(Check::Separation, label.as_str(), format!("it is also at {}", other.label));
+                // Packages for groups of processors share code for all of them.
+                let is_shared = parts.component.is_some() && equal(&**file.content, &*other.content).unwrap_or(false);
+                if !is_shared {
+                    findings.add(Check::Separation, label.as_str(), format!("it is also at {}", other.label));
+                }
             }
             shelf.by_path.entry(path.clone()).or_insert(shelf.archives.len());
             shelf.archives.push(Shelved {
                 part,
                 path,
                 label,
+                content: Arc::clone(file.content),
                 reader,
                 reached: AtomicBool::new(false),
                 asked: Mutex::default(),
@@ -127,7 +133,7 @@ impl Shelf {
             .collect();
         // An installation for one GPU need not have code for every binary, but it has some for one of them.
         if parts.kind == Kind::Installation && !found.is_empty() && !found.contains(&true) {
-            let place = parts.parts.first().map(|part| part.input.location.display().to_string());
+            let place = parts.all.first().map(|part| part.input.location.display().to_string());
             findings.add(Check::Lookup, place.unwrap_or_default(), "no archive has code for any of its split binaries");
         }
     }
@@ -169,7 +175,9 @@ impl Shelf {
                 without_code.push(position);
             }
         }
-        if !without_code.is_empty() && parts.kind == Kind::Split && options.gpu_targets.is_none() {
+        // A shard of artifacts holds code for some targets only, which a binary or a part of it may have none for.
+        let is_complete = parts.kind == Kind::Split && parts.component.is_none() && !options.is_restricted();
+        if !without_code.is_empty() && is_complete {
             findings.add(
                 Check::Lookup,
                 label(),

@@ -6,6 +6,7 @@
 mod against;
 mod against_code;
 mod archive;
+mod artifacts;
 mod binary;
 mod code_object;
 mod lookup;
@@ -35,11 +36,20 @@ pub struct Options {
     pub databases: Databases,
     /// The targets that the split was restricted to; all if `None`.
     pub gpu_targets: Option<Vec<BundleKey>>,
+    /// Targets that the split does not have.
+    pub exclude_targets: Vec<BundleKey>,
+}
+
+impl Options {
+    /// Whether the split was restricted at all.
+    fn is_restricted(&self) -> bool {
+        self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { databases: Databases::all(), gpu_targets: None }
+        Self { databases: Databases::all(), gpu_targets: None, exclude_targets: Vec::new() }
     }
 }
 
@@ -77,12 +87,15 @@ pub enum VerifyError {
     /// Comparing needs a whole split.
     #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
     NotComparable(PathBuf),
+    /// An artifact's manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] crate::artifact::ManifestError),
     /// No path was given.
     #[error("there is nothing to verify")]
     Nothing,
 }
 
-/// Checks everything that `paths` name, and compares it with the fat wheel or tree `against`.
+/// Checks everything that `paths` name, and compares it with the fat wheel, tree, artifacts or shards `against`.
 pub fn verify(
     paths: &[PathBuf],
     against: Option<&Path>,
@@ -90,27 +103,30 @@ pub fn verify(
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Result<Report, VerifyError> {
-    let subjects = subject::open(paths, resources)?;
-    let fat = against.map(|path| Input::open(path, resources)).transpose()?;
     let findings = Findings::default();
+    let subjects = subject::open(paths, resources, &findings)?;
     for subject in &subjects {
-        match (subject, &fat) {
+        match (subject, against) {
             (Subject::Binary(file), None) => binary::check_file(file, &findings),
             (Subject::Archive(file), None) => archive::check_file(file, &findings, progress),
             (Subject::Binary(file) | Subject::Archive(file), Some(_)) => {
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
-            (Subject::Parts(parts), fat) => {
+            (Subject::Parts(parts), against) => {
                 let shelf = Shelf::fill(parts, &findings);
                 let binaries = binary::check_all(parts, options, &findings, progress);
                 shelf.walk(parts, &binaries, options, &findings);
                 archive::check_all(&shelf, parts.kind, options, &findings, progress);
-                if parts.kind == Kind::Split {
+                if parts.kind != Kind::Installation {
                     separation::check(parts, &shelf, options, &findings);
                 }
-                if let Some(fat) = fat {
+                if let Some(against) = against {
+                    let fats = match &parts.component {
+                        Some(component) => artifacts::fats(against, component, resources)?,
+                        None => vec![Input::open(against, resources)?],
+                    };
                     let comparison =
-                        against::Comparison::new(fat, parts, &shelf, &binaries, options, resources, &findings);
+                        against::Comparison::new(&fats, parts, &shelf, &binaries, options, resources, &findings);
                     comparison.run(progress);
                 }
             }

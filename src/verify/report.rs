@@ -60,6 +60,8 @@ pub enum Check {
     Archive,
     /// The way from wrappers to code objects.
     Lookup,
+    /// Manifests and names of artifacts.
+    Artifact,
     /// What belongs into which part.
     Separation,
     /// The comparison with the fat input.

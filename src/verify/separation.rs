@@ -3,11 +3,17 @@
 use super::Options;
 use super::lookup::{Shelf, is_archive};
 use super::report::{Check, Findings};
-use super::subject::{Part, Parts};
+use super::subject::{Part, PartFile, Parts};
+use crate::database::named_arch;
+use crate::split::Packaging;
 use crate::target::{BundleKey, TargetId};
+
+/// Code that every processor can run.
+const SPIRV: &str = "amdgcnspirv";
 
 /// Checks the host part and the device parts.
 pub(super) fn check(parts: &Parts, shelf: &Shelf, options: &Options, findings: &Findings) {
+    let packaging = parts.packaging();
     let say = |path: String, reason: String| findings.add(Check::Separation, path, reason);
     for archive in &shelf.archives {
         if archive.part == 0 {
@@ -16,40 +22,59 @@ pub(super) fn check(parts: &Parts, shelf: &Shelf, options: &Options, findings: &
             }
             continue;
         }
-        let Some(key) = parts.parts.get(archive.part).and_then(key) else { continue };
+        let Some(key) = parts.all.get(archive.part).and_then(|part| key(part, packaging)) else { continue };
         for target in archive.reader.toc().gfx_arches.iter().filter_map(|target| target.parse::<TargetId>().ok()) {
-            let belongs = BundleKey::of(&target);
-            if belongs != key {
+            let belongs = packaging.key_of(&target);
+            if !fits(&key, &belongs, packaging) {
                 say(archive.label.clone(), format!("it is for {target}, which belongs to {belongs} and not to {key}"));
             }
         }
     }
     for file in parts.files().filter(|file| !Part::is_metadata(file.path)) {
-        let found = options.databases.classify(file.path);
-        let label = || parts.label(file.part, file.path);
-        if file.part == 0 {
-            if let Some(found) = found {
-                say(label(), format!("it belongs to the {} database of {}", found.handler, found.arch));
-            }
-            continue;
-        }
-        let Some(key) = parts.parts.get(file.part).and_then(key) else { continue };
-        match found {
-            Some(found) if found.arch.key() != key => {
-                say(
-                    label(),
-                    format!("it is for {}, which belongs to {} and not to {key}", found.arch, found.arch.key()),
-                );
-            }
-            Some(_) => {}
-            None if is_archive(file.path, file.content) => {}
-            None => say(label(), "it is neither an archive nor of a database".to_owned()),
+        if let Some(reason) = misplaced(parts, &file, options) {
+            say(parts.label(file.part, file.path), reason);
         }
     }
 }
 
-/// The key that a device part is named after. Directories with names of their own are not judged.
-fn key(part: &Part) -> Option<BundleKey> {
-    let is_target = part.name.starts_with("gfx") || part.name == "amdgcnspirv";
-    part.name.parse().ok().filter(|_| is_target)
+/// Why a file does not belong where it is.
+fn misplaced(parts: &Parts, file: &PartFile<'_>, options: &Options) -> Option<String> {
+    let packaging = parts.packaging();
+    let found = options.databases.classify(file.path);
+    if file.part == 0 {
+        return found.map(|found| format!("it belongs to the {} database of {}", found.handler, found.arch));
+    }
+    let part_key = parts.all.get(file.part).and_then(|part| key(part, packaging));
+    // Directories with names of their own are not judged, but the device parts of artifacts hold no host code.
+    if part_key.is_none() && packaging == Packaging::Bundles {
+        return None;
+    }
+    let is_listing = || parts.component.is_some() && file.path.name().ends_with(b".kpm");
+    let belongs = match found {
+        Some(found) => Some((found.arch.to_string(), packaging.key_of_database(&found.arch))),
+        None if is_archive(file.path, file.content) || is_listing() => return None,
+        None => {
+            let named = named_arch(file.path).filter(|_| packaging == Packaging::Processors);
+            named.map(|target| (target.to_string(), packaging.key_of(&target)))
+        }
+    };
+    let Some((arch, belongs)) = belongs else { return Some("it is neither an archive nor of a database".to_owned()) };
+    let key = part_key.filter(|key| !fits(key, &belongs, packaging))?;
+    Some(format!("it is for {arch}, which belongs to {belongs} and not to {key}"))
+}
+
+/// Whether code of a key may be in the part of another one. A package may be called after a family and hold its
+/// processors, or after a processor and hold what its family needs.
+fn fits(part: &BundleKey, key: &BundleKey, packaging: Packaging) -> bool {
+    let family = key.family_of_generic();
+    let is_related = || family.packaging_chain().contains(part) || part.packaging_chain().contains(&family);
+    part == key || packaging == Packaging::Processors && (key.as_str() == SPIRV || is_related())
+}
+
+/// The key that a device part is named after, if it is.
+fn key(part: &Part, packaging: Packaging) -> Option<BundleKey> {
+    let target: TargetId = part.name.parse().ok()?;
+    let is_processor =
+        |name: &str| name.strip_prefix("gfx").is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()));
+    (is_processor(&part.name) || part.name == SPIRV).then(|| packaging.key_of(&target))
 }

@@ -1,6 +1,11 @@
 //! What a user sees: the tree of host, device and merged views.
 
+mod artifacts;
+mod items;
+mod kpm;
 mod layout;
+mod package;
+mod recombined;
 mod report;
 mod sizes;
 mod spliced;
@@ -10,6 +15,8 @@ mod wheels;
 pub use crate::split::{DEVICE, HOST, MERGED, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out};
 
+pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
+pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{Status, fixed};
 
 pub use crate::rope::Make;

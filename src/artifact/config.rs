@@ -1,0 +1,207 @@
+//! The packaging configuration: which processors are packaged together, in JSON.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// How artifacts of several shards are joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackagingConfig {
+    /// The shard that host code is taken from.
+    pub primary_shard: String,
+    /// The groups by name.
+    pub architecture_groups: BTreeMap<String, Group>,
+    /// Groups of components that are packaged differently, by the component's name or the first part of it
+    /// (`blas` for `blas_lib` and `blas_test`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub component_overrides: BTreeMap<String, Override>,
+    /// What is checked.
+    #[serde(default)]
+    pub validation: Validation,
+}
+
+/// Processors that are packaged together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// The processors.
+    pub architectures: Vec<String>,
+}
+
+/// What a component has instead of the configuration for all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Override {
+    /// All groups of the component.
+    pub architecture_groups: BTreeMap<String, Group>,
+}
+
+/// What is checked when artifacts are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Validation {
+    /// Two shards may not have device code of one component for one processor.
+    pub error_on_duplicate_device_code: bool,
+    /// All shards have the same host code.
+    pub verify_generic_artifacts_match: bool,
+    /// A component with device code has some for every processor of every group.
+    pub error_on_missing_architecture: bool,
+}
+
+impl Default for Validation {
+    fn default() -> Self {
+        Self {
+            error_on_duplicate_device_code: true,
+            verify_generic_artifacts_match: false,
+            error_on_missing_architecture: false,
+        }
+    }
+}
+
+/// Why there is no usable configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The answer of the operating system.
+        source: std::io::Error,
+    },
+    /// It is no JSON of the form that is expected.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// What it says makes no sense.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl PackagingConfig {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
+        Self::parse(&bytes, path)
+    }
+
+    /// Reads the bytes of the file at `path`.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ConfigError> {
+        let config: Self =
+            serde_json::from_slice(bytes).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
+        config.check().map_err(|reason| ConfigError::Invalid { path: path.to_owned(), reason })?;
+        Ok(config)
+    }
+
+    /// The groups of a component, by name.
+    pub fn groups_of(&self, component: &str) -> &BTreeMap<String, Group> {
+        let first = component.split('_').next().unwrap_or(component);
+        let own = self.component_overrides.get(component).or_else(|| self.component_overrides.get(first));
+        own.map_or(&self.architecture_groups, |own| &own.architecture_groups)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.primary_shard.is_empty() {
+            return Err("primary_shard is empty; it names the shard that host code is taken from".to_owned());
+        }
+        check_groups("architecture_groups", &self.architecture_groups)?;
+        self.component_overrides
+            .iter()
+            .try_for_each(|(name, own)| check_groups(&format!("component_overrides.{name}"), &own.architecture_groups))
+    }
+}
+
+fn check_groups(place: &str, groups: &BTreeMap<String, Group>) -> Result<(), String> {
+    if groups.is_empty() {
+        return Err(format!("{place} names no group"));
+    }
+    for (name, group) in groups {
+        // It becomes the last part of a directory's name, at whose last "_" names are taken apart.
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b".+-".contains(&byte);
+        if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_fine) || name == super::GENERIC {
+            return Err(format!("{place}: {name:?} cannot be the last part of an artifact's name"));
+        }
+        if group.architectures.is_empty() {
+            return Err(format!("{place}.{name}: its list of architectures is empty"));
+        }
+        if let Some(odd) = group.architectures.iter().find(|arch| !arch.starts_with("gfx")) {
+            return Err(format!("{place}.{name}: {odd:?} is no architecture: these begin with \"gfx\""));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::PackagingConfig;
+
+    const WHOLE: &str = r#"{
+        "primary_shard": "gfx110X-build",
+        "architecture_groups": {
+            "gfx110X": {"display_name": "ROCm gfx110X (RDNA3)", "architectures": ["gfx1100", "gfx1101"]},
+            "gfx120X": {"architectures": ["gfx1200"]}
+        },
+        "component_overrides": {"blas": {"architecture_groups": {"gfx11-unified": {"architectures": ["gfx1100"]}}}},
+        "validation": {"error_on_missing_architecture": true}
+    }"#;
+
+    fn parse(text: &str) -> Result<PackagingConfig, String> {
+        PackagingConfig::parse(text.as_bytes(), Path::new("c.json")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_configuration_is_read_and_written() {
+        let config = parse(WHOLE).unwrap();
+        assert_eq!(config.primary_shard, "gfx110X-build");
+        assert_eq!(config.architecture_groups["gfx110X"].display_name.as_deref(), Some("ROCm gfx110X (RDNA3)"));
+        assert_eq!(config.architecture_groups["gfx120X"].architectures, ["gfx1200"]);
+        let validation = config.validation;
+        assert!(validation.error_on_duplicate_device_code && validation.error_on_missing_architecture);
+        assert!(!validation.verify_generic_artifacts_match);
+        assert_eq!(parse(&serde_json::to_string(&config).unwrap()).unwrap(), config);
+    }
+
+    #[test]
+    fn components_can_have_groups_of_their_own() {
+        let config = parse(WHOLE).unwrap();
+        for (component, group) in [("blas", "gfx11-unified"), ("blas_lib", "gfx11-unified"), ("fft_lib", "gfx110X")] {
+            assert_eq!(config.groups_of(component).keys().next().unwrap(), group);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let group = |text: &str| format!(r#"{{"primary_shard": "a", "architecture_groups": {text}}}"#);
+        for (text, message) in [
+            (String::new(), "c.json: EOF"),
+            ("{".to_owned(), "c.json: EOF"),
+            (r#"{"architecture_groups": {}}"#.to_owned(), "missing field `primary_shard`"),
+            (r#"{"primary_shard": "a"}"#.to_owned(), "missing field `architecture_groups`"),
+            (r#"{"primary_shard": "", "architecture_groups": {}}"#.to_owned(), "primary_shard is empty"),
+            (group("{}"), "architecture_groups names no group"),
+            (group(r#"{"x": {}}"#), "missing field `architectures`"),
+            (group(r#"{"x": {"architectures": []}}"#), "architecture_groups.x: its list of architectures is empty"),
+            (group(r#"{"x": {"architectures": ["mi300"]}}"#), "\"mi300\" is no architecture"),
+            (group(r#"{"../x": {"architectures": ["gfx942"]}}"#), "cannot be the last part"),
+            (group(r#"{"generic": {"architectures": ["gfx942"]}}"#), "cannot be the last part"),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.starts_with("c.json: ") && error.contains(message), "{error}");
+        }
+        let error = PackagingConfig::read(Path::new("/missing/c.json")).unwrap_err().to_string();
+        assert!(error.starts_with("/missing/c.json: No such file"), "{error}");
+    }
+}

@@ -1,0 +1,177 @@
+//! `artifact_manifest.txt`: the prefixes of an artifact, one in each line.
+
+use std::path::{Path, PathBuf};
+
+use crate::source::{EntryKind, EntryPath, Input, PathError};
+
+/// The name of the file, in the root of an artifact.
+pub const MANIFEST: &str = "artifact_manifest.txt";
+
+/// The largest manifest that is read, in bytes.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// The prefixes of an artifact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// In the order of the file, each once. The artifact need not have all of them.
+    pub prefixes: Vec<EntryPath>,
+}
+
+/// Why an artifact has no usable manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// There is none.
+    #[error("{}: {MANIFEST} not found in it, so it is no artifact", .0.display())]
+    Missing(PathBuf),
+    /// It cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Unreadable {
+        /// The manifest.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// A line is no relative path.
+    #[error("{}: line {line}: {source}", path.display())]
+    Line {
+        /// The manifest.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: PathError,
+    },
+}
+
+impl Manifest {
+    /// Reads the manifest of an artifact.
+    pub fn of(input: &Input) -> Result<Self, ManifestError> {
+        let missing = || ManifestError::Missing(input.location.clone());
+        let entry = input.entry(&manifest_path()).ok_or_else(missing)?;
+        let EntryKind::File { content, .. } = &entry.kind else { return Err(missing()) };
+        let path = input.location.join(MANIFEST);
+        let unreadable = |reason: String| ManifestError::Unreadable { path: path.clone(), reason };
+        if content.size() > MAX_SIZE {
+            return Err(unreadable(format!("it is larger than {MAX_SIZE} bytes")));
+        }
+        let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+        content.read_at(0, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        Self::parse(&bytes, &path)
+    }
+
+    /// Reads the lines of the manifest at `path`. Blank lines and slashes at the end of a line do not matter; `.` is the
+    /// artifact itself.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ManifestError> {
+        let mut prefixes = Vec::new();
+        for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+            let mut line = line.trim_ascii();
+            while let Some(shorter) = line.strip_suffix(b"/").filter(|shorter| !shorter.is_empty()) {
+                line = shorter;
+            }
+            let prefix = match line {
+                b"" => continue,
+                b"." => EntryPath::root(),
+                line => EntryPath::new(line).map_err(|source| ManifestError::Line {
+                    path: path.to_owned(),
+                    line: number + 1,
+                    source,
+                })?,
+            };
+            if !prefixes.contains(&prefix) {
+                prefixes.push(prefix);
+            }
+        }
+        Ok(Self { prefixes })
+    }
+
+    /// The prefixes that the artifact has as directories.
+    pub fn present(&self, input: &Input) -> Vec<EntryPath> {
+        let is_directory = |prefix: &&EntryPath| {
+            prefix.is_root() || input.entry(prefix).is_some_and(|it| matches!(it.kind, EntryKind::Directory))
+        };
+        self.prefixes.iter().filter(is_directory).cloned().collect()
+    }
+
+    /// Keeps of an artifact what is installed: prefixes, and the directories that lead to them. The number of other files
+    /// that there were, the manifest aside, and one of them.
+    pub fn keep_installed(&self, input: &mut Input) -> Option<(usize, EntryPath)> {
+        let is_above = |path: &EntryPath| self.prefixes.iter().any(|prefix| prefix.below(path).is_some());
+        let manifest = manifest_path();
+        let mut others = Vec::new();
+        input.entries.retain(|entry| {
+            let is_directory = matches!(entry.kind, EntryKind::Directory);
+            let stays = self.prefix_of(&entry.path).is_some() || is_directory && is_above(&entry.path);
+            if !stays && !is_directory && entry.path != manifest {
+                others.push(entry.path.clone());
+            }
+            stays && entry.path != manifest
+        });
+        Some((others.len(), others.into_iter().next()?))
+    }
+
+    /// The prefix that `path` lies below, the deepest if there are several.
+    pub fn prefix_of(&self, path: &EntryPath) -> Option<&EntryPath> {
+        self.prefixes.iter().filter(|prefix| path.below(prefix).is_some()).max_by_key(|prefix| prefix.depth())
+    }
+
+    /// The file's text.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let line = |prefix: &EntryPath| [if prefix.is_root() { b"." } else { prefix.as_bytes() }, b"\n"].concat();
+        self.prefixes.iter().flat_map(line).collect()
+    }
+}
+
+/// Where the manifest is in an artifact.
+pub(super) fn manifest_path() -> EntryPath {
+    EntryPath::root().child(MANIFEST.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Manifest, ManifestError};
+    use crate::source::EntryPath;
+
+    fn parse(text: &str) -> Result<Vec<String>, ManifestError> {
+        let manifest = Manifest::parse(text.as_bytes(), Path::new("m"))?;
+        Ok(manifest.prefixes.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn one_prefix_in_each_line() {
+        assert_eq!(parse("math-libs/BLAS/rocBLAS/stage\n").unwrap(), ["math-libs/BLAS/rocBLAS/stage"]);
+        assert_eq!(parse("\n  \na/stage/\r\n\nb/stage\na/stage").unwrap(), ["a/stage", "b/stage"]);
+        assert_eq!(parse("").unwrap(), Vec::<String>::new());
+        assert_eq!(parse(".\n").unwrap(), [""]);
+    }
+
+    #[test]
+    fn prefixes_stay_inside_the_artifact() {
+        for (text, message) in [
+            ("a\n../b\n", "m: line 2: the name has a component that is empty, \".\" or \"..\""),
+            ("/opt/rocm", "m: line 1: the name is absolute"),
+            ("//", "m: line 1: the name is absolute"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let prefixes = ["b/stage", "a"].map(|prefix| EntryPath::new(prefix.as_bytes()).unwrap());
+        let manifest = Manifest { prefixes: [&prefixes[..], &[EntryPath::root()]].concat() };
+        assert_eq!(manifest.to_bytes(), b"b/stage\na\n.\n");
+        assert_eq!(Manifest::parse(&manifest.to_bytes(), Path::new("m")).unwrap(), manifest);
+    }
+
+    #[test]
+    fn the_deepest_prefix_counts() {
+        let manifest = Manifest::parse(b"a\na/b\n", Path::new("m")).unwrap();
+        let prefix =
+            |path: &str| manifest.prefix_of(&EntryPath::new(path.as_bytes()).unwrap()).map(ToString::to_string);
+        assert_eq!(prefix("a/b/lib/x.so").as_deref(), Some("a/b"));
+        assert_eq!(prefix("a/lib/x.so").as_deref(), Some("a"));
+        assert_eq!(prefix("ab/x.so"), None);
+    }
+}

@@ -1,0 +1,20 @@
+//! Artifacts: the directories that builds of ROCm (`TheRock`) consist of, and how those of several builds are joined.
+//!
+//! An artifact is a directory `<component>_<family>` with a file `artifact_manifest.txt`, which lists *prefixes*:
+//! directories of the artifact that are laid over each other when it is installed. A split artifact is
+//! `<component>_generic` with host code and `<component>_<processor>` for each processor. A *shard* is the directory of
+//! all artifacts of one build.
+
+mod config;
+mod find;
+mod kpm;
+mod manifest;
+mod name;
+mod recombine;
+
+pub use config::{ConfigError, Group, PackagingConfig, Validation};
+pub use find::{Found, find, is_archive, shards};
+pub use kpm::{Kpm, KpmEntry, KpmError};
+pub use manifest::{MANIFEST, Manifest, ManifestError};
+pub use name::{ArtifactName, GENERIC};
+pub use recombine::{Combined, Duplicate, Missing, Recombination, recombine};

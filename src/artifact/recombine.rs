@@ -1,0 +1,198 @@
+//! Which parts of which shards go into which package. Decided by names alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{ArtifactName, PackagingConfig};
+use crate::target::{BundleKey, Level, TargetId};
+
+/// Portable code, which every processor can run.
+const SPIRV: &str = "amdgcnspirv";
+
+/// The decision. Numbers are positions in the list of parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recombination {
+    /// The parts of host code, of the primary shard.
+    pub generic: Vec<usize>,
+    /// The groups of device code, sorted by name.
+    pub groups: Vec<Combined>,
+    /// Device parts that belong to no group.
+    pub ungrouped: Vec<usize>,
+    /// Device parts that two shards have.
+    pub duplicates: Vec<Duplicate>,
+    /// Processors of groups that no shard has.
+    pub missing: Vec<Missing>,
+}
+
+/// Device parts that are packaged together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Combined {
+    /// The component and the group.
+    pub name: ArtifactName,
+    /// The parts.
+    pub parts: Vec<usize>,
+}
+
+/// Two shards have the same device part. The first one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// Of the shard that comes first.
+    pub first: usize,
+    /// Of another.
+    pub second: usize,
+}
+
+/// A component has no device part for a processor of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The component and the processor.
+    pub name: ArtifactName,
+    /// The group.
+    pub group: String,
+}
+
+/// Decides where the parts go. Each is given by shard and name; they are sorted by shard.
+pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> Recombination {
+    let mut result = Recombination::default();
+    let mut device = BTreeMap::<&str, Vec<(usize, &str)>>::new();
+    for (number, (shard, name)) in parts.iter().enumerate() {
+        if !name.is_generic() {
+            device.entry(&name.component).or_default().push((number, &name.family));
+        } else if *shard == config.primary_shard {
+            result.generic.push(number);
+        }
+    }
+    for (component, parts) in &device {
+        let parts = without_duplicates(parts, &mut result.duplicates);
+        let families: BTreeSet<&str> = parts.iter().map(|(_, family)| *family).collect();
+        let mut grouped = BTreeSet::new();
+        for (group, members) in config.groups_of(component) {
+            let of_group = parts.iter().filter(|(_, family)| belongs(family, &members.architectures));
+            let numbers: Vec<usize> = of_group.map(|(number, _)| *number).collect();
+            grouped.extend(numbers.iter().copied());
+            let missing = members.architectures.iter().filter(|arch| !families.contains(arch.as_str()));
+            let name = |family: &String| ArtifactName::new(component, family);
+            result.missing.extend(missing.map(|arch| Missing { name: name(arch), group: group.clone() }));
+            if !numbers.is_empty() {
+                result.groups.push(Combined { name: name(group), parts: numbers });
+            }
+        }
+        result.ungrouped.extend(parts.iter().map(|(number, _)| *number).filter(|number| !grouped.contains(number)));
+    }
+    result
+}
+
+/// The parts without those for a processor that an earlier shard has. Parts that are for several processors are needed
+/// by each, so every shard has them.
+fn without_duplicates<'a>(parts: &[(usize, &'a str)], duplicates: &mut Vec<Duplicate>) -> Vec<(usize, &'a str)> {
+    let mut seen = BTreeMap::new();
+    let mut kept = Vec::new();
+    for &(number, family) in parts {
+        match seen.get(family) {
+            Some(&first) if !is_shared(family) => duplicates.push(Duplicate { first, second: number }),
+            _ => {
+                seen.insert(family, number);
+                kept.push((number, family));
+            }
+        }
+    }
+    kept
+}
+
+/// Whether device code of this name is for several processors: a family, a generic ISA, or portable code.
+fn is_shared(family: &str) -> bool {
+    let level = family.parse::<BundleKey>().map(|key| key.level());
+    family == SPIRV
+        || family.parse::<TargetId>().is_ok_and(|it| it.is_generic())
+        || level.is_ok_and(|it| it != Level::Target)
+}
+
+/// Whether a part is needed by one of the processors.
+fn belongs(family: &str, members: &[String]) -> bool {
+    if members.iter().any(|member| member == family) {
+        return true;
+    }
+    let (true, Ok(key)) = (is_shared(family), family.parse::<BundleKey>()) else { return false };
+    let is_above = |member: &String| member.parse().is_ok_and(|it: BundleKey| it.packaging_chain().contains(&key));
+    family == SPIRV || members.iter().any(is_above)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Recombination, recombine};
+    use crate::artifact::{ArtifactName, PackagingConfig};
+
+    const CONFIG: &str = r#"{
+        "primary_shard": "b",
+        "architecture_groups": {
+            "gfx110X": {"architectures": ["gfx1100", "gfx1101"]},
+            "gfx115X": {"architectures": ["gfx1151"]},
+            "gfx125X": {"architectures": ["gfx1250"]}
+        }
+    }"#;
+
+    /// The names of the parts beside the numbers.
+    fn decide(parts: &[(&str, &str)]) -> (Recombination, Vec<(String, Vec<String>)>) {
+        let config = PackagingConfig::parse(CONFIG.as_bytes(), Path::new("c")).unwrap();
+        let names: Vec<_> = parts.iter().map(|(_, name)| ArtifactName::parse(name).unwrap()).collect();
+        let given: Vec<_> = parts.iter().zip(&names).map(|((shard, _), name)| (*shard, name)).collect();
+        let result = recombine(&config, &given);
+        let show = |number: &usize| format!("{}/{}", parts[*number].0, parts[*number].1);
+        let groups =
+            result.groups.iter().map(|it| (it.name.to_string(), it.parts.iter().map(show).collect())).collect();
+        (result, groups)
+    }
+
+    #[test]
+    fn host_code_comes_from_the_primary_shard_and_device_code_from_all() {
+        let (result, groups) = decide(&[
+            ("a", "blas_lib_generic"),
+            ("a", "blas_lib_gfx1151"),
+            ("b", "base_lib_generic"),
+            ("b", "blas_lib_generic"),
+            ("b", "blas_lib_gfx1100"),
+            ("b", "blas_lib_gfx1101"),
+        ]);
+        assert_eq!(result.generic, [2, 3]);
+        let all = ["b/blas_lib_gfx1100", "b/blas_lib_gfx1101"].map(str::to_owned).to_vec();
+        let expected = [("blas_lib_gfx110X", all), ("blas_lib_gfx115X", vec!["a/blas_lib_gfx1151".to_owned()])];
+        assert_eq!(groups, expected.map(|(name, parts)| (name.to_owned(), parts)));
+        assert!(result.duplicates.is_empty() && result.ungrouped.is_empty());
+        let missing: Vec<_> = result.missing.iter().map(|it| format!("{} in {}", it.name, it.group)).collect();
+        assert_eq!(missing, ["blas_lib_gfx1250 in gfx125X"]);
+    }
+
+    #[test]
+    fn the_first_shard_with_a_processor_counts() {
+        let (result, groups) = decide(&[("a", "x_gfx1100"), ("b", "x_gfx1100"), ("c", "x_gfx1100")]);
+        assert_eq!(groups, [("x_gfx110X".to_owned(), vec!["a/x_gfx1100".to_owned()])]);
+        let pairs: Vec<_> = result.duplicates.iter().map(|it| (it.first, it.second)).collect();
+        assert_eq!(pairs, [(0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn code_for_several_processors_goes_to_each_group_that_needs_it() {
+        let (result, groups) = decide(&[
+            ("a", "x_gfx11"),
+            ("a", "x_gfx110x"),
+            ("a", "x_gfx11-generic"),
+            ("a", "x_amdgcnspirv"),
+            ("b", "x_gfx11"),
+            ("b", "x_gfx12_0"),
+        ]);
+        let parts = |group: usize| groups[group].1.iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(parts(0), ["a/x_gfx11", "a/x_gfx110x", "a/x_gfx11-generic", "a/x_amdgcnspirv", "b/x_gfx11"]);
+        assert_eq!(parts(1), ["a/x_gfx11", "a/x_gfx11-generic", "a/x_amdgcnspirv", "b/x_gfx11"]);
+        assert_eq!(parts(2), ["a/x_amdgcnspirv"]);
+        assert!(result.duplicates.is_empty());
+        assert_eq!(result.ungrouped, [5]);
+    }
+
+    #[test]
+    fn strict_code_is_code_of_its_own() {
+        let (result, groups) = decide(&[("a", "x_gfx1250"), ("a", "x_gfx1250-strict")]);
+        assert_eq!(groups, [("x_gfx125X".to_owned(), vec!["a/x_gfx1250".to_owned()])]);
+        assert_eq!(result.ungrouped, [1]);
+    }
+}

@@ -1,0 +1,176 @@
+//! What commands do when their input is an artifact, or a directory of artifacts.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::options::SplitOptions;
+use super::prepare::{keep_learnt, resources};
+use super::progress::show_bytes;
+use super::split::prepare_output;
+use super::table::{Column, Style, Table, known_size, size};
+use crate::artifact::{find, is_archive};
+use crate::export::{self, Progress};
+use crate::fs::Served;
+use crate::index::{Resources, keep};
+use crate::kpack::{Archive, make_together, unmade_size};
+use crate::rope::Make;
+use crate::source::EntryPath;
+use crate::split::{self, Packaging, Summary};
+use crate::view::{ArtifactPart, Artifacts, Body, SplitArtifact, Status, fixed, lay_out_artifacts};
+
+/// Artifacts, and what work on them shares.
+pub(super) struct PreparedArtifacts {
+    input: PathBuf,
+    artifacts: Artifacts,
+    resources: Arc<Resources>,
+}
+
+/// Plans all artifacts, and tells on stderr what the user should know. `None` if there are none.
+pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    let choices = options.to_options(Packaging::Processors)?;
+    if !is_archive(input) && find(input).ok().flatten().is_none() {
+        return Ok(None);
+    }
+    if choices.overlay_roots.is_some() {
+        bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
+    }
+    let resources = resources(input, options)?;
+    let progress = split::Progress::default();
+    let artifacts = show_bytes("Planning", &progress.done, &progress.total, || {
+        Artifacts::split(input, &choices, &resources, &progress)
+    })?;
+    let Some(artifacts) = artifacts else { return Ok(None) };
+    warn(&artifacts.notes);
+    warn(&artifacts.failures);
+    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, resources }))
+}
+
+/// Says on stderr what the user should know.
+pub(super) fn warn<T: Display>(notes: &[T]) {
+    for note in notes {
+        eprintln!("kpackfs: warning: {note}");
+    }
+}
+
+/// What `inspect --json` prints, and `report.json` holds.
+#[derive(Serialize)]
+struct Report {
+    artifacts: Vec<Summary>,
+}
+
+impl PreparedArtifacts {
+    fn report(&self) -> Report {
+        let summary = |artifact: &SplitArtifact| Summary::of(&artifact.input, &artifact.plan);
+        Report { artifacts: self.artifacts.split.iter().map(summary).collect() }
+    }
+
+    pub(super) fn served(&self) -> anyhow::Result<Served> {
+        let report = serde_json::to_string_pretty(&self.report())? + "\n";
+        serve(&self.artifacts.parts, &self.input, Some(report), &self.resources)
+    }
+
+    /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
+    pub(super) fn write(&self, views: &[String], output: &Path) -> anyhow::Result<ExitCode> {
+        let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
+        let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
+        if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
+            bail!("--view {view}: there is no such part");
+        }
+        write(&parts, output, &self.resources)?;
+        match self.artifacts.failures.as_slice() {
+            [] => Ok(ExitCode::SUCCESS),
+            failures => bail!("{} artifacts could not be split", failures.len()),
+        }
+    }
+
+    /// Prints what is in the artifacts. With `sizes` it makes the archives first.
+    pub(super) fn inspect(&self, sizes: bool, json: bool, style: Style) -> anyhow::Result<()> {
+        if sizes {
+            for planned in self.artifacts.split.iter().flat_map(|artifact| &artifact.plan.archives) {
+                planned.archive.make()?;
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        if json {
+            serde_json::to_writer_pretty(&mut out, &self.report())?;
+            return Ok(std::io::Write::write_all(&mut out, b"\n")?);
+        }
+        let columns = [
+            Column::Text("part"),
+            Column::Number("binaries"),
+            Column::Number("kernels"),
+            Column::Number("code"),
+            Column::Number("archives"),
+            Column::Number("database files"),
+            Column::Number("database size"),
+            Column::Number("host code"),
+        ];
+        let mut table = Table::new(format!("{} artifacts", self.artifacts.split.len()), columns);
+        for artifact in &self.artifacts.split {
+            let summary = Summary::of(&artifact.input, &artifact.plan);
+            let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };
+            let [none_1, none_2, none_3, none_4, none_5] = [const { String::new() }; 5];
+            let (name, binaries) = (format!("{}_generic", summary.group), count(summary.binaries.len()));
+            table.row([name, binaries, none_1, none_2, none_3, none_4, none_5, size(summary.host_size)]);
+            for (key, device) in &summary.device {
+                let archives = artifact.plan.archives.iter().filter(|planned| planned.key.as_str() == key);
+                let archive_size = archives.map(|it| it.archive.made().map(|made| made.size())).sum::<Option<u64>>();
+                table.row([
+                    format!("{}_{key}", summary.group),
+                    String::new(),
+                    count(device.archives.iter().map(|archive| archive.code_objects).sum()),
+                    size(device.archives.iter().map(|archive| archive.code_size).sum()),
+                    known_size(archive_size),
+                    count(device.database_files),
+                    if device.database_files > 0 { size(device.database_size) } else { String::new() },
+                    String::new(),
+                ]);
+            }
+        }
+        Ok(table.write(&mut out, style)?)
+    }
+}
+
+/// What a mount of parts serves.
+pub(super) fn serve(
+    parts: &[ArtifactPart],
+    source: &Path,
+    report: Option<String>,
+    resources: &Arc<Resources>,
+) -> anyhow::Result<Served> {
+    keep(resources).context("cannot start a thread")?;
+    let archives = parts
+        .iter()
+        .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));
+    let status = Status::new(source.to_string_lossy(), resources, archives);
+    let mut reports = vec![("status.json", Body::Live(Arc::new(status)))];
+    reports.extend(report.map(|report| ("report.json", fixed(report))));
+    let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
+    let tree = lay_out_artifacts(parts, reports)?;
+    Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
+}
+
+/// Writes each part to a directory in `output`, which is made, or must be empty.
+pub(super) fn write(parts: &[ArtifactPart], output: &Path, resources: &Resources) -> anyhow::Result<()> {
+    let tree = lay_out_artifacts(parts, Vec::new())?;
+    let place = |part: &ArtifactPart| {
+        let name = part.name.to_string();
+        (EntryPath::root().child(name.as_bytes()), output.join(name))
+    };
+    let views: Vec<_> = parts.iter().map(place).collect();
+    prepare_output(output, resources)?;
+    let archives: Vec<&Archive> =
+        parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
+    let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
+    show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
+        make_together(&archives, &progress.done)?;
+        Ok(export::write(&tree, &views, &progress)?)
+    })?;
+    keep_learnt(resources);
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `kpackfs kpack unbundle`: code objects out of fat binaries and offload bundles.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+
+use crate::binary::FatBinary;
+use crate::fatbin::{CodeObject, bundle_size, is_bundle, read_bundle};
+use crate::index::Resources;
+use crate::rope::{Content, copy_from};
+use crate::source::open_file;
+use crate::target::TargetId;
+
+/// Memory for decompressed bundles, in bytes.
+const MEMORY: u64 = 256 << 20;
+
+/// The most bytes that are skipped between two bundles of a file.
+const GAP: u64 = 1 << 16;
+
+/// Writes the code objects of `files` to `output`, as `<file>.<number of the wrapper or bundle>.<target>.hsaco`.
+pub(super) fn unbundle(files: &[PathBuf], output: &Path, target: Option<&TargetId>) -> anyhow::Result<()> {
+    for file in files {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let bundles = bundles(file).with_context(|| file.display().to_string())?;
+        let is_wanted = |of: &TargetId| target.is_none_or(|target| of == target || of.without_features() == *target);
+        let mut count = 0;
+        for (number, objects) in bundles.iter().enumerate() {
+            for object in objects.iter().filter(|object| is_wanted(&object.target)) {
+                let path = output.join(format!("{name}.{number}.{}.hsaco", object.target));
+                fs::create_dir_all(output).with_context(|| output.display().to_string())?;
+                write(object, &path)?;
+                count += 1;
+            }
+        }
+        match target {
+            Some(target) if count == 0 => bail!("{}: no code objects for {target} in it", file.display()),
+            None if count == 0 => bail!("{}: no code objects in it", file.display()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The code objects of each wrapper of a binary, or of each bundle in a file of bundles.
+fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
+    let resources = Resources::new(MEMORY);
+    let content = open_file(file, &resources)?;
+    if let Some(binary) = FatBinary::scan(&content)? {
+        let wrappers = binary.wrappers();
+        let bundles = wrappers.iter().map(|it| read_bundle(&content, it.bundle, it.limit, &resources));
+        return Ok(bundles.collect::<Result<_, _>>()?);
+    }
+    let mut bundles = Vec::new();
+    let mut next = next_bundle(&content, 0)?.filter(|&at| at == 0);
+    while let Some(at) = next {
+        bundles.push(read_bundle(&content, at, content.size(), &resources)?);
+        next = match bundle_size(&content, at) {
+            Some(size) if size > 0 => next_bundle(&content, at + size)?,
+            // A bundle that does not tell its size is the last.
+            _ => None,
+        };
+    }
+    if bundles.is_empty() {
+        bail!("it is neither a binary with device code nor an offload bundle");
+    }
+    Ok(bundles)
+}
+
+/// Where the next bundle begins, behind padding.
+fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u64>> {
+    let available = content.size().saturating_sub(from).min(GAP);
+    let mut bytes = vec![0; usize::try_from(available)?];
+    content.read_at(from, &mut bytes)?;
+    let Some(padding) = bytes.iter().position(|&byte| byte != 0) else { return Ok(None) };
+    let mut magic = [0; 24];
+    let found = copy_from(&bytes, padding as u64, &mut magic).is_ok() && is_bundle(&magic);
+    Ok(found.then_some(from + padding as u64))
+}
+
+fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
+    let name = || path.display().to_string();
+    let mut bytes = vec![0; usize::try_from(object.content.size())?];
+    object.content.read_at(0, &mut bytes).with_context(name)?;
+    // Two inputs of the same name would be written to the same files.
+    let mut file = File::options().write(true).create_new(true).open(path).with_context(name)?;
+    file.write_all(&bytes).with_context(name)
+}

@@ -1,0 +1,388 @@
+//! The parts of artifacts: `<component>_generic/` and `<component>_<processor>/`, each with a manifest of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::ViewError;
+use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
+use super::layout::{directory, show_reports};
+use super::tree::{Body, Tree};
+use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, is_archive};
+use crate::index::Resources;
+use crate::kpack::Archive;
+use crate::rope::{ReadError, Rope, Segment};
+use crate::source::{Attributes, EntryPath, Input, SourceError};
+use crate::split::{Options, Packaging, Plan, Progress, SplitError};
+use crate::target::{BundleKey, TargetId};
+
+/// Why an artifact cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    /// It cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Its manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The planner refuses.
+    #[error("{}: {source}", location.display())]
+    Split {
+        /// The artifact.
+        location: PathBuf,
+        /// Why.
+        source: SplitError,
+    },
+    /// A binary in it cannot be split. Published as it is, it would take the place of one that is split elsewhere.
+    #[error("{}: it cannot be split, so it is left out: {reasons}", location.display())]
+    Unsplit {
+        /// The artifact.
+        location: PathBuf,
+        /// Each binary and why.
+        reasons: String,
+    },
+    /// Its directory's name is no artifact's.
+    #[error("{}: an artifact is called <component>_<family>; name the component with --artifact-prefix", .0.display())]
+    Name(PathBuf),
+    /// A prefix of the component's name was given for several artifacts.
+    #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
+    OneName(PathBuf),
+    /// It is a tar file.
+    #[error(
+        "{}: archives of artifacts cannot be read at any place without reading all before it; unpack it into a directory of \
+         the same name", .0.display()
+    )]
+    Archive(PathBuf),
+    /// It has been split already, or never needs to be.
+    #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
+    Nothing(PathBuf),
+    /// A file of it cannot be made.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A part of an artifact.
+#[derive(Clone, Debug)]
+pub struct ArtifactPart {
+    /// What its directory is called.
+    pub name: ArtifactName,
+    /// What messages call it.
+    pub origin: String,
+    pub(super) root: Attributes,
+    pub(super) manifest: Manifest,
+    /// Sorted by path, directories included, without the manifest.
+    pub(super) items: Vec<Item>,
+    pub(super) archives: BTreeMap<EntryPath, Arc<Archive>>,
+}
+
+/// A fat artifact and the decision about it.
+#[derive(Debug)]
+pub struct SplitArtifact {
+    /// The artifact without what its manifest does not name.
+    pub input: Input,
+    /// Where everything goes.
+    pub plan: Plan,
+    manifest: Manifest,
+}
+
+/// Artifacts that have been opened.
+#[derive(Debug, Default)]
+pub struct Artifacts {
+    /// All parts.
+    pub parts: Vec<ArtifactPart>,
+    /// The artifacts that had to be split.
+    pub split: Vec<SplitArtifact>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Artifacts that are not among the parts.
+    pub failures: Vec<ArtifactError>,
+}
+
+impl Artifacts {
+    /// The parts of the artifact at `location`, or of all artifacts in it that are not split and not generic. `None` if
+    /// it is no artifact and holds none.
+    pub fn split(
+        location: &Path,
+        options: &Options,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<Option<Self>, ArtifactError> {
+        let io = |source| SourceError::Io { path: location.to_owned(), source };
+        let mut artifacts = Self::default();
+        if is_archive(location) && location.is_file() {
+            return Err(ArtifactError::Archive(location.to_owned()));
+        }
+        match find(location).map_err(io)? {
+            None => return Ok(None),
+            Some(Found::One) => {
+                let mut options = options.clone();
+                if options.group.is_none() {
+                    options.group = Some(name_of(location)?.component);
+                }
+                artifacts.add_fat(location, options, resources, progress);
+                if let Some(error) = artifacts.failures.pop() {
+                    return Err(error);
+                }
+            }
+            Some(Found::Several { artifacts: found, others, archives }) => {
+                if options.group.is_some() {
+                    return Err(ArtifactError::OneName(location.to_owned()));
+                }
+                artifacts.note_others(location, &others, &archives);
+                for (name, place) in &found {
+                    match kind(name, &found) {
+                        Some((name, Kind::Fat)) => {
+                            let options = Options { group: Some(name.component), ..options.clone() };
+                            artifacts.add_fat(place, options, resources, progress);
+                        }
+                        Some((name, Kind::Device)) => {
+                            let (place, generic) = (place.display(), ArtifactName::new(&name.component, GENERIC));
+                            artifacts
+                                .notes
+                                .push(format!("{place}: left out: it is split already, {generic} is beside it"));
+                        }
+                        Some((_, Kind::Generic)) => {}
+                        None => artifacts.failures.push(ArtifactError::Name(place.clone())),
+                    }
+                }
+                if artifacts.parts.is_empty() && artifacts.failures.is_empty() {
+                    return Err(ArtifactError::Nothing(location.to_owned()));
+                }
+            }
+        }
+        Ok(Some(artifacts))
+    }
+
+    /// All parts of these components, or of all, that a shard has. What has been split is taken over as it is.
+    pub fn shard(
+        location: &Path,
+        components: &[String],
+        options: &Options,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<Self, ArtifactError> {
+        let io = |source| SourceError::Io { path: location.to_owned(), source };
+        let mut artifacts = Self::default();
+        let Some(Found::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
+            return Ok(artifacts);
+        };
+        artifacts.note_others(location, &others, &archives);
+        for (name, place) in &found {
+            match kind(name, &found) {
+                Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
+                Some((name, Kind::Fat)) => {
+                    let options = Options { group: Some(name.component), ..options.clone() };
+                    artifacts.add_fat(place, options, resources, progress);
+                }
+                Some((name, Kind::Device)) if !is_wanted(&name, options) => {}
+                Some((name, Kind::Generic | Kind::Device)) => match ArtifactPart::take_over(place, name, resources) {
+                    Ok((part, note)) => {
+                        artifacts.parts.push(part);
+                        artifacts.notes.extend(note);
+                    }
+                    Err(error) => artifacts.failures.push(error),
+                },
+                None => artifacts.notes.push(format!("{}: left out: its name is no artifact's", place.display())),
+            }
+        }
+        Ok(artifacts)
+    }
+
+    fn note_others(&mut self, location: &Path, others: &[String], archives: &[String]) {
+        let note = |name: &String| format!("{}: left out: {MANIFEST} not found in it", location.join(name).display());
+        self.notes.extend(others.iter().map(note));
+        let is_unpacked = |name: &&String| {
+            name.split_once(".tar").is_some_and(|(artifact, _)| location.join(artifact).join(MANIFEST).is_file())
+        };
+        let packed = archives.iter().filter(|name| !is_unpacked(name));
+        self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
+    }
+
+    fn add_fat(&mut self, location: &Path, options: Options, resources: &Arc<Resources>, progress: &Progress) {
+        match SplitArtifact::make(location, options, resources, progress) {
+            Ok((artifact, notes)) => {
+                self.parts.extend(artifact.parts());
+                self.split.push(artifact);
+                self.notes.extend(notes);
+            }
+            Err(error) => self.failures.push(error),
+        }
+    }
+}
+
+/// What an artifact is to a shard.
+enum Kind {
+    Generic,
+    /// Device code without its host code, which is beside it.
+    Device,
+    /// Both together.
+    Fat,
+}
+
+fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, Kind)> {
+    let name = ArtifactName::parse(name)?;
+    let has_generic = found.contains_key(&ArtifactName::new(&name.component, GENERIC).to_string());
+    let kind = match (name.is_generic(), has_generic) {
+        (true, _) => Kind::Generic,
+        (false, true) => Kind::Device,
+        (false, false) => Kind::Fat,
+    };
+    Some((name, kind))
+}
+
+/// Whether a device part is wanted that somebody else split off.
+fn is_wanted(name: &ArtifactName, options: &Options) -> bool {
+    let target = name.family.parse::<TargetId>();
+    target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
+}
+
+fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
+    let io = |source| SourceError::Io { path: location.to_owned(), source };
+    let absolute = location.canonicalize().map_err(io)?;
+    let name = absolute.file_name().and_then(|name| ArtifactName::parse(name.to_str()?));
+    name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
+}
+
+/// An artifact without its manifest and what that does not name, and a note about the latter.
+fn open(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Manifest, Option<String>), ArtifactError> {
+    let mut input = Input::open(location, resources)?;
+    let manifest = Manifest::of(&input)?;
+    let manifest = Manifest { prefixes: manifest.present(&input) };
+    let note = manifest.keep_installed(&mut input).map(|(count, one)| {
+        let place = location.display();
+        format!("{place}: {count} files are left out, such as {one}: they lie below no prefix that {MANIFEST} names")
+    });
+    Ok((input, manifest, note))
+}
+
+impl SplitArtifact {
+    /// Lists and plans; `options.group` is the component. With it what the user should know.
+    fn make(
+        location: &Path,
+        options: Options,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<(Self, Vec<String>), ArtifactError> {
+        let (input, manifest, note) = open(location, resources)?;
+        let roots = Some(manifest.prefixes.clone());
+        let options = Options { overlay_roots: roots, packaging: Packaging::Processors, ..options };
+        let refused = |source| ArtifactError::Split { location: location.to_owned(), source };
+        let plan = Plan::make(&input, &options, resources, progress).map_err(refused)?;
+        if !plan.unsplit.is_empty() {
+            return Err(ArtifactError::Unsplit { location: location.to_owned(), reasons: plan.warnings.join("; ") });
+        }
+        let place = location.display();
+        let mut notes: Vec<_> = plan.warnings.iter().map(|warning| format!("{place}/{warning}")).collect();
+        notes.extend(note);
+        notes.extend(empty_selection(&plan, &options).map(|note| format!("{place}: {note}")));
+        Ok((Self { input, plan, manifest }, notes))
+    }
+
+    /// The generic part, and then a part for each processor.
+    fn parts(&self) -> Vec<ArtifactPart> {
+        let Self { input, plan, manifest } = self;
+        let part = |family: &str, prefixes: Vec<EntryPath>, items: Vec<Item>| ArtifactPart {
+            name: ArtifactName::new(&plan.group, family),
+            origin: format!("{} ({family})", input.location.display()),
+            root: input.root,
+            manifest: Manifest { prefixes },
+            archives: BTreeMap::new(),
+            items,
+        };
+        let known = |path: &EntryPath| input.entry(path).map(|entry| entry.attributes);
+        let mut generic = host_part(input, plan);
+        let there: BTreeSet<_> = generic.iter().map(|item| item.path.clone()).collect();
+        for prefix in manifest.prefixes.iter().filter(|prefix| !prefix.is_root() && !there.contains(*prefix)) {
+            // It held nothing but databases.
+            generic.extend(input.entry(prefix).map(Item::of));
+        }
+        add_directories(&mut generic, known);
+        let mut parts = vec![part(GENERIC, manifest.prefixes.clone(), generic)];
+        for key in &plan.keys {
+            let mut items = device_part(input, plan, key);
+            let prefixes: BTreeSet<_> =
+                items.iter().filter_map(|item| manifest.prefix_of(&item.path)).cloned().collect();
+            add_directories(&mut items, known);
+            let of_key = plan.archives.iter().filter(|planned| planned.key == *key);
+            let archives = of_key.map(|planned| (planned.path.clone(), Arc::clone(&planned.archive))).collect();
+            parts.push(ArtifactPart { archives, ..part(key.as_str(), prefixes.into_iter().collect(), items) });
+        }
+        parts
+    }
+}
+
+/// Tells a selection that left no device code from an artifact that has none: builds for some GPUs skip components.
+fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
+    if plan.binaries.is_empty() || !plan.keys.is_empty() {
+        return None;
+    }
+    let targets = plan.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten().map(|(target, _)| target));
+    let keys: BTreeSet<_> = targets.map(|target| options.packaging.key_of(target)).collect();
+    let unwanted: Vec<_> = keys.iter().filter(|key| !options.wants(key)).map(BundleKey::as_str).collect();
+    let count = plan.binaries.len();
+    Some(if unwanted.is_empty() {
+        format!("its {count} fat binaries hold no code at all")
+    } else {
+        format!(
+            "it has code for {} only, which is not wanted: {count} binaries are stripped of it",
+            unwanted.join(", ")
+        )
+    })
+}
+
+impl ArtifactPart {
+    /// A part that somebody split off before, as it is; and a note about what its manifest does not name.
+    fn take_over(
+        location: &Path,
+        name: ArtifactName,
+        resources: &Arc<Resources>,
+    ) -> Result<(Self, Option<String>), ArtifactError> {
+        let (input, manifest, note) = open(location, resources)?;
+        let items = input.entries.iter().map(Item::of).collect();
+        let origin = location.display().to_string();
+        Ok((Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new() }, note))
+    }
+
+    /// Bytes of its files, without those that have to be made.
+    pub fn known_size(&self) -> u64 {
+        let size = |item: &Item| match &item.kind {
+            ItemKind::File(body, _) => body.known_size(),
+            ItemKind::Directory | ItemKind::Symlink(_) => None,
+        };
+        self.items.iter().filter_map(size).sum()
+    }
+
+    /// What messages call a file of this part.
+    pub(super) fn label(&self, path: &EntryPath) -> String {
+        format!("{}: {path}", self.origin)
+    }
+
+    /// A path inside an installation.
+    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+        let prefix = self.manifest.prefix_of(path);
+        prefix.and_then(|prefix| path.below(prefix)).unwrap_or_else(|| path.clone())
+    }
+
+    /// Its archives that have to be made, and where they are below the part's directory.
+    pub fn archives(&self) -> impl Iterator<Item = (&EntryPath, &Arc<Archive>)> {
+        self.archives.iter()
+    }
+}
+
+/// The tree that a mount shows: a directory for each part.
+pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
+    let owner =
+        parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
+    let root = Attributes { mode: 0o755, ..owner };
+    let mut tree = Tree::new(root);
+    for part in parts {
+        let place = directory(&mut tree, &part.name.to_string(), part.root)?;
+        fill(&mut tree, place, &part.items)?;
+        let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
+        let attributes = Attributes { mode: 0o644, ..part.root };
+        let kind = ItemKind::File(Body::Ready(Arc::new(text)), None);
+        fill(&mut tree, place, &[Item { path: EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind }])?;
+    }
+    show_reports(&mut tree, root, reports)?;
+    Ok(tree)
+}

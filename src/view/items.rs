@@ -1,0 +1,146 @@
+//! What the parts of a split consist of, before they become nodes of a tree.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
+use crate::rope::{Make, ReadError, equal};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
+use crate::split::{Place, Plan, PlannedArchive};
+use crate::target::BundleKey;
+
+/// Something to put into a view, at its path in the input.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) path: EntryPath,
+    pub(super) attributes: Attributes,
+    pub(super) kind: ItemKind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum ItemKind {
+    Directory,
+    Symlink(Arc<[u8]>),
+    /// Files with the same number are hard links to one file.
+    File(Body, Option<u64>),
+}
+
+impl Item {
+    /// An entry of the input, as it is.
+    pub(super) fn of(entry: &Entry) -> Self {
+        let kind = match &entry.kind {
+            EntryKind::Directory => ItemKind::Directory,
+            EntryKind::Symlink(target) => ItemKind::Symlink(Arc::clone(target)),
+            EntryKind::File { content, link_group } => ItemKind::File(Body::Ready(Arc::clone(content)), *link_group),
+        };
+        Self { path: entry.path.clone(), attributes: entry.attributes, kind }
+    }
+
+    fn node(&self) -> NodeKind {
+        match &self.kind {
+            ItemKind::Directory => NodeKind::Directory(Vec::new()),
+            ItemKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
+            ItemKind::File(body, link_group) => NodeKind::File { body: body.clone(), link_group: *link_group },
+        }
+    }
+}
+
+/// Puts items into a directory.
+pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
+    for item in items {
+        tree.insert(place, &item.path, item.attributes, item.node())?;
+    }
+    Ok(())
+}
+
+/// Adds a device part to a host part. Directories of the host part keep their attributes.
+pub(super) fn overlay(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
+    for item in items {
+        let is_directory = matches!(item.kind, ItemKind::Directory);
+        // Chains of several targets share their upper parts.
+        if tree.resolve(place, &item.path).is_none_or(|there| !is_directory && tree.children(there).is_some()) {
+            tree.insert(place, &item.path, item.attributes, item.node())?;
+        }
+    }
+    Ok(())
+}
+
+/// Everything that stays, without the directories that held nothing but databases.
+pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
+    let mut used = HashSet::new();
+    let mut occupied = HashSet::new();
+    let mut items = Vec::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
+        let stays = match (place, &entry.kind) {
+            (Place::Host, EntryKind::Directory) => used.contains(&entry.path) || !occupied.contains(&entry.path),
+            (Place::Host | Place::Rewritten { .. }, _) => true,
+            (Place::Device(..) | Place::Unwanted(..), _) => false,
+        };
+        if let Some(parent) = entry.path.parent() {
+            if stays {
+                used.insert(parent.clone());
+            }
+            occupied.insert(parent);
+        }
+        if stays {
+            items.push(host_item(entry, place));
+        }
+    }
+    items.reverse();
+    items
+}
+
+fn host_item(entry: &Entry, place: &Place) -> Item {
+    match place {
+        Place::Rewritten { content, link_group, .. } => {
+            let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
+            Item { path: entry.path.clone(), attributes: entry.attributes, kind }
+        }
+        Place::Host | Place::Device(..) | Place::Unwanted(..) => Item::of(entry),
+    }
+}
+
+/// The databases and archives of a key.
+pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
+    let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
+        Place::Device(of, _) if of == key => Some(Item::of(entry)),
+        _ => None,
+    });
+    databases.chain(plan.archives.iter().filter(|archive| archive.key == *key).map(archive_item)).collect()
+}
+
+fn archive_item(planned: &PlannedArchive) -> Item {
+    let make: Arc<dyn Make> = planned.archive.clone();
+    let body = make.made().map_or(Body::Made(make), Body::Ready);
+    Item { path: planned.path.clone(), attributes: planned.attributes, kind: ItemKind::File(body, None) }
+}
+
+/// Adds the directories that the items are in, as `known` describes them.
+pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) -> Option<Attributes>) {
+    let there: HashSet<_> = items.iter().map(|item| item.path.clone()).collect();
+    let mut directories = BTreeMap::new();
+    for item in items.iter() {
+        let mut path = item.path.parent();
+        while let Some(directory) = path.filter(|directory| !directory.is_root() && !there.contains(directory)) {
+            if directories.contains_key(&directory) {
+                break;
+            }
+            let attributes = known(&directory).unwrap_or(Attributes { mode: 0o755, ..item.attributes });
+            path = directory.parent();
+            directories.insert(directory, attributes);
+        }
+    }
+    let directory = |(path, attributes)| Item { path, attributes, kind: ItemKind::Directory };
+    items.extend(directories.into_iter().map(directory));
+    items.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// Whether two items have the same content.
+pub(super) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
+    match (&first.kind, &second.kind) {
+        (ItemKind::Directory, ItemKind::Directory) => Ok(true),
+        (ItemKind::Symlink(first), ItemKind::Symlink(second)) => Ok(first == second),
+        (ItemKind::File(first, _), ItemKind::File(second, _)) => equal(&*first.content()?, &*second.content()?),
+        _ => Ok(false),
+    }
+}

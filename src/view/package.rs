@@ -1,0 +1,155 @@
+//! A package for a group of processors: the device parts of several shards, joined.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::artifacts::ArtifactPart;
+use super::items::{Item, ItemKind, add_directories, is_same};
+use super::kpm::{Listing, listed};
+use super::recombined::{RecombineError, is_in_archive_directory};
+use super::tree::Body;
+use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
+use crate::database::{Databases, named_arch};
+use crate::kpack::Archive;
+use crate::source::{Attributes, EntryPath};
+
+/// A group of device parts on the way to one part.
+pub(super) struct Package {
+    name: ArtifactName,
+    is_strict: bool,
+    wants_kpm: bool,
+    root: Option<Attributes>,
+    manifest: Manifest,
+    /// By path: the item, and what messages call it.
+    items: BTreeMap<EntryPath, (Item, String)>,
+    directories: BTreeMap<EntryPath, Attributes>,
+    archives: BTreeMap<EntryPath, Arc<Archive>>,
+    /// The manifests that shards have, by path.
+    kpms: BTreeMap<EntryPath, Kpm>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Package {
+    pub(super) fn new(combined: &Combined, is_strict: bool, wants_kpm: bool) -> Self {
+        Self {
+            name: combined.name.clone(),
+            is_strict,
+            wants_kpm,
+            root: None,
+            manifest: Manifest::default(),
+            items: BTreeMap::new(),
+            directories: BTreeMap::new(),
+            archives: BTreeMap::new(),
+            kpms: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {
+        self.root.get_or_insert(part.root);
+        for item in &part.items {
+            if let ItemKind::Directory = item.kind {
+                self.directories.entry(item.path.clone()).or_insert(item.attributes);
+            } else if is_in_archive_directory(part, &item.path) && item.path.name().ends_with(b".kpm") {
+                self.add_kpm(part, item)?;
+            } else if is_device_code(part, &item.path) {
+                self.add_item(part, item)?;
+            } else {
+                self.notes
+                    .push(format!("{}: left out: it is neither an archive nor of a database", part.label(&item.path)));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_item(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
+        if let Some((there, first)) = self.items.get(&item.path) {
+            if is_same(there, item)? {
+                return Ok(());
+            }
+            let (first, second) = (first.clone(), part.label(&item.path));
+            let error = RecombineError::Conflict { name: self.name.clone(), first, second };
+            if self.is_strict {
+                return Err(error);
+            }
+            self.notes.push(format!("{error}; the first is used"));
+            return Ok(());
+        }
+        self.manifest.prefixes.extend(part.manifest.prefix_of(&item.path).cloned());
+        self.items.insert(item.path.clone(), (item.clone(), part.label(&item.path)));
+        if let Some(archive) = part.archives.get(&item.path) {
+            self.archives.insert(item.path.clone(), Arc::clone(archive));
+        }
+        Ok(())
+    }
+
+    fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
+        let ItemKind::File(body, _) = &item.kind else { return Ok(()) };
+        let content = body.content()?;
+        let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+        content.read_at(0, &mut bytes)?;
+        let failed = |source| RecombineError::Kpm { file: part.label(&item.path), source };
+        let kpm = Kpm::parse(&bytes).map_err(failed)?;
+        self.manifest.prefixes.extend(part.manifest.prefix_of(&item.path).cloned());
+        match self.kpms.entry(item.path.clone()) {
+            std::collections::btree_map::Entry::Vacant(slot) => drop(slot.insert(kpm)),
+            std::collections::btree_map::Entry::Occupied(mut slot) => slot.get_mut().merge(kpm).map_err(failed)?,
+        }
+        Ok(())
+    }
+
+    /// The part, unless nothing is left of it.
+    pub(super) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
+        let Some(root) = self.root.filter(|_| !self.items.is_empty()) else { return Ok(None) };
+        self.manifest.prefixes.sort();
+        self.manifest.prefixes.dedup();
+        let kpms = self.kpm_items(root)?;
+        let mut items: Vec<_> = self.items.into_values().map(|(item, _)| item).chain(kpms).collect();
+        add_directories(&mut items, |path| self.directories.get(path).copied());
+        let origin = self.name.to_string();
+        Ok(Some(ArtifactPart {
+            name: self.name,
+            origin,
+            root,
+            manifest: self.manifest,
+            items,
+            archives: self.archives,
+        }))
+    }
+
+    fn kpm_items(&mut self, root: Attributes) -> Result<Vec<Item>, RecombineError> {
+        let mut listings: BTreeMap<EntryPath, Listing> = BTreeMap::new();
+        for (path, kpm) in std::mem::take(&mut self.kpms) {
+            listings.insert(path, Listing { kpm, archives: Vec::new() });
+        }
+        if self.wants_kpm {
+            for (path, (item, label)) in &self.items {
+                let Some(directory) = path.parent().filter(|it| it.name() == b".kpack") else { continue };
+                let ItemKind::File(body, _) = &item.kind else { continue };
+                let failed = |source| RecombineError::Archive { file: label.clone(), source };
+                let listed = listed(path, body, self.archives.get(path)).map_err(failed)?;
+                let prefix = directory.parent().map(|prefix| prefix.to_string()).unwrap_or_default();
+                let manifest = directory.child(format!("{}.kpm", self.name.component).as_bytes());
+                let listing = listings
+                    .entry(manifest)
+                    .or_insert_with(|| Listing { kpm: Kpm::new(&self.name.component, &prefix), archives: Vec::new() });
+                listing.archives.push(listed);
+            }
+        }
+        let item = |(path, listing): (EntryPath, Listing)| {
+            let attributes = Attributes { mode: 0o644, ..root };
+            let body = Body::Made(Arc::new(listing));
+            Item { path, attributes, kind: ItemKind::File(body, None) }
+        };
+        Ok(listings.into_iter().map(item).collect())
+    }
+}
+
+/// Whether a file of a device part is an archive or of a database. Whatever is in a directory of a processor, or is
+/// named after one, belongs to it; what is left is host code.
+fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
+    let installed = part.installed(path);
+    is_in_archive_directory(part, path)
+        || Databases::all().classify(&installed).is_some()
+        || named_arch(&installed).is_some()
+}

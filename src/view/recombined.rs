@@ -1,0 +1,255 @@
+//! The parts of several shards, joined to packages: host code of one shard, device code of all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
+use super::items::{Item, ItemKind, is_same};
+use super::package::Package;
+use crate::artifact::{ArtifactName, KpmError, PackagingConfig, recombine, shards};
+use crate::index::Resources;
+use crate::kpack::KpackError;
+use crate::rope::ReadError;
+use crate::source::{EntryPath, SourceError};
+use crate::split::{Options, Progress};
+
+/// Why shards cannot be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum RecombineError {
+    /// They cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// An artifact of a shard cannot be used.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+    /// The primary shard is missing, or has no host code.
+    #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), there.join(", "))]
+    NoPrimary {
+        /// Where the shards are.
+        place: PathBuf,
+        /// The primary shard.
+        shard: String,
+        /// The shards there are.
+        there: Vec<String>,
+    },
+    /// `error_on_duplicate_device_code`.
+    #[error(
+        "{first} and {second}: both are device code for {name}; take it out of one shard (--exclude-targets), or set \
+         error_on_duplicate_device_code to false to use the first"
+    )]
+    Duplicate {
+        /// The component and the processor.
+        name: ArtifactName,
+        /// A file.
+        first: String,
+        /// A file of another shard.
+        second: String,
+    },
+    /// Two files claim one place in a package.
+    #[error("{first} and {second}: they differ and would be the same file of {name}")]
+    Conflict {
+        /// The package.
+        name: ArtifactName,
+        /// A file.
+        first: String,
+        /// Another one.
+        second: String,
+    },
+    /// `verify_generic_artifacts_match`.
+    #[error(
+        "{first} and {second}: {reason}; verify_generic_artifacts_match wants all shards to have the same host code"
+    )]
+    GenericMismatch {
+        /// A file of the primary shard.
+        first: String,
+        /// That of another one.
+        second: String,
+        /// What differs.
+        reason: &'static str,
+    },
+    /// `error_on_missing_architecture`.
+    #[error("{}: group {group} of {} wants {name}, which no shard there has", place.display(), config.display())]
+    Missing {
+        /// Where the shards are.
+        place: PathBuf,
+        /// The packaging configuration.
+        config: PathBuf,
+        /// The component and the processor.
+        name: ArtifactName,
+        /// The group.
+        group: String,
+    },
+    /// A `.kpm` manifest cannot be used.
+    #[error("{file}: {source}")]
+    Kpm {
+        /// The manifest.
+        file: String,
+        /// Why not.
+        source: KpmError,
+    },
+    /// An archive cannot be used.
+    #[error("{file}: {source}")]
+    Archive {
+        /// The archive.
+        file: String,
+        /// Why not.
+        source: KpackError,
+    },
+    /// Bytes cannot be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// All parts of all shards.
+#[derive(Debug)]
+pub struct Shards {
+    place: PathBuf,
+    /// Sorted by shard.
+    parts: Vec<(String, ArtifactPart)>,
+    names: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Packages.
+#[derive(Debug, Default)]
+pub struct Recombined {
+    /// A generic part for each component, and a part for each group.
+    pub parts: Vec<ArtifactPart>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+impl Shards {
+    /// Opens the directories in `place`; each is a shard, of split or of fat artifacts. Only these components, or all if
+    /// there are none.
+    pub fn open(
+        place: &Path,
+        components: &[String],
+        options: &Options,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<Self, RecombineError> {
+        let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
+        let mut all = Self { place: place.to_owned(), parts: Vec::new(), names: Vec::new(), notes: Vec::new() };
+        for (name, location) in found {
+            let mut artifacts = Artifacts::shard(&location, components, options, resources, progress)?;
+            // A package without one of its artifacts would look complete.
+            if !artifacts.failures.is_empty() {
+                return Err(artifacts.failures.swap_remove(0).into());
+            }
+            all.notes.extend(artifacts.notes);
+            all.parts.extend(artifacts.parts.into_iter().map(|part| (name.clone(), part)));
+            all.names.push(name);
+        }
+        Ok(all)
+    }
+
+    /// Joins them as the configuration at `config_path` says. With `kpm`, packages get manifests of their archives.
+    pub fn recombine(
+        &self,
+        config: &PackagingConfig,
+        config_path: &Path,
+        kpm: bool,
+    ) -> Result<Recombined, RecombineError> {
+        let names: Vec<_> = self.parts.iter().map(|(shard, part)| (shard.as_str(), &part.name)).collect();
+        let decision = recombine(config, &names);
+        let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
+        if decision.generic.is_empty() {
+            let (place, there) = (self.place.clone(), self.names.clone());
+            return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), there });
+        }
+        let mut result = Recombined { parts: Vec::new(), notes: self.notes.clone() };
+        for duplicate in &decision.duplicates {
+            let (Some(first), Some(second)) = (part(duplicate.first), part(duplicate.second)) else { continue };
+            let error = duplicate_error(first, second);
+            if config.validation.error_on_duplicate_device_code {
+                return Err(error);
+            }
+            result.notes.push(format!("{error}"));
+        }
+        for missing in &decision.missing {
+            let (place, config_path) = (self.place.clone(), config_path.to_owned());
+            let (name, group) = (missing.name.clone(), missing.group.clone());
+            let error = RecombineError::Missing { place, config: config_path, name, group };
+            if config.validation.error_on_missing_architecture {
+                return Err(error);
+            }
+            // Many components skip some processors; one that no component has is probably misspelt.
+            if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
+                result.notes.push(error.to_string());
+            }
+        }
+        for ungrouped in decision.ungrouped.iter().filter_map(|&number| part(number)) {
+            result.notes.push(format!("{}: left out: no group has it", ungrouped.origin));
+        }
+        for generic in decision.generic.iter().filter_map(|&number| part(number)) {
+            if config.validation.verify_generic_artifacts_match {
+                self.compare_generic(generic)?;
+            }
+            result.parts.push(without_archives(generic, &mut result.notes));
+        }
+        for combined in &decision.groups {
+            let parts: Vec<_> = combined.parts.iter().filter_map(|&number| part(number)).collect();
+            let strict = config.validation.error_on_duplicate_device_code;
+            let mut package = Package::new(combined, strict, kpm);
+            for part in parts {
+                package.add(part)?;
+            }
+            result.notes.append(&mut package.notes);
+            result.parts.extend(package.finish()?);
+        }
+        Ok(result)
+    }
+
+    fn compare_generic(&self, primary: &ArtifactPart) -> Result<(), RecombineError> {
+        let others = self.parts.iter().map(|(_, part)| part).filter(|part| part.name == primary.name);
+        for other in others.filter(|other| other.origin != primary.origin) {
+            let mismatch = |path: &EntryPath, reason| {
+                let (first, second) = (primary.label(path), other.label(path));
+                Err(RecombineError::GenericMismatch { first, second, reason })
+            };
+            let mut theirs: BTreeMap<_, _> = other.items.iter().map(|item| (&item.path, item)).collect();
+            for item in &primary.items {
+                match theirs.remove(&item.path) {
+                    None => return mismatch(&item.path, "only the first exists"),
+                    Some(their) if their.attributes.mode != item.attributes.mode => {
+                        return mismatch(&item.path, "their permissions differ");
+                    }
+                    Some(their) if !is_same(item, their)? => return mismatch(&item.path, "they differ"),
+                    Some(_) => {}
+                }
+            }
+            if let Some((path, _)) = theirs.pop_first() {
+                return mismatch(path, "only the second exists");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names a file that both have, or what both are.
+fn duplicate_error(first: &ArtifactPart, second: &ArtifactPart) -> RecombineError {
+    let is_file = |item: &&Item| !matches!(item.kind, ItemKind::Directory);
+    let has = |path: &EntryPath| second.items.iter().any(|item| item.path == *path);
+    let common = first.items.iter().filter(is_file).find(|item| has(&item.path)).map(|item| item.path.clone());
+    let label = |part: &ArtifactPart| common.as_ref().map_or_else(|| part.origin.clone(), |path| part.label(path));
+    RecombineError::Duplicate { name: first.name.clone(), first: label(first), second: label(second) }
+}
+
+/// Host code, without the archives that a splitter may have left there.
+fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPart {
+    let mut part = part.clone();
+    let (items, archives): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut part.items).into_iter().partition(|item| !is_in_archive_directory(&part, &item.path));
+    for item in archives.iter().filter(|item| !matches!(item.kind, ItemKind::Directory)) {
+        notes.push(format!("{}: left out of the host code", part.label(&item.path)));
+    }
+    part.items = items;
+    part
+}
+
+pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
+    part.installed(path).components().next() == Some(b".kpack")
+}

@@ -1,0 +1,14 @@
+//! Artifacts by the compiled program: what `split_artifacts`, `recombine_artifacts`, `verify_artifacts` and
+//! `bulk_unbundle` of rocm-kpack promise, and what they should.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
+
+mod batch;
+mod recombine;
+mod scripts;
+mod split;
+mod strict;
+mod support;
+mod targets;
+mod unbundle;
+mod verify;

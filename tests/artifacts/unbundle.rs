@@ -1,0 +1,92 @@
+//! Code objects out of binaries and bundles.
+
+use std::fs;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::support::{Place, set};
+
+/// Extracts a fixture, and compares with what `expected.json` says of it.
+fn check(fixture: &str) {
+    let place = Place::new();
+    place.fixture(fixture, fixture);
+    place.succeeds(&["kpack", "unbundle", fixture, "-o", "out"]);
+    let expected: Value = serde_json::from_slice(&fs::read("tests/fixtures/expected.json").unwrap()).unwrap();
+    let mut count = 0;
+    for (number, wrapper) in expected[fixture]["wrappers"].as_array().unwrap().iter().enumerate() {
+        for (target, object) in wrapper.as_object().unwrap() {
+            let bytes = fs::read(place.at(&format!("out/{fixture}.{number}.{target}.hsaco"))).unwrap();
+            let digest = Sha256::digest(&bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            assert_eq!(object["sha256"], digest.as_str(), "{fixture} {number} {target}");
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+    assert_eq!(place.names("out").len(), count);
+}
+
+#[test]
+fn binaries() {
+    for fixture in
+        ["plain.so", "features.so", "mixed-shuffled.so", "ccob-mixed.so", "ccob-v1.so", "win.dll", "exe-nopie"]
+    {
+        check(fixture);
+    }
+}
+
+/// The offload bundles of a fixture, as the section holds them.
+fn section(fixture: &str) -> Vec<u8> {
+    use object::{Object, ObjectSection};
+    let bytes = fs::read(format!("tests/fixtures/{fixture}")).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    file.section_by_name(".hip_fatbin").unwrap().data().unwrap().to_vec()
+}
+
+#[test]
+fn bundles_compressed_or_not_with_padding_between() {
+    for fixture in ["plain.so", "compressed.so", "ccob-v3.so", "ccob-mixed.so"] {
+        let place = Place::new();
+        place.file("x.hipfb", section(fixture)).fixture("lib.so", fixture);
+        place.succeeds(&["kpack", "unbundle", "x.hipfb", "-o", "bundles"]);
+        place.succeeds(&["kpack", "unbundle", "lib.so", "-o", "binary"]);
+        let mut contents = ["bundles", "binary"].map(|root| {
+            place.names(root).iter().map(|name| fs::read(place.at(root).join(name)).unwrap()).collect::<Vec<_>>()
+        });
+        for contents in &mut contents {
+            contents.sort();
+        }
+        assert!(contents[0] == contents[1] && !contents[0].is_empty(), "{fixture}");
+    }
+}
+
+#[test]
+fn one_target() {
+    let place = Place::new();
+    place.fixture("x.so", "features.so").fixture("y.so", "plain.so");
+    place.succeeds(&["kpack", "unbundle", "x.so", "-o", "exact", "--target", "gfx90a:xnack-"]);
+    assert_eq!(place.names("exact"), set(["x.so.0.gfx90a:xnack-.hsaco"]));
+    place.succeeds(&["kpack", "unbundle", "x.so", "y.so", "-o", "bare", "--gfx-arch", "gfx90a"]);
+    assert!(place.names("bare").contains("x.so.0.gfx90a:xnack+.hsaco"));
+    assert!(place.names("bare").contains("y.so.1.gfx90a.hsaco"));
+    assert!(!place.names("bare").iter().any(|name| name.contains("gfx1030")));
+    let said = place.fails(1, &["kpack", "unbundle", "x.so", "-o", "none", "--target", "gfx942"]);
+    assert!(said.contains("x.so: no code objects for gfx942"), "{said}");
+    assert!(!place.at("none").exists());
+}
+
+#[test]
+fn what_has_no_code() {
+    let place = Place::new();
+    place.fixture("host.so", "host-only.so").file("text", "no bundle").file("empty", "");
+    for file in ["host.so", "text", "empty"] {
+        let said = place.fails(1, &["kpack", "unbundle", file, "-o", "out"]);
+        assert!(
+            said.contains(&format!("{file}: it is neither a binary with device code nor an offload bundle")),
+            "{said}"
+        );
+    }
+    // Nothing is written over.
+    place.fixture("a/x.so", "plain.so").fixture("b/x.so", "plain.so");
+    assert!(place.fails(1, &["kpack", "unbundle", "a/x.so", "b/x.so", "-o", "out"]).contains("File exists"));
+}
