@@ -51,6 +51,7 @@ enum Command {
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
+    crate::index::set_up_heap();
     log_to_stderr();
     let cli = Cli::parse_from(lists::bind(std::env::args_os()));
     let result = match cli.command {

@@ -16,7 +16,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::Serialize;
 
+use super::heap::trim_heap;
 use super::idle::Idle;
+
+/// Room for so many bytes is not only made but also taken from the heap's free pages.
+const WORTH_TRIMMING: u64 = 4 << 20;
 
 /// What memory is used for, in the order in which a thread may ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +212,7 @@ impl Budget {
                 return Ok(self.enter(state, purpose, bytes));
             }
             drop(state);
-            if is_first && self.shed(None) {
+            if is_first && self.make_room(purpose, bytes) {
                 continue;
             }
             let mut state = self.lock();
@@ -233,10 +237,22 @@ impl Budget {
                 return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
             }
             drop(state);
-            if !self.shed(None) {
+            if !self.make_room(purpose, bytes) {
                 return None;
             }
         }
+    }
+
+    /// Has caches give up what stands in the way of `bytes` more. Whether there was anything.
+    fn make_room(&self, purpose: Use, bytes: u64) -> bool {
+        let mut has_shed = false;
+        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(None) {
+            has_shed = true;
+        }
+        if has_shed && bytes >= WORTH_TRIMMING {
+            trim_heap();
+        }
+        has_shed
     }
 
     /// Memory for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
