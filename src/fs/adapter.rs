@@ -147,7 +147,7 @@ impl Filesystem for Adapter {
         };
         self.answer(
             RequestKind::Lookup,
-            |nodes| nodes.is_sized(node) && !nodes.is_live(node),
+            |nodes| nodes.is_sized(node),
             move |shared| {
                 let nodes = &shared.nodes;
                 match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
