@@ -23,7 +23,8 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::nodes::{Answer, FOREVER, Nodes};
+use super::listing;
+use super::nodes::{FOREVER, Nodes};
 use super::passthrough::Passthrough;
 use super::requests::{Failure, Shared, readable};
 use crate::index::{RequestKind, Requests};
@@ -103,11 +104,13 @@ impl Adapter {
         job(&self.shared);
     }
 
-    /// Begins with what whoever lists a directory will probably ask for next.
-    fn look_ahead(&self, directory: NodeId) {
+    /// Begins with what whoever has begun to list a directory will probably ask for next.
+    fn look_ahead(&self, directory: NodeId, offset: u64) {
         let Shared { nodes, ahead, resources, .. } = &*self.shared;
-        // A panic here is one that whoever asks for it will meet again.
-        catch_unwind(AssertUnwindSafe(|| ahead.expect(nodes.expected(directory), resources))).ok();
+        if offset == 0 {
+            // A panic here is one that whoever asks for it will meet again.
+            catch_unwind(AssertUnwindSafe(|| ahead.expect(nodes.expected(directory), resources))).ok();
+        }
     }
 }
 
@@ -144,7 +147,7 @@ impl Filesystem for Adapter {
         };
         self.answer(
             RequestKind::Lookup,
-            |nodes| nodes.is_sized(node) && !nodes.is_live(node),
+            |nodes| nodes.is_sized(node),
             move |shared| {
                 let nodes = &shared.nodes;
                 match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
@@ -241,69 +244,18 @@ impl Filesystem for Adapter {
         });
     }
 
-    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        self.answer_now(RequestKind::Readdir, |shared| {
-            let nodes = &shared.nodes;
-            for (position, dots, number) in [(0, ".", node.0), (1, "..", nodes.parent(node.0))] {
-                if offset <= position && reply.add(INodeNo(number), position + 1, FileType::Directory, dots) {
-                    return reply.ok();
-                }
-            }
-            for (position, child) in nodes.children(node.0, child_at(offset)) {
-                let number = INodeNo(nodes.number(child.node));
-                if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(&child.name)) {
-                    break;
-                }
-            }
-            reply.ok();
-        });
-        if offset == 0 {
-            self.look_ahead(node.0);
-        }
+    fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
+        self.answer_now(RequestKind::Readdir, |shared| listing::names(&shared.nodes, node.0, offset, reply));
+        self.look_ahead(node.0, offset);
     }
 
-    fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        // The kernel begins every listing with this request, even that of a plain `ls`, and there is no way to give
-        // it an entry without a size. So if sizes would be work, it gets the two entries that it ignores, and goes
-        // on with `readdir` unless somebody has asked for attributes in this directory since
-        // (fs/fuse/readdir.c, fuse_use_readdirplus).
-        let dots_only = move |nodes: &Nodes| offset == 0 && nodes.has_unsized(node.0, 0);
+    fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         self.answer(
             RequestKind::Readdirplus,
-            |nodes| dots_only(nodes) || !nodes.has_unsized(node.0, child_at(offset)),
-            move |shared| {
-                let nodes = &shared.nodes;
-                let dots_only = shared.guarded("readdirplus", node.0, || Ok(dots_only(nodes)));
-                for (position, dots, number) in [(0, ".", node.0), (1, "..", nodes.parent(node.0))] {
-                    let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
-                    if let Ok(found) = found
-                        && offset <= position
-                        && add_plus(&mut reply, position + 1, OsStr::new(dots), &found)
-                    {
-                        return reply.ok();
-                    }
-                }
-                if dots_only == Ok(true) {
-                    return reply.ok();
-                }
-                for (position, child) in nodes.children(node.0, child_at(offset)) {
-                    let number = nodes.number(child.node);
-                    let found = shared
-                        .guarded("readdirplus", number, || nodes.attributes(number))
-                        .or_else(|_| shared.guarded("readdirplus", number, || nodes.unsizable(number)));
-                    if let Ok(found) = found {
-                        let name = OsStr::from_bytes(&child.name);
-                        if add_plus(&mut reply, offset_after(position), name, &found) {
-                            break;
-                        }
-                    }
-                }
-                reply.ok();
-            },
+            |nodes| listing::is_prompt(nodes, node.0, offset),
+            move |shared| listing::names_and_attributes(shared, node.0, offset, reply),
         );
-        if offset == 0 {
-            self.look_ahead(node.0);
-        }
+        self.look_ahead(node.0, offset);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -371,22 +323,6 @@ impl Filesystem for Adapter {
         ioctl(INodeNo, FileHandle, IoctlFlags, u32, &[u8], u32) -> ReplyIoctl;
         poll(INodeNo, FileHandle, PollNotifier, PollEvents, PollFlags) -> ReplyPoll;
     }
-}
-
-/// The position of the first child to list from `offset` on. Offsets 0 and 1 are those of `.` and `..`.
-fn child_at(offset: u64) -> usize {
-    usize::try_from(offset.saturating_sub(2)).unwrap_or(usize::MAX)
-}
-
-/// The offset at which a listing goes on after the child at `position`.
-fn offset_after(position: usize) -> u64 {
-    position as u64 + 3
-}
-
-fn add_plus(reply: &mut ReplyDirectoryPlus, next: u64, name: &OsStr, found: &Answer) -> bool {
-    // There is one time for both.
-    let ttl = found.ttl.min(found.name_ttl);
-    reply.add(found.attributes.ino, next, name, &ttl, &found.attributes, Generation(0))
 }
 
 /// Attributes of what does not exist.

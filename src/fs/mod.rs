@@ -9,6 +9,7 @@ mod daemon;
 mod error;
 mod helper;
 mod limiter;
+mod listing;
 mod mount;
 mod mountinfo;
 mod nodes;

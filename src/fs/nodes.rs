@@ -133,7 +133,7 @@ impl Nodes {
     }
 
     /// Whether it is a live report.
-    pub(super) fn is_live(&self, node: NodeId) -> bool {
+    fn is_live(&self, node: NodeId) -> bool {
         matches!(self.body(node), Some(Body::Live(_)))
     }
 

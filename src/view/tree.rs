@@ -65,13 +65,13 @@ pub enum Body {
     Ready(Arc<dyn Content>),
     /// Their number is known only after work.
     Made(Arc<dyn Make>),
-    /// They change: a report that is written anew each time it is opened.
+    /// They change: a report that is written anew each time somebody looks.
     Live(Arc<dyn Report>),
 }
 
 /// A text that tells the state of things now.
 pub trait Report: Send + Sync + fmt::Debug {
-    /// The text, at most [`Report::size`] bytes of it.
+    /// The text, at most [`Report::size`] bytes of it. Writing it is no work and waits for nobody.
     fn text(&self) -> String;
 
     /// Every reader sees exactly this many bytes: the text is filled up with spaces and a newline.

@@ -14,7 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use kpackfs::fs::list_mounts;
 use support::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, errno, output, pattern, run};
@@ -172,33 +171,6 @@ fn damage_and_panics_are_errors_of_one_file() {
     assert_eq!(names, ["bad"]);
     assert_eq!(errno(fs::metadata(mount.at("odd/made/bad"))), libc::EIO);
     assert_eq!(fs::read(mount.at("host/lib/small.txt")).unwrap(), b"hello");
-}
-
-#[test]
-fn slow_reads_hold_up_nobody_else() {
-    let Some(mut mount) = Mount::new() else { return };
-    let readers: Vec<_> = (0..4)
-        .map(|_| {
-            let place = mount.at("odd/waits");
-            thread::spawn(move || {
-                let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(place).unwrap();
-                let mut bytes = vec![0; 4096];
-                file.read_exact_at(&mut bytes, 0).unwrap();
-                bytes
-            })
-        })
-        .collect();
-    mount.asked.recv_timeout(Duration::from_secs(10)).unwrap();
-    let start = Instant::now();
-    assert_eq!(fs::read(mount.at("host/lib/big.bin")).unwrap().len(), BIG_SIZE);
-    assert_eq!(fs::metadata(mount.at("gfx942/.kpack/kernels.kpack")).unwrap().len(), MADE_SIZE as u64);
-    assert_eq!(fs::read_dir(mount.at("host")).unwrap().count(), 5);
-    assert!(start.elapsed() < Duration::from_secs(5));
-    assert!(readers.iter().all(|reader| !reader.is_finished()));
-    mount.release();
-    for reader in readers {
-        assert_eq!(reader.join().unwrap(), [b'w'; 4096]);
-    }
 }
 
 #[test]

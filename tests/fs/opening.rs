@@ -180,6 +180,7 @@ fn many_slow_readers_hold_up_nobody_else() {
     let start = Instant::now();
     assert_eq!(fs::read(mount.at("host/lib/big.bin")).unwrap().len(), BIG_SIZE);
     assert!(mount.at("host/two").metadata().unwrap().is_file());
+    assert_eq!(fs::read_dir(mount.at("host")).unwrap().count(), 5);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(readers.iter().all(|reader| !reader.is_finished()));
     mount.release();
