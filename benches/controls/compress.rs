@@ -32,9 +32,9 @@ const LIST: usize = 64 << 10;
 pub(crate) struct Compress {
     /// A wheel or install tree
     input: PathBuf,
-    /// Code objects for this target only
+    /// Code objects for this processor only
     #[arg(long)]
-    target: Option<String>,
+    processor: Option<String>,
     #[arg(long, default_value_t = 1)]
     threads: usize,
     #[arg(long, default_value_t = kpackfs::kpack::DEFAULT_LEVEL)]
@@ -46,7 +46,7 @@ pub(crate) struct Compress {
 pub(crate) struct Compressed {
     objects: u64,
     bytes: u64,
-    compressed_bytes: u64,
+    frame_bytes: u64,
     compress_seconds: f64,
     bundles: u64,
     decoded_bytes: u64,
@@ -163,13 +163,15 @@ impl<'a> Bench<'a> {
     }
 
     fn object(&mut self, target: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        if self.options.target.as_ref().is_some_and(|wanted| wanted != target) {
+        // Features stand behind the processor: gfx90a:xnack-
+        let processor = target.split(':').next();
+        if self.options.processor.is_some() && self.options.processor.as_deref() != processor {
             return Ok(());
         }
         self.frame.clear();
         self.frame.reserve(zstd::zstd_safe::compress_bound(bytes.len()));
         let (result, time): (_, Duration) = timed(|| self.compressor.compress_to_buffer(bytes, &mut self.frame));
-        self.done.compressed_bytes += result? as u64;
+        self.done.frame_bytes += result? as u64;
         self.done.compress_seconds += time.as_secs_f64();
         self.done.bytes += bytes.len() as u64;
         self.done.objects += 1;
@@ -181,7 +183,7 @@ impl Compressed {
     fn add(&mut self, other: &Self) {
         self.objects += other.objects;
         self.bytes += other.bytes;
-        self.compressed_bytes += other.compressed_bytes;
+        self.frame_bytes += other.frame_bytes;
         self.compress_seconds += other.compress_seconds;
         self.bundles += other.bundles;
         self.decoded_bytes += other.decoded_bytes;

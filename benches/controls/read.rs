@@ -71,7 +71,7 @@ impl Sequential {
         let start = Instant::now();
         let mut total = Read::default();
         for file in &self.files {
-            total.add(read(file, self.block)?);
+            total.add(&read(file, self.block)?);
         }
         Ok(total.since(start))
     }
@@ -91,7 +91,7 @@ impl Many {
                 }));
             }
             for reader in readers {
-                total.add(reader.join().ok().context("a reader panicked")??);
+                total.add(&reader.join().ok().context("a reader panicked")??);
             }
             anyhow::Ok(())
         })?;
@@ -143,7 +143,7 @@ struct Read {
 }
 
 impl Read {
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.longest = self.longest.max(other.longest);
     }
