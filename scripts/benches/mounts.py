@@ -50,6 +50,11 @@ class Mount:
         """Seconds since the process was started."""
         return time.monotonic() - self.started
 
+    def cpu(self):
+        """Seconds of CPU time that the process has had (proc(5): user and system time are fields 14 and 15)."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def _wait(self):
         if self.ready is not None:
             for line in self.process.stdout:

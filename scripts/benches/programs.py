@@ -18,19 +18,23 @@ class Failure(Exception):
 
 def build(profile):
     """Builds kpackfs and the controls; returns where they are."""
-    command = ["cargo", "build", "--locked", "--profile", profile, "--bench", "controls", "--message-format=json-render-diagnostics"]
     given = os.environ.get("KPACKFS")
-    if not given:
-        command += ["--bin", "kpackfs"]
+    # In two commands, so that features which only tests and benches want do not get into kpackfs.
+    kpackfs = Path(given).resolve() if given else executable(profile, "--bin", "kpackfs")
+    return kpackfs, executable(profile, "--bench", "controls")
+
+
+def executable(profile, *target):
+    command = ["cargo", "build", "--locked", "--profile", profile, *target, "--message-format=json-render-diagnostics"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise Failure(f"{' '.join(command)}: failed")
-    found = {}
+    found = None
     for line in done.stdout.splitlines():
         message = json.loads(line)
-        if message["reason"] == "compiler-artifact" and message["executable"]:
-            found[message["target"]["name"]] = Path(message["executable"])
-    return Path(given).resolve() if given else found["kpackfs"], found["controls"]
+        if message["reason"] == "compiler-artifact" and message["target"]["name"] == target[1]:
+            found = message["executable"] or found
+    return Path(found)
 
 
 def install_peers():

@@ -25,19 +25,22 @@ def usable(mount, wheel):
 
 
 def mounting(bench, wheel):
-    first, second, control, index = [], [], [], []
+    first, second, control, spent, inflating, index = [], [], [], [], [], []
     for _ in range(bench.rounds):
         cache = bench.fresh("cache")
         with bench.mount(wheel.path, cache=cache) as mount:
             first.append(usable(mount, wheel))
+            spent.append(mount.cpu())
         done = bench.control("inflate", wheel.path, *wheel.fat, "--threads", bench.cores)
         control.append(done["seconds"])
+        inflating.append(done["cpu_seconds"])
         with bench.mount(wheel.path, cache=cache) as mount:
             second.append(usable(mount, wheel))
         index.append(sum(file.stat().st_size for file in cache.rglob("*") if file.is_file()))
         bench.discard(cache)
     against = f"C2, {bench.cores} threads"
     bench.compare(f"{wheel.name}: first mount until all fat libraries can be read", first, control, seconds, against, at_most=1.15)
+    bench.compare(f"{wheel.name}: the same, CPU time", spent, inflating, seconds, "C2")
     bench.absolute(f"{wheel.name}: second mount until the same", second, seconds, at_most=0.03)
     if bench.kpackfs.has("mount", "--cache-dir"):
         shares = [value / wheel.path.stat().st_size for value in index]
