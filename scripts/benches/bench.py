@@ -81,6 +81,8 @@ class Bench:
         if any(daemon.busy for daemon in self.daemons):
             note = ", ".join(f"{name} {value}" for name, value in busy.items())
             self.results.absolute(self.scenario, "gauges above zero when idle", [len(busy)], str, note, at_most=0)
+        else:
+            self.results.left_out(self.scenario, "gauges when idle: status.json has none")
         if any(self.user_cache.iterdir()):
             raise Failure(f"{self.scenario}: kpackfs used the user's cache")
 
