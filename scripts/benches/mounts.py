@@ -1,0 +1,138 @@
+"""Mounts that never outlive the bench: of kpackfs, of the control, and of peers."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from .programs import Failure
+
+PATIENCE = 120
+
+
+class Mount:
+    """A mount that is served by a process in the foreground. To be used in a `with` statement."""
+
+    def __init__(self, bench, command, ready=None, environment=None):
+        """ready: what the process writes when the mount can be used; otherwise its appearance is waited for."""
+        self.bench = bench
+        self.path = bench.fresh("mount")
+        self.command = [str(part).replace("{}", str(self.path)) for part in command]
+        self.ready = ready
+        self.environment = {**bench.environment(), **(environment or {})}
+        self.output = []
+
+    def __enter__(self):
+        pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(self.command, env=self.environment, stdin=subprocess.DEVNULL, **pipe)
+        try:
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.measure()
+        finally:
+            self._end()
+            self.bench.discard(self.path)
+
+    def measure(self):
+        """Looks at the process before it ends."""
+
+    def elapsed(self):
+        """Seconds since the process was started."""
+        return time.monotonic() - self.started
+
+    def cpu(self):
+        """Seconds of CPU time that the process has had (proc(5): user and system time are fields 14 and 15)."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _wait(self):
+        if self.ready is not None:
+            for line in self.process.stdout:
+                self.output.append(line)
+                if self.ready in line:
+                    # Nobody may have to wait because a pipe is full.
+                    threading.Thread(target=self._drain, daemon=True).start()
+                    return
+            raise self._failure()
+        threading.Thread(target=self._drain, daemon=True).start()
+        while not os.path.ismount(self.path):
+            if self.process.poll() is not None or self.elapsed() > PATIENCE:
+                raise self._failure()
+            time.sleep(0.001)
+
+    def _drain(self):
+        self.output.extend(self.process.stdout)
+
+    def _failure(self):
+        return Failure(f"{' '.join(self.command)}: nothing is mounted: {''.join(self.output[-20:])}")
+
+    def _end(self):
+        for _ in range(50):
+            if not os.path.ismount(self.path) or self._unmount().returncode == 0:
+                break
+            time.sleep(0.1)
+        else:
+            subprocess.run(["umount", "--lazy", self.path])
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def _unmount(self):
+        root = os.geteuid() == 0
+        command = ["umount", self.path] if root else ["fusermount3", "-u", self.path]
+        return subprocess.run(command, capture_output=True)
+
+
+class KpackfsMount(Mount):
+    """A mount of kpackfs, with an empty directory for temporary files. What it needed is in the results."""
+
+    def __init__(self, bench, source, *options, cache=None):
+        self.temporary = bench.fresh("tmp")
+        command = bench.kpackfs.command("mount", "--foreground", *options, source, "{}", cache=cache)
+        super().__init__(bench, command, "mounted on", {"TMPDIR": str(self.temporary)})
+
+    def status(self):
+        return json.loads((self.path / ".kpackfs" / "status.json").read_text())
+
+    def counter(self, name):
+        return self.status()["counters"].get(name, 0)
+
+    def measure(self):
+        if self.process.poll() is not None:
+            return
+        busy = {}
+        for _ in range(30):
+            busy = gauges(self.status())
+            if not any(busy.values()):
+                break
+            time.sleep(0.1)
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        peak = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
+        self.bench.saw_daemon(peak, sorted(self.temporary.rglob("*")), busy)
+        self.bench.discard(self.temporary)
+
+
+def gauges(status):
+    """The memory that work holds; caches do not count. Which names there are depends on the version."""
+    held = next((status[name] for name in ("gauges", "memory", "budget") if isinstance(status.get(name), dict)), {})
+    caches = {"capacity", "frames", "spans", "peak"}
+    return {name: value for name, value in held.items() if isinstance(value, int) and name not in caches}
+
+
+def abandoned(work):
+    """Mount points below a directory, the innermost first."""
+    with open("/proc/self/mountinfo") as file:
+        points = [line.split()[4] for line in file]
+    return sorted((point for point in points if point.startswith(f"{work}/")), reverse=True)

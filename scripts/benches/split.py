@@ -1,0 +1,66 @@
+"""Splitting to directories: what it costs, and how that grows."""
+
+import os
+from statistics import median
+
+from .results import rate, seconds, size
+
+
+def run(bench):
+    for tree, allowed in bench.inputs.splits:
+        if tree.library:
+            bench.warm(tree.path / tree.library)
+        cost(bench, tree, allowed)
+    tree = bench.inputs.splits[0][0]
+    scaling(bench, tree)
+    growth(bench, tree, bench.inputs.twice(tree))
+
+
+def split(bench, source, *options, processors=None, then=lambda out: None):
+    out = bench.fresh("split")
+    taken = bench.cost(bench.kpackfs.command("split", source, "-o", out, *options), processors)
+    then(out)
+    bench.discard(out)
+    return taken
+
+
+def cost(bench, tree, allowed):
+    """CPU seconds. `allowed` speaks of a machine, so the speed of zstd on the same objects stands beside it."""
+    subject, writing, yardstick, peaks = [], [], [], []
+
+    def write(out):
+        copy = bench.fresh("copy")
+        writing.append(bench.cost(["cp", "-r", f"{out}/.", copy]).cpu)
+        bench.discard(copy)
+
+    for _ in range(bench.rounds):
+        taken = split(bench, tree.path, then=write)
+        subject.append(taken.cpu)
+        peaks.append(taken.peak)
+        done = bench.control("compress", tree.path)
+        yardstick.append(done["bytes"] / done["compress_seconds"])
+    note = f"zstd-3: {rate(median(yardstick))}; writing: {seconds(median(writing))}"
+    what = f"split of {tree.name}"
+    bench.absolute(f"{what}, CPU time", subject, seconds, note, at_most=allowed + median(writing))
+    bench.absolute(f"{what}, peak memory", peaks, size, at_most=(256 + 64) << 20)
+
+
+def scaling(bench, tree):
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    if len(processors) < 2:
+        return bench.left_out("one core against two: there is one only")
+    one, two = [], []
+    for _ in range(bench.rounds):
+        one.append(split(bench, tree.path, "-j", 1, processors=processors[:1]).seconds)
+        two.append(split(bench, tree.path, "-j", 2, processors=processors).seconds)
+    bench.compare(f"split of {tree.name}, one core against two", one, two, seconds, "two", at_least=1.8)
+
+
+def growth(bench, tree, twice):
+    small, large = [], []
+    for _ in range(bench.rounds):
+        large.append(split(bench, twice.path))
+        small.append(split(bench, tree.path))
+    what = f"split of {twice.name} against once"
+    bench.compare(what, [it.seconds for it in large], [it.seconds for it in small], seconds, "once", at_most=2.1)
+    bench.compare(f"{what}, memory", [it.peak for it in large], [it.peak for it in small], size, "once", at_most=1.1)
