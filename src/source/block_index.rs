@@ -26,7 +26,7 @@ const OUTPUT_PER_INPUT: u64 = 50;
 /// The decoding cost between checkpoints, in compressed bytes, is so many times the last window's size, within limits.
 const WINDOW_SHARE: u64 = 160;
 const LEAST_COST: u64 = 256 << 10;
-const MOST_COST: u64 = 3 << 20;
+const MOST_COST: u64 = 9 << 18;
 
 /// Where decoding can start.
 #[derive(Debug, Default)]
