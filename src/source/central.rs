@@ -148,7 +148,7 @@ impl Read for Window<'_> {
             (self.start, self.block) = (start, block);
         }
         let skip = usize::try_from(self.at - start).unwrap_or(usize::MAX);
-        let count = super::decoder::copy(self.block.get(skip..).unwrap_or_default(), buffer);
+        let count = self.block.get(skip..).unwrap_or_default().read(buffer)?;
         self.at = self.at.saturating_add(count as u64);
         Ok(count)
     }

@@ -1,17 +1,21 @@
-//! Decoding a member's deflate stream from a checkpoint on, and the buffers and decoders that are used again and again.
+//! Decoding a member's deflate stream from a checkpoint on, and the decoders that stand still in the middle of one until
+//! somebody reads on.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::block_index::Checkpoint;
 use super::inflate::{Inflater, Place, Refused, WINDOW};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
-/// Bytes decoded at once.
-pub(super) const OUTPUT: usize = 256 << 10;
+/// Compressed bytes read at once.
+pub(super) const INPUT: usize = 64 << 10;
 
-/// Idle decoders that are kept; each has about 0.5 MB of buffers.
-const IDLE: usize = 8;
+/// Idle decoders that are kept, each with about 110 KB of state and input. There are more than there are threads that
+/// serve a mount, so that readers of as many files at once do not take each other's away.
+const IDLE: usize = 24;
 
 /// A deflate stream and what the zip file says about it.
 #[derive(Debug)]
@@ -22,10 +26,12 @@ pub(super) struct Stream {
     pub(super) packed: Arc<dyn Content>,
     /// What they are said to inflate to, in bytes.
     pub(super) size: u64,
+    /// What that is said to have as its CRC-32.
+    pub(super) crc32: u32,
     /// What the member is.
     pub(super) identity: Identity,
-    /// Decoders to borrow.
-    pub(super) tools: Arc<Tools>,
+    /// Where decoders wait.
+    pub(super) decoders: Arc<Decoders>,
     /// Caches and counters.
     pub(super) resources: Arc<Resources>,
 }
@@ -35,178 +41,186 @@ impl Stream {
         ReadError::damaged(&self.entry, reason)
     }
 
-    pub(super) fn too_short(&self, have: u64) -> ReadError {
-        self.damaged(format!("inflates to {have} bytes, but claims {}", self.size))
-    }
-
     fn refused(&self, refused: &Refused) -> ReadError {
         self.damaged(refused.to_string())
     }
-
-    /// Runs `work` with a decoder that stands at `start`, reads at most `step_in` compressed bytes at once, and
-    /// decodes at most `step_out`.
-    pub(super) fn decode<T>(
-        &self,
-        start: &Checkpoint,
-        step_in: usize,
-        step_out: usize,
-        work: impl FnOnce(&mut Decoder<'_>) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        let mut bench = self.tools.take().map_err(|refused| self.refused(&refused))?;
-        let grow = |buffer: &mut Vec<u8>, size| buffer.resize(buffer.len().max(size), 0);
-        grow(&mut bench.input, step_in);
-        grow(&mut bench.output, step_out);
-        let window = match &*start.window {
-            [] => Vec::new(),
-            window => zstd::bulk::decompress(window, WINDOW).map_err(|source| ReadError::io(&self.entry, source))?,
-        };
-        bench.inflater.enter(start.bits, start.value, &window).map_err(|refused| self.refused(&refused))?;
-        let result = work(&mut Decoder {
-            output: start.output,
-            stream: self,
-            bench: &mut bench,
-            fetched: start.input,
-            input: 0..0,
-            step_in,
-            step_out,
-            last_byte: 0,
-            last_produced: 0,
-        });
-        self.tools.put_back(bench);
-        result
-    }
 }
 
-/// Decoders and their buffers, to be used again and again.
+/// The decoders of all members of a wheel.
 #[derive(Debug, Default)]
-pub(super) struct Tools(Mutex<Vec<Bench>>);
+pub(super) struct Decoders {
+    /// Idle ones, the least recently used first.
+    idle: Mutex<Vec<Idle>>,
+    /// Number of members that are being decoded ahead of their readers.
+    pub(super) ahead: AtomicUsize,
+}
 
 #[derive(Debug)]
-struct Bench {
-    inflater: Inflater,
-    input: Vec<u8>,
-    output: Vec<u8>,
+struct Idle {
+    /// Whose stream it stands in; `None` if nobody needs its place.
+    owner: Option<usize>,
+    decoder: Decoder,
 }
 
-impl Tools {
-    fn idle(&self) -> MutexGuard<'_, Vec<Bench>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Decoders {
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self) -> Result<Bench, Refused> {
-        if let Some(bench) = self.idle().pop() {
-            return Ok(bench);
-        }
-        Ok(Bench { inflater: Inflater::new()?, input: Vec::new(), output: Vec::new() })
+    /// How far the decoder of `owner` has come that is the last one in `range`.
+    pub(super) fn nearest(&self, owner: usize, range: &RangeInclusive<u64>) -> Option<u64> {
+        let idle = self.idle();
+        let outputs = idle.iter().filter(|idle| idle.owner == Some(owner)).map(|idle| idle.decoder.output);
+        outputs.filter(|output| range.contains(output)).max()
     }
 
-    fn put_back(&self, bench: Bench) {
+    /// The decoder of `owner` that stands at `output`, if it is still there.
+    pub(super) fn take(&self, owner: usize, output: u64) -> Option<Decoder> {
         let mut idle = self.idle();
-        if idle.len() < IDLE {
-            idle.push(bench);
-        }
+        let found = idle.iter().position(|idle| idle.owner == Some(owner) && idle.decoder.output == output)?;
+        Some(idle.remove(found).decoder)
     }
-}
 
-/// Where decoding can start.
-#[derive(Debug, Default)]
-pub(super) struct Checkpoint {
-    /// Offset in the output.
-    pub(super) output: u64,
-    /// Offset of the next whole byte in the compressed data.
-    pub(super) input: u64,
-    /// Number of bits of the byte before that which belong here.
-    pub(super) bits: u8,
-    /// These bits.
-    pub(super) value: u8,
-    /// What was decoded just before, compressed.
-    pub(super) window: Box<[u8]>,
+    /// A decoder that enters `stream` at `start` and reads at most `step_in` compressed bytes at once.
+    pub(super) fn enter(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
+        let mut idle = self.idle();
+        let unowned = idle.iter().position(|idle| idle.owner.is_none());
+        let used = unowned.or((idle.len() >= IDLE).then_some(0)).map(|found| idle.remove(found).decoder);
+        drop(idle);
+        let mut decoder = match used {
+            Some(decoder) => decoder,
+            None => Decoder::new().map_err(|refused| stream.refused(&refused))?,
+        };
+        decoder.enter(stream, start, step_in)?;
+        Ok(decoder)
+    }
+
+    /// Keeps a decoder: for `owner` to read on, or for anybody to use again.
+    pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
+        let mut idle = self.idle();
+        if idle.len() >= IDLE {
+            idle.remove(0);
+        }
+        idle.push(Idle { owner, decoder });
+    }
+
+    #[cfg(test)]
+    pub(super) fn clear(&self) {
+        self.idle().clear();
+    }
 }
 
 /// A decoder that stands inside a stream and fetches its own input.
 #[derive(Debug)]
-pub(super) struct Decoder<'a> {
-    /// Offset in the output.
+pub(super) struct Decoder {
+    /// Offset in the content of what comes next.
     pub(super) output: u64,
-    stream: &'a Stream,
-    bench: &'a mut Bench,
-    /// Offset in the compressed data of what comes next into `bench.input`.
+    inflater: Inflater,
+    input: Vec<u8>,
+    /// The part of `input` that is not consumed yet.
+    rest: Range<usize>,
+    /// Offset in the compressed data of what comes next into `input`.
     fetched: u64,
-    /// The part of `bench.input` that is not consumed yet.
-    input: Range<usize>,
     /// Most compressed bytes to read at once.
     step_in: usize,
-    /// Most bytes to decode at once.
-    step_out: usize,
-    last_byte: u8,
-    last_produced: usize,
 }
 
-impl Decoder<'_> {
-    /// Decodes a piece; [`Decoder::produced`] has it. Fails when the stream goes on beyond its claimed size.
-    pub(super) fn step(&mut self) -> Result<Place, ReadError> {
-        let stream = self.stream;
-        self.last_produced = 0;
-        let left = stream.packed.size().saturating_sub(self.fetched);
-        if self.input.is_empty() && left > 0 {
-            let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.step_in);
-            let target = self.bench.input.get_mut(..count).unwrap_or_default();
-            stream.packed.read_at(self.fetched, target)?;
-            self.fetched = self.fetched.saturating_add(count as u64);
-            self.input = 0..count;
-        }
-        let input = self.bench.input.get(self.input.clone()).unwrap_or_default();
-        // One byte more than is claimed, so that a stream which holds more gives itself away.
-        let claimed = usize::try_from(stream.size.saturating_sub(self.output)).unwrap_or(usize::MAX).saturating_add(1);
-        let output = self.bench.output.get_mut(..self.step_out.min(claimed)).unwrap_or_default();
-        let step = self.bench.inflater.step(input, output).map_err(|refused| stream.refused(&refused))?;
-        if let Some(&byte) = input.get(..step.consumed).and_then(<[u8]>::last) {
-            self.last_byte = byte;
-        }
-        self.input.start += step.consumed;
-        self.output = self.output.saturating_add(step.produced as u64);
-        self.last_produced = step.produced;
-        stream.resources.counters.bytes_inflated.add(step.produced as u64);
-        if self.output > stream.size {
-            return Err(stream.damaged(format!("inflates to more than the {} bytes it claims", stream.size)));
-        }
-        if step.place == Place::Stuck {
-            return Err(stream.damaged("the compressed data ends too early"));
-        }
-        Ok(step.place)
+impl Decoder {
+    fn new() -> Result<Self, Refused> {
+        let inflater = Inflater::new()?;
+        Ok(Self { output: 0, inflater, input: Vec::new(), rest: 0..0, fetched: 0, step_in: INPUT })
     }
 
-    /// The bytes that the last step decoded.
-    pub(super) fn produced(&self) -> &[u8] {
-        self.bench.output.get(..self.last_produced).unwrap_or_default()
+    /// Goes to `start`.
+    pub(super) fn enter(&mut self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<(), ReadError> {
+        self.output = start.joint.output;
+        // The byte in which the next block begins, perhaps after the end of the block before.
+        self.fetched = start.joint.bit / 8;
+        self.rest = 0..0;
+        self.step_in = step_in;
+        let mut window = Vec::new();
+        if !start.window.is_empty() {
+            window = zstd::bulk::decompress(&start.window, WINDOW)
+                .map_err(|error| stream.damaged(format!("a checkpoint of the index is damaged: {error}")))?;
+        }
+        let used = (start.joint.bit % 8) as u8;
+        let mut value = 0;
+        if used > 0 {
+            self.fetch(stream)?;
+            let byte = self.input.get(self.rest.clone()).and_then(<[u8]>::first);
+            value = byte.ok_or_else(|| stream.damaged(ENDS_EARLY))? >> used;
+            self.rest.start += 1;
+        }
+        self.inflater.enter((8 - used) % 8, value, &window).map_err(|refused| stream.refused(&refused))
+    }
+
+    fn fetch(&mut self, stream: &Stream) -> Result<(), ReadError> {
+        let left = stream.packed.size().saturating_sub(self.fetched);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.step_in);
+        if self.input.len() < count {
+            self.input.resize(count, 0);
+        }
+        stream.packed.read_at(self.fetched, self.input.get_mut(..count).unwrap_or_default())?;
+        self.fetched = self.fetched.saturating_add(count as u64);
+        self.rest = 0..count;
+        Ok(())
+    }
+
+    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. Shows each
+    /// piece and what place it ends at to `see`.
+    pub(super) fn fill(
+        &mut self,
+        stream: &Stream,
+        buffer: &mut [u8],
+        mut see: impl FnMut(&Self, &[u8], Place) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut room = buffer;
+        // One byte more than is claimed, so that a stream which holds more gives itself away.
+        let mut beyond = [0];
+        while !room.is_empty() || self.output >= stream.size {
+            if self.rest.is_empty() {
+                self.fetch(stream)?;
+            }
+            let input = self.input.get(self.rest.clone()).unwrap_or_default();
+            let target = if room.is_empty() { &mut beyond[..] } else { &mut *room };
+            let step = self.inflater.step(input, target).map_err(|refused| stream.refused(&refused))?;
+            self.rest.start += step.consumed;
+            self.output = self.output.saturating_add(step.produced as u64);
+            stream.resources.counters.bytes_inflated.add(step.produced as u64);
+            if self.output > stream.size {
+                return Err(stream.damaged(format!("inflates to more than the {} bytes it claims", stream.size)));
+            }
+            let (piece, after) = room.split_at_mut_checked(step.produced).unwrap_or_default();
+            see(self, piece, step.place)?;
+            room = after;
+            match step.place {
+                Place::Stuck => return Err(stream.damaged(ENDS_EARLY)),
+                Place::End if self.output < stream.size => {
+                    let (have, claimed) = (self.output, stream.size);
+                    return Err(stream.damaged(format!("inflates to {have} bytes, but claims {claimed}")));
+                }
+                Place::End => return Ok(()),
+                Place::Inside | Place::Boundary(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Offset in the compressed data, in bits, when so many bits of the last consumed byte are unused.
     pub(super) fn bit(&self, unused: u8) -> u64 {
-        let input = self.fetched.saturating_sub(self.input.len() as u64);
+        let input = self.fetched.saturating_sub(self.rest.len() as u64);
         input.saturating_mul(8).saturating_sub(unused.into())
     }
 
-    /// Remembers this place, a block boundary with so many unused bits in the last byte.
-    pub(super) fn checkpoint(&self, bits: u8) -> Result<Checkpoint, ReadError> {
-        let stream = self.stream;
-        let window = self.bench.inflater.window().map_err(|refused| stream.refused(&refused))?;
-        let window = zstd::bulk::compress(&window, 1).map_err(|source| ReadError::io(&stream.entry, source))?;
-        Ok(Checkpoint {
-            output: self.output,
-            input: self.fetched.saturating_sub(self.input.len() as u64),
-            bits,
-            value: if bits == 0 { 0 } else { self.last_byte >> 8_u8.saturating_sub(bits) },
-            window: window.into(),
-        })
+    /// What was decoded last, compressed.
+    pub(super) fn window(&self, stream: &Stream) -> Result<Box<[u8]>, ReadError> {
+        let window = self.inflater.window().map_err(|refused| stream.refused(&refused))?;
+        let window = zstd::bulk::compress(&window, WINDOW_LEVEL);
+        Ok(window.map_err(|source| ReadError::io(&stream.entry, source))?.into())
     }
 }
 
-/// Copies as many bytes as fit, and returns their number.
-pub(super) fn copy(from: &[u8], to: &mut [u8]) -> usize {
-    let count = from.len().min(to.len());
-    if let (Some(from), Some(to)) = (from.get(..count), to.get_mut(..count)) {
-        to.copy_from_slice(from);
-    }
-    count
-}
+const ENDS_EARLY: &str = "the compressed data ends too early";
+
+/// The zstd level of windows.
+const WINDOW_LEVEL: i32 = 3;

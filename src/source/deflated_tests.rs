@@ -1,25 +1,31 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 
-use super::{Deflated, LONGEST_KEPT, SPAN};
-use crate::index::Resources;
+use super::{AHEAD, CHUNK, Deflated};
+use crate::index::{Kind, Memory, Resources};
 use crate::rope::{Content, Identity, ReadError, Rope, Segment};
-use crate::source::decoder::{Stream, Tools};
+use crate::source::decoder::Stream;
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
+use crate::source::stream_index::StreamIndex;
 use crate::source::testing::data;
 
 fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc<Resources>) {
-    let resources = Resources::new(budget);
+    member_of(packed, size, crc32, Resources::new(budget))
+}
+
+fn member_of(packed: &[u8], size: usize, crc32: u32, resources: Arc<Resources>) -> (Deflated, Arc<Resources>) {
     let stream = Stream {
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size: size as u64,
+        crc32,
         identity: Identity::describe("test").finish(),
-        tools: Arc::new(Tools::default()),
+        decoders: Arc::default(),
         resources: Arc::clone(&resources),
     };
-    (Deflated::new(stream, crc32), resources)
+    (Deflated::new(stream), resources)
 }
 
 fn read(content: &dyn Content, offset: usize, length: usize) -> Result<Vec<u8>, ReadError> {
@@ -56,14 +62,18 @@ fn the_giant_block_is_what_it_says() {
 }
 
 #[test]
-fn a_block_too_long_to_be_held_is_read_in_bounded_memory() {
+fn a_giant_block_is_decoded_once_by_who_reads_on_and_held_in_chunks_only() {
     let (packed, size) = giant_block(160_000);
-    assert!(size as u64 > 2 * LONGEST_KEPT);
-    let (content, resources) = member(&packed, size, crc32fast::hash(&vec![0; size]), 1 << 30);
+    let (content, resources) = member(&packed, size, crc32fast::hash(&vec![0; size]), 64 * CHUNK);
+    assert!(resources.spans.capacity() < size as u64 / 8);
+    for offset in (0..size).step_by(100_000) {
+        let length = 100_000.min(size - offset);
+        assert_eq!(read(&content, offset, length).unwrap(), vec![0; length]);
+    }
+    assert_eq!(resources.counters.bytes_inflated.get(), size as u64);
     for (offset, length) in [(size - 10, 10), (0, 1 << 20), (17 << 20, 300_000)] {
         assert_eq!(read(&content, offset, length).unwrap(), vec![0; length]);
     }
-    assert_eq!(resources.spans.bytes(), 0);
 }
 
 proptest! {
@@ -94,7 +104,7 @@ proptest! {
         }
         prop_assert!(read(&content, 0, size).unwrap() == whole);
         prop_assert!(read(&content, 1, size).is_err());
-        prop_assert!(content.index().complete);
+        prop_assert_eq!(content.joints().unwrap().unwrap().last().unwrap().output, size as u64);
     }
 
     #[test]
@@ -122,45 +132,228 @@ proptest! {
     }
 }
 
+/// Content whose blocks are short enough for checkpoints at their least distance.
+fn with_checkpoints(size: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let whole = data(size, seed);
+    let packed = deflated(&whole, 6, 100_000, Z_NO_FLUSH);
+    (whole, packed)
+}
+
 #[test]
 fn the_index_grows_as_far_as_somebody_has_read() {
-    let whole = data(9 << 20, 3);
-    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
+    let (whole, packed) = with_checkpoints(9 << 20, 3);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
+    let inflated = || resources.counters.bytes_inflated.get();
     read(&content, 2 << 20, 1).unwrap();
-    let inflated = resources.counters.bytes_inflated.get();
-    assert!((2 << 20..5 << 20).contains(&inflated), "{inflated}");
-    read(&content, 0, 2 << 20).unwrap();
-    assert_eq!(resources.counters.bytes_inflated.get(), inflated);
-    read(&content, 0, whole.len()).unwrap();
-    assert_eq!(resources.counters.bytes_inflated.get(), whole.len() as u64);
-    assert!(content.index().starts.len() > 5);
+    assert_eq!(inflated(), (2 << 20) + CHUNK);
+    read(&content, (1 << 20) + 1, 1 << 20).unwrap();
+    assert_eq!(inflated(), (2 << 20) + CHUNK, "what came just before is kept");
+    content.joints().unwrap();
+    assert_eq!(inflated(), whole.len() as u64);
+    content.joints().unwrap();
+    assert_eq!(inflated(), whole.len() as u64);
+}
+
+#[test]
+fn reading_on_decodes_everything_once_with_room_for_a_few_chunks() {
+    let (whole, packed) = with_checkpoints(9 << 20, 3);
+    for chunks in [1, 3, 40] {
+        let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 16 * chunks * CHUNK);
+        assert_eq!(resources.spans.capacity(), chunks * CHUNK);
+        // Forty hold all of it.
+        let decoded = |round| whole.len() as u64 * if chunks == 40 { 1 } else { round };
+        for round in 1..4 {
+            for offset in (0..whole.len()).step_by(64 << 10) {
+                let length = (whole.len() - offset).min(64 << 10);
+                assert!(read(&content, offset, length).unwrap() == whole[offset..offset + length]);
+            }
+            assert_eq!(resources.counters.bytes_inflated.get(), decoded(round), "{chunks} chunks");
+        }
+    }
+}
+
+#[test]
+fn a_far_read_decodes_from_the_checkpoint_before_it_only() {
+    let (whole, packed) = with_checkpoints(24 << 20, 3);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 0);
-    read(&content, 0, whole.len()).unwrap();
-    let before = resources.counters.bytes_inflated.get();
-    read(&content, 7 << 20, 1).unwrap();
-    let one = resources.counters.bytes_inflated.get() - before;
-    assert!((SPAN..3 * SPAN).contains(&one), "{one}");
+    let joints = content.joints().unwrap().unwrap();
+    let checkpoints = content.chunks.checkpoints();
+    assert!(checkpoints.len() > 3, "{checkpoints:?}");
+    assert!(checkpoints.iter().all(|output| joints.iter().any(|joint| joint.output == *output)));
+    for offset in (0..whole.len()).step_by(777_777).rev() {
+        let before = resources.counters.bytes_inflated.get();
+        assert_eq!(read(&content, offset, 1).unwrap(), whole[offset..=offset]);
+        let start = offset as u64 / CHUNK * CHUNK;
+        let from = checkpoints.iter().rfind(|&&output| output <= start).unwrap();
+        let end = (start + CHUNK).min(whole.len() as u64);
+        assert_eq!(resources.counters.bytes_inflated.get() - before, end - from);
+    }
+}
+
+#[test]
+fn joints_do_not_depend_on_who_read_what_when() {
+    let (whole, packed) = with_checkpoints(6 << 20, 21);
+    let crc = crc32fast::hash(&whole);
+    let (straight, _) = member(&packed, whole.len(), crc, 0);
+    let (hopping, resources) = member(&packed, whole.len(), crc, 0);
+    // As if other members took the decoder away in between, so that another has to be led to where it stood.
+    let (other, _) = member_of(&packed, whole.len(), crc, resources);
+    for offset in (0..whole.len()).step_by(300_000) {
+        read(&hopping, offset, 1).unwrap();
+        hopping.stream().decoders.clear();
+        read(&other, offset, 1).unwrap();
+    }
+    let expected = straight.joints().unwrap();
+    assert_eq!(hopping.joints().unwrap(), expected);
+    assert_eq!(other.joints().unwrap(), expected);
+    assert_eq!(hopping.chunks.checkpoints(), straight.chunks.checkpoints());
+}
+
+/// Resources that keep what they learn in the file for `input`, in `place`.
+fn remembering(place: &std::path::Path) -> Arc<Resources> {
+    let input = place.join("input");
+    if !input.exists() {
+        std::fs::write(&input, "x").unwrap();
+    }
+    Resources::with_memory(0, Memory::open(place, &input))
+}
+
+#[test]
+fn the_next_session_starts_at_checkpoints_at_once() {
+    let (whole, packed) = with_checkpoints(20 << 20, 5);
+    let place = tempfile::tempdir().unwrap();
+    let crc = crc32fast::hash(&whole);
+    let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
+    let joints = content.joints().unwrap();
+    resources.memory.save().unwrap();
+    let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
+    assert_eq!(content.joints().unwrap(), joints);
+    assert_eq!(resources.counters.bytes_inflated.get(), 0);
+    let offset = 19 << 20;
+    assert_eq!(read(&content, offset, 99).unwrap(), whole[offset..offset + 99]);
+    let inflated = resources.counters.bytes_inflated.get();
+    assert!(inflated < 12 << 20, "{inflated}");
+    assert!(read(&content, 0, whole.len()).unwrap() == whole);
+}
+
+type Lie = Box<dyn Fn(&mut StreamIndex)>;
+
+#[test]
+fn an_index_that_lies_is_never_believed() {
+    let (whole, packed) = with_checkpoints(8 << 20, 9);
+    let crc = crc32fast::hash(&whole);
+    let (content, _) = member(&packed, whole.len(), crc, 0);
+    content.joints().unwrap();
+    let good = content.chunks.export().unwrap();
+    let lies: Vec<(&str, Lie)> = vec![
+        ("another window", Box::new(|index| index.checkpoints[0].1 = index.checkpoints[1].1.clone())),
+        ("no zstd frame", Box::new(|index| index.checkpoints[0].1 = vec![1, 2, 3].into())),
+        (
+            "too long a window",
+            Box::new(|index| {
+                index.checkpoints[0].1 = zstd::bulk::compress(&vec![0; 40_000], 1).unwrap().into();
+            }),
+        ),
+        (
+            "another bit",
+            Box::new(|index| {
+                index.bits[index.checkpoints[0].0 - 1] += 1;
+                index.bits[index.checkpoints[0].0] -= 1;
+            }),
+        ),
+        (
+            "another byte",
+            Box::new(|index| {
+                index.outputs[index.checkpoints[0].0 - 1] += 1;
+                index.outputs[index.checkpoints[0].0] -= 1;
+            }),
+        ),
+        ("another joint", Box::new(|index| index.checkpoints[0].0 += 1)),
+        ("no such joint", Box::new(|index| index.checkpoints.last_mut().unwrap().0 += 1 << 30)),
+        ("checkpoints that go back", Box::new(|index| index.checkpoints.swap(0, 1))),
+        ("another size", Box::new(|index| index.size += 1)),
+        ("another sum", Box::new(|index| index.crcs[3] ^= 1)),
+        ("a sum of the end", Box::new(|index| *index.crcs.last_mut().unwrap() ^= 1)),
+        ("beyond the stream", Box::new(|index| *index.bits.last_mut().unwrap() += 1 << 40)),
+        ("without bounds", Box::new(|index| index.outputs[0] = u64::MAX)),
+        ("columns of unequal length", Box::new(|index| index.crcs.truncate(5))),
+    ];
+    let place = tempfile::tempdir().unwrap();
+    for (what, lie) in lies {
+        let mut index = good.clone();
+        lie(&mut index);
+        let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
+        resources.memory.learn(Kind::Stream, &content.identity().unwrap(), &index);
+        for offset in (0..whole.len()).step_by(900_000).rev() {
+            assert!(read(&content, offset, 999).unwrap() == whole[offset..offset + 999], "{what}, at {offset}");
+        }
+    }
+}
+
+#[test]
+fn reading_on_is_prepared_for() {
+    let (whole, packed) = with_checkpoints(12 << 20, 15);
+    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
+    assert!(!content.is_prompt(0, 1) && content.is_prompt(0, 0));
+    for offset in (0..1 << 20).step_by(128 << 10) {
+        read(&content, offset, 128 << 10).unwrap();
+    }
+    assert!(content.is_prompt(0, 1 << 20));
+    let half = usize::try_from(AHEAD / 2 * CHUNK).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !content.is_prompt(1 << 20, half) || content.stream().decoders.ahead.load(Ordering::Relaxed) > 0 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    assert!(resources.counters.bytes_inflated.get() <= (1 << 20) + AHEAD * CHUNK, "and no farther");
+    assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }
 
 #[test]
 fn threads_share_the_work() {
-    let whole = data(8 << 20, 5);
-    let packed = deflated(&whole, 1, whole.len(), Z_NO_FLUSH);
-    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let (content, whole) = (&content, &whole);
-            scope.spawn(move || {
-                for turn in 0..200 {
-                    let offset = (turn * 7_919_777 + thread * 1_048_573) % (whole.len() - 5000);
-                    assert!(read(content, offset, 5000).unwrap() == whole[offset..offset + 5000]);
-                }
-            });
+    let (whole, packed) = with_checkpoints(8 << 20, 5);
+    let crc = crc32fast::hash(&whole);
+    for (budget, step) in [(1 << 30, 10_007), (1 << 30, 7_919_777), (20 << 20, 3_000_017), (0, 1_000_003)] {
+        let (content, resources) = member(&packed, whole.len(), crc, budget);
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (content, whole) = (&content, &whole);
+                scope.spawn(move || {
+                    for turn in 0..40 {
+                        let offset = (turn * step + thread * 1_048_573) % (whole.len() - 5000);
+                        assert!(read(content, offset, 5000).unwrap() == whole[offset..offset + 5000]);
+                    }
+                });
+            }
+        });
+        assert!(content.chunks.is_idle());
+        if budget == 1 << 30 {
+            // A chunk can be passed over once by each run that began at the same place.
+            let inflated = resources.counters.bytes_inflated.get();
+            assert!(inflated < 4 * whole.len() as u64, "{inflated}");
         }
-    });
-    read(&content, 0, whole.len()).unwrap();
-    assert_eq!(resources.counters.bytes_inflated.get(), whole.len() as u64);
+    }
+}
+
+#[test]
+fn who_asks_for_the_same_at_the_same_time_gets_it_decoded_once() {
+    let (whole, packed) = with_checkpoints(6 << 20, 5);
+    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
+    for known in [false, true] {
+        let before = resources.counters.bytes_inflated.get();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for offset in (0..whole.len()).step_by(100_000) {
+                        let length = (whole.len() - offset).min(100_000);
+                        assert!(read(&content, offset, length).unwrap() == whole[offset..offset + length]);
+                    }
+                });
+            }
+        });
+        assert_eq!(resources.counters.bytes_inflated.get() - before, whole.len() as u64, "known: {known}");
+        content.chunks.forget();
+    }
 }
 
 #[test]
@@ -190,7 +383,7 @@ fn false_claims_are_found_and_not_forgotten() {
 
 #[test]
 fn an_empty_last_block_does_not_hide_the_checksum() {
-    let whole = data(usize::try_from(2 * SPAN).unwrap(), 13);
+    let whole = data(usize::try_from(2 * CHUNK).unwrap(), 13);
     let packed = deflated(&whole, 6, whole.len(), Z_FULL_FLUSH);
     let (content, _) = member(&packed, whole.len(), 1, 1 << 30);
     assert!(reason(read(&content, whole.len() - 1, 1)).contains("CRC-32"));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
-use super::decoder::{Stream, Tools};
+use super::decoder::{Decoders, Stream};
 use super::deflated::Deflated;
 use super::stamp::{Stamp, read_unchanged};
 use crate::index::Resources;
@@ -18,7 +18,7 @@ pub(super) struct WheelFile {
     pub(super) file: File,
     pub(super) stamp: Stamp,
     pub(super) resources: Arc<Resources>,
-    pub(super) tools: Arc<Tools>,
+    pub(super) decoders: Arc<Decoders>,
 }
 
 impl WheelFile {
@@ -90,11 +90,12 @@ pub(super) fn content(
         entry,
         packed: Arc::new(raw),
         size,
+        crc32,
         identity,
-        tools: Arc::clone(&wheel.tools),
+        decoders: Arc::clone(&wheel.decoders),
         resources: Arc::clone(&wheel.resources),
     };
-    (Arc::new(Deflated::new(stream, crc32)), None)
+    (Arc::new(Deflated::new(stream)), None)
 }
 
 /// A member's bytes as they stand in the wheel.

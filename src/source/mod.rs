@@ -3,13 +3,16 @@
 //! An input is an install tree, an unpacked wheel or a `.whl` file. It is never written, and it is read with pread
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
 
+mod block_index;
 mod central;
+mod chunks;
 mod decoder;
 mod deflated;
 mod inflate;
 mod member;
 mod path;
 mod stamp;
+mod stream_index;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::decoder::{Stream, Tools};
+use super::decoder::Stream;
 use super::deflated::Deflated;
 use crate::index::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
@@ -142,9 +142,10 @@ pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn C
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size,
+        crc32,
         identity: Identity::describe("test").finish(),
-        tools: Arc::new(Tools::default()),
+        decoders: Arc::default(),
         resources: Resources::new(1 << 30),
     };
-    Arc::new(Deflated::new(stream, crc32))
+    Arc::new(Deflated::new(stream))
 }

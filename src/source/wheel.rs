@@ -43,7 +43,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         file,
         stamp: Stamp::of(&metadata),
         resources: Arc::clone(resources),
-        tools: Arc::default(),
+        decoders: Arc::default(),
     });
     let owner = attributes(&metadata);
     let (members, directory_start) = members(&wheel, &location)?;

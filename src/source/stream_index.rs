@@ -1,0 +1,77 @@
+//! What a session leaves to the next about a deflate stream.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::block_index::{BlockIndex, Checkpoint};
+use super::decoder::Stream;
+use crate::rope::Joint;
+
+/// All that one pass found out about a stream. Offsets are kept as distances, which are short when written.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StreamIndex {
+    /// Bytes of content.
+    pub(super) size: u64,
+    /// The content's CRC-32.
+    pub(super) crc32: u32,
+    /// Of each joint but the first, from the one before it, in bits.
+    pub(super) bits: Vec<u64>,
+    /// The same in bytes of content.
+    pub(super) outputs: Vec<u64>,
+    /// CRC-32 of the content up to each joint but the first.
+    pub(super) crcs: Vec<u32>,
+    /// Of each checkpoint but the first: which joint it is, and the window as a zstd frame.
+    pub(super) checkpoints: Vec<(usize, ByteBuf)>,
+}
+
+impl StreamIndex {
+    /// What is to be kept about a stream, if all of it has been seen and it takes a while to see it again.
+    pub(super) fn of(index: &BlockIndex, stream: &Stream) -> Option<Self> {
+        if !index.complete || index.checkpoints.len() < 2 {
+            return None;
+        }
+        let steps = || index.joints.iter().zip(index.joints.iter().skip(1));
+        let checkpoints = index.checkpoints.iter().skip(1).map(|checkpoint| {
+            let found = index.joints.binary_search_by_key(&checkpoint.joint.bit, |joint| joint.bit).ok()?;
+            Some((found, ByteBuf::from(checkpoint.window.to_vec())))
+        });
+        Some(Self {
+            size: stream.size,
+            crc32: stream.crc32,
+            bits: steps().map(|(from, to)| to.bit - from.bit).collect(),
+            outputs: steps().map(|(from, to)| to.output - from.output).collect(),
+            crcs: steps().map(|(_, to)| to.crc32).collect(),
+            checkpoints: checkpoints.collect::<Option<_>>()?,
+        })
+    }
+
+    /// The joints, and the checkpoints but the first. `None` if they contradict each other or cannot be of `stream`.
+    pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<Joint>, Vec<Arc<Checkpoint>>)> {
+        if self.outputs.len() != self.bits.len() || self.crcs.len() != self.bits.len() {
+            return None;
+        }
+        let mut at = Joint::default();
+        let mut joints = vec![at];
+        for ((&bits, &output), &crc32) in self.bits.iter().zip(&self.outputs).zip(&self.crcs) {
+            at = Joint { bit: at.bit.checked_add(bits)?, output: at.output.checked_add(output)?, crc32 };
+            joints.push(at);
+        }
+        let of_stream = self.size == stream.size && at.output == stream.size && at.bit <= stream.packed.size() * 8;
+        if !of_stream || self.crc32 != stream.crc32 || at.crc32 != stream.crc32 || self.bits.contains(&0) {
+            return None;
+        }
+        let mut checkpoints = Vec::with_capacity(self.checkpoints.len());
+        let mut last = 0;
+        for (number, window) in &self.checkpoints {
+            let joint = *joints.get(*number).filter(|joint| joint.output < stream.size)?;
+            if *number <= last || window.is_empty() {
+                return None;
+            }
+            last = *number;
+            checkpoints.push(Arc::new(Checkpoint::claimed(joint, window.as_slice().into())));
+        }
+        Some((joints, checkpoints))
+    }
+}
