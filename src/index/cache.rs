@@ -51,6 +51,8 @@ pub struct ByteCache<K: Hash + Eq, V> {
 struct Inner<K: Hash + Eq, V> {
     budget: Arc<Budget>,
     purpose: Use,
+    /// The most bytes that are held, however much the budget has left.
+    capacity: u64,
     held: Mutex<Held<K, V>>,
 }
 
@@ -76,11 +78,21 @@ where
 {
     /// A cache that draws on `budget`.
     pub fn new(budget: &Arc<Budget>, purpose: Use) -> Self {
+        Self::bounded(budget, purpose, budget.capacity())
+    }
+
+    /// A cache that draws on `budget` and never holds more than `capacity` bytes.
+    pub fn bounded(budget: &Arc<Budget>, purpose: Use, capacity: u64) -> Self {
         let held = Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 });
-        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, held });
+        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, held });
         let shedder: Arc<dyn Shed> = Arc::<Inner<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
         Self { held, making: DashMap::new() }
+    }
+
+    /// The most bytes that are held.
+    pub fn capacity(&self) -> u64 {
+        self.held.capacity
     }
 
     /// Bytes held now.
@@ -107,6 +119,9 @@ where
         // What was there before must not stand in the way.
         self.remove(&key);
         let weight = value.weight();
+        if !self.make_room(weight) {
+            return;
+        }
         let reservation = if V::IS_RESERVED { None } else { budget.claim(self.held.purpose, weight) };
         if reservation.is_none() && !V::IS_RESERVED {
             return;
@@ -119,6 +134,15 @@ where
         drop(held);
         drop(before);
         budget.look_again();
+    }
+
+    /// Drops the oldest values until another one of `weight` bytes keeps within the capacity. Whether it can.
+    fn make_room(&self, weight: u64) -> bool {
+        if weight > self.held.capacity {
+            return false;
+        }
+        while self.bytes() > self.held.capacity - weight && self.held.shed() {}
+        true
     }
 
     /// Drops a value.

@@ -5,13 +5,25 @@
 #[cfg(target_env = "gnu")]
 const MAPPED: libc::c_int = 4 << 20;
 
+/// What is freed at the heap's end is kept up to this, so that chunks which come and go do not cost a page fault each.
+#[cfg(target_env = "gnu")]
+const KEPT: libc::c_int = 16 << 20;
+
+/// Each arena keeps free memory of its own. Few threads allocate at a time.
+#[cfg(target_env = "gnu")]
+const ARENAS: libc::c_int = 2;
+
 /// Sets malloc up for a program whose memory has a budget. To be called before there are threads.
 pub fn set_up_heap() {
     #[cfg(target_env = "gnu")]
-    #[expect(unsafe_code, reason = "there is no safe interface to malloc's parameters")]
-    // SAFETY: it takes two numbers, and no other thread allocates yet. If it refuses, nothing changes.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
+    for (parameter, value) in
+        [(libc::M_MMAP_THRESHOLD, MAPPED), (libc::M_TRIM_THRESHOLD, KEPT), (libc::M_ARENA_MAX, ARENAS)]
+    {
+        #[expect(unsafe_code, reason = "there is no safe interface to malloc's parameters")]
+        // SAFETY: it takes two numbers, and no other thread allocates yet. If it refuses, nothing changes.
+        unsafe {
+            libc::mallopt(parameter, value);
+        }
     }
 }
 

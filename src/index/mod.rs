@@ -67,13 +67,16 @@ impl Resources {
     }
 
     /// Caches and buffers that hold `budget` bytes together.
+    ///
+    /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
+    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read.
     pub fn with_memory(budget: u64, memory: Memory) -> Arc<Self> {
         let budget = Budget::new(budget);
         Arc::new(Self {
             counters: Counters::default(),
-            spans: ByteCache::new(&budget, Use::Spans),
+            spans: ByteCache::bounded(&budget, Use::Spans, budget.capacity() / 16),
             bundles: ByteCache::new(&budget, Use::Bundles),
-            frames: ByteCache::new(&budget, Use::Frames),
+            frames: ByteCache::bounded(&budget, Use::Frames, budget.capacity() / 2),
             buffers: Pool::new(&budget, Use::Bundles),
             compressors: Compressors::new(&budget),
             spool: OnceLock::new(),

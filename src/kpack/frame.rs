@@ -65,7 +65,14 @@ impl Frame {
 
     /// Makes it unless it is there.
     pub(super) fn make(&self) -> Result<(), ReadError> {
-        if self.is_there() { Ok(()) } else { self.bytes().map(drop) }
+        if self.is_there() {
+            Ok(())
+        } else if self.resources.spool.get().is_some() {
+            // It is put aside there, and nobody else asks for it meanwhile.
+            self.compress().map(drop)
+        } else {
+            self.bytes().map(drop)
+        }
     }
 
     /// The frame, made now if it is not kept any more.
