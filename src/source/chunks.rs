@@ -176,7 +176,9 @@ impl Chunks {
             let checkpoint = state.index.checkpoint(start.min(known));
             let near = checkpoint.joint.output..=start.min(known);
             let standing = self.stream.decoders.nearest(id, &near);
-            let running = state.runs.iter().map(|run| run.at).filter(|at| near.contains(at)).max();
+            // One that passes the checkpoint with its next chunk is worth waiting for, too.
+            let coming = checkpoint.joint.output.saturating_sub(CHUNK)..=*near.end();
+            let running = state.runs.iter().map(|run| run.at).filter(|at| coming.contains(at)).max();
             let must_wait = end > known && state.runs.iter().any(|run| run.end > known);
             if must_wait || (running > standing && waits < MOST_WAITS) {
                 waits += 1;

@@ -78,6 +78,8 @@ impl Deflated {
             reader.is_served = true;
             served.fetch_add(1, Ordering::Relaxed);
             let service = Service { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
+            // Without a worker, this thread does it.
+            drop(reader);
             resources.workers.run(move || service.run());
         }
     }
@@ -97,14 +99,14 @@ impl Service {
     fn run(self) {
         loop {
             let mut reader = lock(&self.reader);
-            if reader.next >= reader.end {
+            // Who has been overtaken by the reader has nothing to do there any more.
+            let number = reader.next.max(reader.to / CHUNK);
+            if number >= reader.end {
                 // Under the same lock, so that a reader who finds itself served really is.
                 reader.is_served = false;
                 self.chunks.stream.decoders.ahead.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
-            // Who has been overtaken by the reader has nothing to do there any more.
-            let number = reader.next.max(reader.to / CHUNK);
             reader.next = number + 1;
             drop(reader);
             // The reader meets the same error.
@@ -176,5 +178,13 @@ impl Content for Deflated {
 }
 
 #[cfg(test)]
+impl Deflated {
+    /// What is kept for another session.
+    pub(super) fn export(&self) -> Option<super::stream_index::StreamIndex> {
+        self.chunks.export()
+    }
+}
+
+#[cfg(test)]
 #[path = "deflated_tests.rs"]
-mod tests;
+pub(super) mod tests;

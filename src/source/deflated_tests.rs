@@ -4,18 +4,22 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use super::{AHEAD, CHUNK, Deflated};
-use crate::index::{Kind, Memory, Resources};
+use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment};
 use crate::source::decoder::Stream;
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
-use crate::source::stream_index::StreamIndex;
 use crate::source::testing::data;
 
-fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc<Resources>) {
+pub(in crate::source) fn member(packed: &[u8], size: usize, crc32: u32, budget: u64) -> (Deflated, Arc<Resources>) {
     member_of(packed, size, crc32, Resources::new(budget))
 }
 
-fn member_of(packed: &[u8], size: usize, crc32: u32, resources: Arc<Resources>) -> (Deflated, Arc<Resources>) {
+pub(in crate::source) fn member_of(
+    packed: &[u8],
+    size: usize,
+    crc32: u32,
+    resources: Arc<Resources>,
+) -> (Deflated, Arc<Resources>) {
     let stream = Stream {
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
@@ -28,7 +32,7 @@ fn member_of(packed: &[u8], size: usize, crc32: u32, resources: Arc<Resources>) 
     (Deflated::new(stream), resources)
 }
 
-fn read(content: &dyn Content, offset: usize, length: usize) -> Result<Vec<u8>, ReadError> {
+pub(in crate::source) fn read(content: &dyn Content, offset: usize, length: usize) -> Result<Vec<u8>, ReadError> {
     let mut buffer = vec![0xee; length];
     content.read_at(offset as u64, &mut buffer).map(|()| buffer)
 }
@@ -133,7 +137,7 @@ proptest! {
 }
 
 /// Content whose blocks are short enough for checkpoints at their least distance.
-fn with_checkpoints(size: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
+pub(in crate::source) fn with_checkpoints(size: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
     let whole = data(size, seed);
     let packed = deflated(&whole, 6, 100_000, Z_NO_FLUSH);
     (whole, packed)
@@ -209,84 +213,12 @@ fn joints_do_not_depend_on_who_read_what_when() {
     assert_eq!(hopping.chunks.checkpoints(), straight.chunks.checkpoints());
 }
 
-/// Resources that keep what they learn in the file for `input`, in `place`.
-fn remembering(place: &std::path::Path) -> Arc<Resources> {
-    let input = place.join("input");
-    if !input.exists() {
-        std::fs::write(&input, "x").unwrap();
-    }
-    Resources::with_memory(0, Memory::open(place, &input))
-}
-
-#[test]
-fn the_next_session_starts_at_checkpoints_at_once() {
-    let (whole, packed) = with_checkpoints(20 << 20, 5);
-    let place = tempfile::tempdir().unwrap();
-    let crc = crc32fast::hash(&whole);
-    let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-    let joints = content.joints().unwrap();
-    resources.memory.save().unwrap();
-    let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-    assert_eq!(content.joints().unwrap(), joints);
-    assert_eq!(resources.counters.bytes_inflated.get(), 0);
-    let offset = 19 << 20;
-    assert_eq!(read(&content, offset, 99).unwrap(), whole[offset..offset + 99]);
-    let inflated = resources.counters.bytes_inflated.get();
-    assert!(inflated < 12 << 20, "{inflated}");
-    assert!(read(&content, 0, whole.len()).unwrap() == whole);
-}
-
-type Lie = Box<dyn Fn(&mut StreamIndex)>;
-
-#[test]
-fn an_index_that_lies_is_never_believed() {
-    let (whole, packed) = with_checkpoints(8 << 20, 9);
-    let crc = crc32fast::hash(&whole);
-    let (content, _) = member(&packed, whole.len(), crc, 0);
-    content.joints().unwrap();
-    let good = content.chunks.export().unwrap();
-    let lies: Vec<(&str, Lie)> = vec![
-        ("another window", Box::new(|index| index.checkpoints[0].1 = index.checkpoints[1].1.clone())),
-        ("no zstd frame", Box::new(|index| index.checkpoints[0].1 = vec![1, 2, 3].into())),
-        (
-            "too long a window",
-            Box::new(|index| {
-                index.checkpoints[0].1 = zstd::bulk::compress(&vec![0; 40_000], 1).unwrap().into();
-            }),
-        ),
-        (
-            "another bit",
-            Box::new(|index| {
-                index.bits[index.checkpoints[0].0 - 1] += 1;
-                index.bits[index.checkpoints[0].0] -= 1;
-            }),
-        ),
-        (
-            "another byte",
-            Box::new(|index| {
-                index.outputs[index.checkpoints[0].0 - 1] += 1;
-                index.outputs[index.checkpoints[0].0] -= 1;
-            }),
-        ),
-        ("another joint", Box::new(|index| index.checkpoints[0].0 += 1)),
-        ("no such joint", Box::new(|index| index.checkpoints.last_mut().unwrap().0 += 1 << 30)),
-        ("checkpoints that go back", Box::new(|index| index.checkpoints.swap(0, 1))),
-        ("another size", Box::new(|index| index.size += 1)),
-        ("another sum", Box::new(|index| index.crcs[3] ^= 1)),
-        ("a sum of the end", Box::new(|index| *index.crcs.last_mut().unwrap() ^= 1)),
-        ("beyond the stream", Box::new(|index| *index.bits.last_mut().unwrap() += 1 << 40)),
-        ("without bounds", Box::new(|index| index.outputs[0] = u64::MAX)),
-        ("columns of unequal length", Box::new(|index| index.crcs.truncate(5))),
-    ];
-    let place = tempfile::tempdir().unwrap();
-    for (what, lie) in lies {
-        let mut index = good.clone();
-        lie(&mut index);
-        let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-        resources.memory.learn(Kind::Stream, &content.identity().unwrap(), &index);
-        for offset in (0..whole.len()).step_by(900_000).rev() {
-            assert!(read(&content, offset, 999).unwrap() == whole[offset..offset + 999], "{what}, at {offset}");
-        }
+/// Waits until nothing is decoded ahead any more.
+fn settle(content: &Deflated) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while content.stream().decoders.ahead.load(Ordering::Relaxed) > 0 {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
     }
 }
 
@@ -300,11 +232,8 @@ fn reading_on_is_prepared_for() {
     }
     assert!(content.is_prompt(0, 1 << 20));
     let half = usize::try_from(AHEAD / 2 * CHUNK).unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !content.is_prompt(1 << 20, half) || content.stream().decoders.ahead.load(Ordering::Relaxed) > 0 {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::yield_now();
-    }
+    settle(&content);
+    assert!(content.is_prompt(1 << 20, half));
     assert!(resources.counters.bytes_inflated.get() <= (1 << 20) + AHEAD * CHUNK, "and no farther");
     assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }
@@ -351,6 +280,7 @@ fn who_asks_for_the_same_at_the_same_time_gets_it_decoded_once() {
                 });
             }
         });
+        settle(&content);
         assert_eq!(resources.counters.bytes_inflated.get() - before, whole.len() as u64, "known: {known}");
         content.chunks.forget();
     }

@@ -13,17 +13,17 @@ use crate::rope::Joint;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StreamIndex {
     /// Bytes of content.
-    pub(super) size: u64,
+    size: u64,
     /// The content's CRC-32.
-    pub(super) crc32: u32,
+    crc32: u32,
     /// Of each joint but the first, from the one before it, in bits.
-    pub(super) bits: Vec<u64>,
+    bits: Vec<u64>,
     /// The same in bytes of content.
-    pub(super) outputs: Vec<u64>,
+    outputs: Vec<u64>,
     /// CRC-32 of the content up to each joint but the first.
-    pub(super) crcs: Vec<u32>,
+    crcs: Vec<u32>,
     /// Of each checkpoint but the first: which joint it is, and the window as a zstd frame.
-    pub(super) checkpoints: Vec<(usize, ByteBuf)>,
+    checkpoints: Vec<(usize, ByteBuf)>,
 }
 
 impl StreamIndex {
@@ -75,3 +75,7 @@ impl StreamIndex {
         Some((joints, checkpoints))
     }
 }
+
+#[cfg(test)]
+#[path = "stream_index_tests.rs"]
+mod tests;
