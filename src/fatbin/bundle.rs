@@ -52,7 +52,11 @@ impl Bundle {
         let available = limit.min(content.size()).saturating_sub(offset);
         let head = read_up_to(content, offset, available.min(FIRST_READ))?;
         let (compressed, entries) = if head.starts_with(MAGIC) {
-            (None, read_entries(offset, available, |length| read_up_to(content, offset, length.min(available)))?)
+            let read = |length: u64| match length.min(available) {
+                length if length == head.len() as u64 => Ok(head.clone()),
+                length => read_up_to(content, offset, length),
+            };
+            (None, read_entries(offset, available, read)?)
         } else if let Some(packing) = Packing::parse(offset, &head, available)? {
             let bundle = Compressed::new(content, packing, resources);
             (Some(packing), read_entries(offset, packing.size, |length| bundle.beginning(length))?)

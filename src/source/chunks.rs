@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::block_index::{BlockIndex, Checkpoint, Growth};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::{Place, WINDOW};
+use super::landmarks::Landmarks;
 use super::stream_index::StreamIndex;
 use crate::index::Kind;
 use crate::rope::{Joint, ReadError};
@@ -27,6 +28,7 @@ const MOST_WAITS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) stream: Stream,
+    pub(super) landmarks: Landmarks,
     /// Held for look-ups and updates, never while decoding.
     state: Mutex<State>,
     /// Tells that a run has come further, or has ended.
@@ -105,7 +107,7 @@ impl Chunks {
             begun: 0,
             damage: None,
         };
-        Self { stream, state: Mutex::new(state), progress: Condvar::new() }
+        Self { stream, landmarks: Landmarks::default(), state: Mutex::new(state), progress: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -216,6 +218,9 @@ impl Chunks {
                 unused.take().filter(|chunk: &Arc<[u8]>| chunk.len() == length).unwrap_or_else(|| new(length));
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             work.fill(&mut decoder, bytes)?;
+            if work.growth.is_some() {
+                self.landmarks.look(begin + skip as u64, bytes);
+            }
             let is_kept = skip == 0 && number + KEPT >= wanted;
             work.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {

@@ -124,6 +124,9 @@ impl Content for Deflated {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size())?;
+        if self.chunks.landmarks.take(offset, buffer) {
+            return Ok(());
+        }
         let mut at = offset;
         let mut rest = buffer;
         while !rest.is_empty() {

@@ -9,6 +9,7 @@ mod chunks;
 mod decoder;
 mod deflated;
 mod inflate;
+mod landmarks;
 mod member;
 mod path;
 mod stamp;

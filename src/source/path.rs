@@ -120,7 +120,15 @@ impl EntryPath {
 
 impl Ord for EntryPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.components().cmp(other.components())
+        // The end of a component comes before anything that it could go on with.
+        let rank = |byte: Option<&u8>| match byte {
+            None => 0,
+            Some(b'/') => 1,
+            Some(&byte) => u16::from(byte) + 2,
+        };
+        let (ours, theirs) = (&*self.0, &*other.0);
+        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        rank(ours.get(same)).cmp(&rank(theirs.get(same)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A tree of nodes: directories, symlinks and files with a rope each.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -153,6 +154,12 @@ impl Tree {
     /// What `name` leads to in the directory `parent`.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         let children = self.children(parent)?;
+        // While a tree is filled in order, it is the last one or none.
+        match children.last().map(|last| (*last.name).cmp(name)) {
+            None | Some(Ordering::Less) => return None,
+            Some(Ordering::Equal) => return children.last().map(|last| last.node),
+            Some(Ordering::Greater) => {}
+        }
         let found = children.binary_search_by(|child| (*child.name).cmp(name)).ok()?;
         children.get(found).map(|child| child.node)
     }
