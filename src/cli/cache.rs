@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::options::CacheOptions;
+use super::options::{CacheOptions, FRAMES};
 use super::table::size;
 use crate::index::{self, Kept};
 
@@ -65,7 +65,14 @@ impl Cache {
                 let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
                 remove(kept.iter().filter(|kept| !kept.is_usable || age(kept) > DAY * *older_than))?;
             }
-            Command::Clear => remove(kept.iter())?,
+            Command::Clear => {
+                remove(kept.iter())?;
+                let frames = folder.join(FRAMES);
+                let (count, bytes) = index::clear(&frames).with_context(|| frames.display().to_string())?;
+                if count > 0 {
+                    println!("removed {count} compressed code objects, {}", size(bytes));
+                }
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,6 +8,7 @@ use clap::Args;
 use super::artifacts::{PreparedArtifacts, prepare_artifacts};
 use super::selection::Selection;
 use crate::artifact::MANIFEST;
+use crate::index::Store;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Options, Packaging};
@@ -91,6 +92,10 @@ pub(super) struct SplitOptions {
     #[command(flatten)]
     pub(super) cache: CacheOptions,
 
+    /// Keep compressed code objects for later sessions, too, up to so many MiB in the cache directory
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30), help_heading = "Resources")]
+    keep_frames: Option<u64>,
+
     /// Memory for caches, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
@@ -99,6 +104,9 @@ pub(super) struct SplitOptions {
     #[arg(short, long, value_name = "N", help_heading = "Resources")]
     pub(super) jobs: Option<usize>,
 }
+
+/// Where compressed code objects are kept in the cache directory.
+pub(super) const FRAMES: &str = "frames";
 
 /// Where what was learnt about inputs is kept.
 #[derive(Clone, Debug, Args)]
@@ -134,6 +142,13 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
+    /// The place for compressed code objects, if they are to be kept.
+    pub(super) fn store(&self) -> anyhow::Result<Option<Store>> {
+        let Some(size) = self.keep_frames else { return Ok(None) };
+        let folder = self.cache.directory().context("--keep-frames: there is no cache directory")?.join(FRAMES);
+        Ok(Some(Store::open(&folder, size << 20).with_context(|| folder.display().to_string())?))
+    }
+
     /// What wheels are to be like. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set
     /// (reproducible-builds.org).
     pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {

@@ -27,7 +27,11 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     }
     let directory = options.cache.directory();
     let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
-    Ok(Resources::with_memory(options.memory << 20, memory))
+    let resources = Resources::with_memory(options.memory << 20, memory);
+    if let Some(store) = options.store()? {
+        resources.kept.get_or_init(|| store);
+    }
+    Ok(resources)
 }
 
 /// Plans, and tells on stderr what could not be split.

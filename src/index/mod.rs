@@ -55,6 +55,8 @@ pub struct Resources {
     pub compressors: Compressors,
     /// Where compressed code objects are put aside when all of them are going to be written.
     pub spool: OnceLock<Spool>,
+    /// Where compressed code objects are kept for later sessions, if the user wants that.
+    pub kept: OnceLock<Store>,
     /// Threads for work that nobody should wait for on a thread that others need.
     pub workers: Workers,
     ids: Counter,
@@ -81,6 +83,7 @@ impl Resources {
             compressors: Compressors::new(&budget),
             spool: OnceLock::new(),
             memory,
+            kept: OnceLock::new(),
             workers: Workers::default(),
             ids: Counter::default(),
             budget,

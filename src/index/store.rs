@@ -65,11 +65,11 @@ impl Store {
     /// Keeps something. What cannot be written is not kept, and nobody has to know.
     pub fn put(&self, identity: &Identity, content: &[u8]) {
         let size = (content.len() + CHECKSUM) as u64;
-        if size > self.capacity {
+        let path = self.path(identity);
+        if size > self.capacity || path.exists() {
             return;
         }
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(identity);
         let temporary = self.folder.join(format!("{}.{number}.new", process::id()));
         let file = File::options().write(true).create_new(true).mode(0o600).open(&temporary);
         let written = file.and_then(|mut file| {

@@ -115,7 +115,32 @@ impl Frame {
         format!("code object for {}", self.object.target).into()
     }
 
+    /// Makes it, or finds it among what was kept of earlier sessions.
     fn compress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
+        let resources = &self.resources;
+        let kept = resources.kept.get().zip(self.identity());
+        let frame = match kept.as_ref().and_then(|(store, identity)| store.get(identity)) {
+            Some(frame) => {
+                resources.counters.cache_hits.add(1);
+                frame
+            }
+            None => self.compress_object()?,
+        };
+        if *self.length.get_or_init(|| frame.len() as u64) != frame.len() as u64 {
+            return Err(ReadError::Changed { entry: self.name() });
+        }
+        if let Some((store, identity)) = kept {
+            store.put(&identity, &frame);
+        }
+        if let Some(spool) = resources.spool.get() {
+            let start = spool.put(&frame).map_err(|error| self.failed(error))?;
+            // It is made by one thread at a time, so this is the only place for it.
+            let _ = self.spooled.set(start);
+        }
+        Ok(Arc::new(frame))
+    }
+
+    fn compress_object(&self) -> Result<Vec<u8>, ReadError> {
         let resources = &self.resources;
         // Before there is memory for compression; see the order in `index::Budget`.
         let _held = self.object.bundle.as_ref().map(|bundle| bundle.ready()).transpose()?;
@@ -123,16 +148,8 @@ impl Frame {
         let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
         let fill = |original: &mut [u8]| content.read_at(0, original);
         let frame = resources.compressors.compress(self.level, size, fill, |error| self.failed(error))?;
-        if *self.length.get_or_init(|| frame.len() as u64) != frame.len() as u64 {
-            return Err(ReadError::Changed { entry: self.name() });
-        }
         resources.counters.bytes_compressed.add(content.size());
         resources.counters.frames_made.add(1);
-        if let Some(spool) = resources.spool.get() {
-            let start = spool.put(&frame).map_err(|error| self.failed(error))?;
-            // It is made by one thread at a time, so this is the only place for it.
-            let _ = self.spooled.set(start);
-        }
-        Ok(Arc::new(frame))
+        Ok(frame)
     }
 }

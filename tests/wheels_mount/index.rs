@@ -147,3 +147,21 @@ fn indexes_are_listed_pruned_and_cleared() {
     assert!(!index.exists());
     assert!(cache_command("clear").starts_with("removed 0"));
 }
+
+#[test]
+fn code_objects_are_compressed_once_for_all_sessions_if_the_user_wants_that() {
+    let (place, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let input = small(&place);
+    let arguments: [&str; 2] = [&cache(kept.path()), "--keep-frames=10"];
+    let read = || {
+        let mount = Mount::new(&input, &arguments)?;
+        Some((files(&mount.at("gfx1100")), mount.counter("frames_made")))
+    };
+    let (Some((first, made)), Some((second, made_again))) = (read(), read()) else { return };
+    assert_same(&first, &second, "the second time");
+    assert!(made > 0);
+    assert_eq!(made_again, 0);
+    let output = kpackfs(&["cache", &cache(kept.path()), "clear"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("compressed code objects"));
+    assert_eq!(fs::read_dir(kept.path().join("frames")).unwrap().count(), 0);
+}
