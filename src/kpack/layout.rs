@@ -9,6 +9,7 @@ use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 use super::ahead::Stream;
 use super::frame::Frame;
 use super::making::make_together;
+use super::siblings::Siblings;
 use super::{Compression, toc_key};
 use crate::index::Kind;
 use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
@@ -37,6 +38,7 @@ pub struct Archive {
     made: Mutex<Option<Arc<dyn Content>>>,
     /// Under what the lengths of its frames are remembered. Empty until somebody tried to recall them.
     remembered: OnceLock<Option<Identity>>,
+    siblings: OnceLock<Arc<Siblings>>,
 }
 
 impl Archive {
@@ -49,6 +51,7 @@ impl Archive {
             entries,
             made: Mutex::new(None),
             remembered: OnceLock::new(),
+            siblings: OnceLock::new(),
         }
     }
 
@@ -60,6 +63,11 @@ impl Archive {
     /// The code objects in the order of their ordinals.
     pub fn entries(&self) -> &[ArchiveEntry] {
         &self.entries
+    }
+
+    /// Makes the others known to it.
+    pub(super) fn join(&self, siblings: &Arc<Siblings>) {
+        self.siblings.get_or_init(|| Arc::clone(siblings));
     }
 
     /// The frames that have to be made before it can be read, in its order.
@@ -182,7 +190,9 @@ impl Archive {
             let objects = self.entries.iter().map(|entry| Segment::whole(Arc::clone(&entry.frame.object.content)));
             return Rope::new([Segment::literal(header)].into_iter().chain(objects).chain([Segment::literal(toc)]));
         };
-        make_together(&[self], &AtomicU64::new(0))?;
+        let others = self.siblings.get().map(|siblings| siblings.wanted_with(self)).unwrap_or_default();
+        let together: Vec<_> = others.iter().map(|other| &**other).chain([self]).collect();
+        make_together(&together, &AtomicU64::new(0))?;
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::fatbin::read_bundle;
 use crate::index::{Resources, Spool};
+use crate::kpack::Siblings;
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
 
@@ -238,5 +239,26 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
             resources.budget.release_idle();
             assert!(resources.budget.gauges().total() <= budget.max(CODE));
         });
+    }
+}
+
+#[test]
+fn who_asks_for_a_second_architecture_is_given_all() {
+    for is_roomy in [true, false] {
+        let resources = Resources::new(if is_roomy { 64 << 20 } else { 256 << 10 });
+        let archives = archives(&resources);
+        Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
+        let made = |archive: &Archive| {
+            archive.make().unwrap();
+            // As if nobody had asked for anything for a while.
+            resources.budget.release_idle();
+            (resources.counters.frames_made.get(), resources.counters.bytes_decompressed.get())
+        };
+        let [first, second, third] = [0, 1, 2].map(|number: usize| made(&archives[number]));
+        let all = BUNDLES * TARGETS.len() as u64;
+        // With too little memory to keep all of them each is made alone.
+        let expected = if is_roomy { [BUNDLES, all, all] } else { [BUNDLES, BUNDLES * 2, all] };
+        assert_eq!([first.0, second.0, third.0], expected);
+        assert_eq!(second.1 == third.1, is_roomy, "{second:?} {third:?}");
     }
 }

@@ -7,6 +7,7 @@ mod frame;
 mod layout;
 mod making;
 mod reader;
+mod siblings;
 
 use std::str::FromStr;
 
@@ -17,6 +18,7 @@ pub use layout::{Archive, ArchiveEntry};
 pub use making::{make_together, unmade_size};
 pub use reader::Reader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
+pub use siblings::Siblings;
 
 /// How code objects are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

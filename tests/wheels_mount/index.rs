@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::support::{Files, Mount, assert_same, files, run, small, split, torch};
+use crate::support::{Files, Mount, assert_same, files, fixture, run, small, split, torch, wheel};
 
 /// An argument that names the directory of indexes.
 fn cache(directory: &Path) -> String {
@@ -164,4 +164,36 @@ fn code_objects_are_compressed_once_for_all_sessions_if_the_user_wants_that() {
     let output = kpackfs(&["cache", &cache(kept.path()), "clear"]);
     assert!(String::from_utf8(output.stdout).unwrap().contains("compressed code objects"));
     assert_eq!(fs::read_dir(kept.path().join("frames")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_library_without_device_code_is_not_inflated_to_its_end() {
+    let place = tempfile::tempdir().unwrap();
+    // As with debug information: 4 MB between what is loaded and the section headers.
+    let lengthened = |name: &str| {
+        let mut library = fixture(name);
+        let field = |library: &[u8], at: usize| u64::from_le_bytes(library[at..at + 8].try_into().unwrap());
+        let start = usize::try_from(field(&library, 40)).unwrap();
+        let count = usize::from(library[60]);
+        let table = library[start..start + 64 * count].to_vec();
+        let mut state = 1_u32;
+        let next = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0] >> 2
+        });
+        library.extend(next.take(4 << 20));
+        library.resize(library.len().next_multiple_of(8), 0);
+        let end = library.len() as u64;
+        library[40..48].copy_from_slice(&end.to_le_bytes());
+        library.extend(table);
+        library
+    };
+    let payload = |name: &str| vec![("x/lib.so", lengthened(name)), ("x/fat.so", fixture("plain.so"))];
+    let inflated = |name: &str| {
+        let wheel = wheel(&place, &name.replace(['-', '.'], "_"), &payload(name));
+        Some(Mount::new(&wheel, &[])?.counter("bytes_inflated"))
+    };
+    let (Some(host_only), Some(fat)) = (inflated("host-only.so"), inflated("features.so")) else { return };
+    assert!(host_only < 1 << 20, "{host_only}");
+    assert!((4 << 20..9 << 20).contains(&fat), "{fat}");
 }
