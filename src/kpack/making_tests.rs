@@ -245,7 +245,7 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
 #[test]
 fn who_asks_for_a_second_architecture_is_given_all() {
     for is_roomy in [true, false] {
-        let resources = Resources::new(if is_roomy { 64 << 20 } else { 256 << 10 });
+        let resources = Resources::new(if is_roomy { 64 << 20 } else { 1 << 20 });
         let archives = archives(&resources);
         Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
         let made = |archive: &Archive| {

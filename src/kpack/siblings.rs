@@ -9,9 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::layout::Archive;
 
-/// How much smaller code objects become at least, on real ones at zstd level 3.
-const RATIO: u64 = 6;
-
 /// All archives of a split, by the device part they belong to.
 #[derive(Debug)]
 pub struct Siblings {
@@ -40,9 +37,31 @@ impl Siblings {
         }
         drop(asked);
         let all: Vec<_> = self.archives.iter().filter_map(|(_, archive)| archive.upgrade()).collect();
-        let is_shared = archive.frames().any(|frame| frame.object.bundle.is_some());
-        let room = archive.frames().next().map_or(0, |frame| frame.resources().frames.capacity());
-        let size: u64 = all.iter().map(|archive| archive.original_size() / RATIO).sum();
-        if is_shared && size <= room { all } else { Vec::new() }
+        if is_worth_it(&all) { all } else { Vec::new() }
+    }
+}
+
+/// Whether there are bundles to share, and room for what is made of them beside the bundles that are being decompressed.
+fn is_worth_it(archives: &[Arc<Archive>]) -> bool {
+    let frames = || archives.iter().flat_map(|archive| archive.frames());
+    let Some(first) = frames().next() else { return false };
+    let Some(largest) = frames().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max() else {
+        return false;
+    };
+    let (resources, size) = (first.resources(), expected_size(archives));
+    let working = largest.saturating_mul(rayon::current_num_threads() as u64);
+    size <= resources.frames.capacity() && size.saturating_add(working) <= resources.budget.capacity() / 8 * 7
+}
+
+/// How large all archives will be, judged by those that were made, and a quarter more.
+fn expected_size(archives: &[Arc<Archive>]) -> u64 {
+    let original = archives.iter().map(|archive| archive.original_size()).sum::<u64>();
+    let made =
+        archives.iter().filter_map(|archive| Some((archive.lengths()?.iter().sum::<u64>(), archive.original_size())));
+    let (compressed, of) = made.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    if of == 0 {
+        original
+    } else {
+        u64::try_from(u128::from(original) * u128::from(compressed) * 5 / 4 / u128::from(of)).unwrap_or(u64::MAX)
     }
 }
