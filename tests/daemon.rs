@@ -29,7 +29,7 @@ fn served() -> Served {
 }
 
 fn options(place: &Path) -> MountOptions {
-    MountOptions { mount_point: place.to_owned(), source: "/in/wheel.whl".into(), allow_other: false }
+    MountOptions { mount_point: place.to_owned(), source: "/in/wheel.whl".into(), allow_other: false, no_exec: false }
 }
 
 /// What this program does when it is called with `<how> <mount point>`.
