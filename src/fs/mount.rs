@@ -139,7 +139,9 @@ pub(super) fn check(options: &MountOptions) -> Result<Target, FsError> {
         });
     }
     // Other filesystems may be there: autofs is, below a mount that systemd makes on demand.
-    if !c_string(place.as_os_str()).and_then(|place| sys::is_directory(&place)).map_err(failed)? {
+    // It takes no use of the mount point for its own that comes from mount(8)'s process group, which is why a daemon
+    // leaves that group only once it has mounted.
+    if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
         return Err(FsError::NotADirectory(place));
     }
     // Reads of a covered input would come back to this mount and wait for themselves.

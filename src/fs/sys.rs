@@ -46,18 +46,6 @@ pub(super) fn probe(path: &CStr) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Whether `path` is a directory: stat(2), because statx(2), which the standard library calls, has a filesystem mounted that
-/// waits for its first use (autofs), and it may be this process that has been asked to mount it.
-pub(super) fn is_directory(path: &CStr) -> io::Result<bool> {
-    #[expect(unsafe_code, reason = "a system call with a C structure")]
-    // SAFETY: `stat` is plain data for which zeros are valid; the path is NUL-terminated; both outlive the call.
-    let (result, status) = unsafe {
-        let mut status: libc::stat = mem::zeroed();
-        (libc::stat(path.as_ptr(), &raw mut status), status)
-    };
-    check(result).map(|_| status.st_mode & libc::S_IFMT == libc::S_IFDIR)
-}
-
 /// Takes over a file that whoever started this process has opened for it, by its number.
 pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     #[expect(unsafe_code, reason = "a system call, and a number that becomes a file")]
