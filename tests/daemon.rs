@@ -34,6 +34,7 @@ fn options(place: &Path) -> MountOptions {
 
 /// What this program does when it is called with `<how> <mount point>`.
 fn server(how: &str, place: &Path) -> Result<(), FsError> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let foreground = how == "foreground" || how == "panics";
     let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None };
     let prepare = || match how {
@@ -216,7 +217,9 @@ fn a_signal_spares_what_covers_the_mount() {
     };
     run("mount", &["-t", "tmpfs", "cover"]);
     kill("-TERM", &child.id().to_string());
-    std::thread::sleep(Duration::from_millis(50));
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("not unmounted") && line.contains("covered"), "{line}");
     let still = fs::read_to_string("/proc/self/mountinfo").unwrap().contains("tmpfs cover");
     run("umount", &[]);
     assert!(still && child.try_wait().unwrap().is_none());

@@ -12,6 +12,7 @@ use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
 /// How to mount and serve.
 #[derive(Debug, Args)]
 #[group(id = "serving")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Serving {
     /// Stay in the foreground
     #[arg(short, long, help_heading = "Mount")]

@@ -9,7 +9,7 @@ use sd_notify::NotifyState;
 
 use super::{FsError, sys};
 
-/// Tells `$NOTIFY_SOCKET`, if there is one, what state the mount is in, and in words (sd_notify(3)).
+/// Tells `$NOTIFY_SOCKET`, if there is one, what state the mount is in, and in words (`sd_notify(3)`).
 pub(super) fn notify(states: &[NotifyState], words: &str) {
     // A path may have a newline, behind which the service manager would see the next variable.
     let words = words.replace('\n', " ");

@@ -58,7 +58,7 @@ pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
 /// SIGTERM unmounts lazily and waits for those who still use the mount; SIGINT unmounts at once if nobody does; a second
 /// signal ends the process at once. So does the first one if the caller made the mount (see [`mount`]).
 ///
-/// A service manager is told about all this (sd_notify(3)).
+/// A service manager is told about all this (`sd_notify(3)`).
 pub fn serve<E: Display>(
     options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,

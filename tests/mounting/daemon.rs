@@ -28,7 +28,7 @@ fn received(socket: &UnixDatagram) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(length) = socket.recv(&mut buffer) {
-        messages.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
+        messages.push(String::from_utf8(buffer.iter().copied().take(length).collect()).unwrap());
     }
     messages
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::sandbox::{has, program};
 
@@ -14,10 +14,11 @@ fn install(destination: &Path) {
     install
         .env("SBINDIR", "/usr/sbin")
         .env("KPACKFS_RUNTIME", std::env::current_exe().unwrap().with_file_name("librocm_kpack.so"));
-    succeeds(install.output().unwrap());
+    succeeds(&mut install);
 }
 
-fn succeeds(output: Output) -> String {
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{text}");
     text
@@ -51,9 +52,7 @@ fn everything_is_in_its_place() {
         assert!(page.contains(&format!("\n\\fB{option}\\fR")), "{option}");
     }
     assert!(!usr.join("share/man/man1/kpackfs-generate.1").exists());
-    succeeds(
-        Command::new("bash").arg("-n").arg(usr.join("share/bash-completion/completions/kpackfs")).output().unwrap(),
-    );
+    succeeds(Command::new("bash").arg("-n").arg(usr.join("share/bash-completion/completions/kpackfs")));
 }
 
 #[test]
@@ -62,7 +61,7 @@ fn manual_pages_render_without_warnings() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    succeeds(Command::new(program()).arg("generate").arg(directory.path()).output().unwrap());
+    succeeds(Command::new(program()).arg("generate").arg(directory.path()));
     let mut pages = 0;
     for section in ["man1", "man8"] {
         for page in fs::read_dir(directory.path().join("man").join(section)).unwrap() {
@@ -71,7 +70,7 @@ fn manual_pages_render_without_warnings() {
                 .args(["-man", "-ww", "-z", "-Kutf8"])
                 .arg(page.unwrap().path())
                 .current_dir(directory.path().join("man"));
-            assert_eq!(succeeds(groff.output().unwrap()), "");
+            assert_eq!(succeeds(&mut groff), "");
             pages += 1;
         }
     }
@@ -95,5 +94,5 @@ fn systemd_takes_the_example_units() {
     for unit in ["opt-torch.mount", "opt-torch.automount", "kpackfs@opt-torch.service"] {
         verify.arg(units.join(unit));
     }
-    assert_eq!(succeeds(verify.output().unwrap()), "");
+    assert_eq!(succeeds(&mut verify), "");
 }
