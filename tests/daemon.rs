@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, list_mounts, mount, serve, umount};
+use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
 use kpackfs::index::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
@@ -29,12 +29,14 @@ fn served() -> Served {
 }
 
 fn options(place: &Path) -> MountOptions {
-    MountOptions { mount_point: place.to_owned(), source: "/in/wheel.whl".into(), allow_other: false }
+    MountOptions { mount_point: place.to_owned(), source: "/in/wheel.whl".into(), allow_other: false, no_exec: false }
 }
 
 /// What this program does when it is called with `<how> <mount point>`.
 fn server(how: &str, place: &Path) -> Result<(), FsError> {
-    let options = ServeOptions { mount: options(place), foreground: how == "foreground" };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let foreground = how == "foreground" || how == "panics";
+    let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None };
     let prepare = || match how {
         "fails" => Err(format!("no such wheel: {}", "ä".repeat(400))),
         "dies" => exit(7),
@@ -45,7 +47,11 @@ fn server(how: &str, place: &Path) -> Result<(), FsError> {
         }
         _ => Ok(served()),
     };
-    serve(&options, prepare, || println!("ready"))
+    let ready = || {
+        println!("ready");
+        assert_ne!(how, "panics");
+    };
+    serve(options, prepare, ready)
 }
 
 /// A directory to mount on that is unmounted whatever happens.
@@ -152,11 +158,18 @@ fn a_killed_daemon_leaves_a_mount_that_umount_removes() {
     // What was read once can be read from the dead as well: the kernel does not ask.
     let error = || fs::read(place.path().join("other")).err().and_then(|error| error.raw_os_error());
     wait_until("the connection is gone", || error() == Some(libc::ENOTCONN));
-    let error = mount(&options(place.path()), served()).unwrap_err();
+    let error = find_mount(place.path()).unwrap_err();
     assert!(matches!(error, FsError::Stale(_)), "{error}");
     assert!(error.to_string().contains("`kpackfs umount /"), "{error}");
     umount(place.path(), false).unwrap();
     assert!(matches!(umount(place.path(), false), Err(FsError::NotMounted(_))));
+}
+
+fn a_panic_leaves_no_mount() {
+    let place = Place::new();
+    let output = place.command("panics").output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(101), &b"ready\n"[..]));
+    assert!(!place.is_mounted());
 }
 
 fn sigterm_lets_users_finish() {
@@ -204,7 +217,9 @@ fn a_signal_spares_what_covers_the_mount() {
     };
     run("mount", &["-t", "tmpfs", "cover"]);
     kill("-TERM", &child.id().to_string());
-    std::thread::sleep(Duration::from_millis(50));
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("not unmounted") && line.contains("covered"), "{line}");
     let still = fs::read_to_string("/proc/self/mountinfo").unwrap().contains("tmpfs cover");
     run("umount", &[]);
     assert!(still && child.try_wait().unwrap().is_none());
@@ -227,10 +242,11 @@ fn main() {
         eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened; NOTHING was mounted or checked ***\n");
         return;
     }
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("the_mount_is_usable_when_the_command_returns", the_mount_is_usable_when_the_command_returns),
         ("reasons_reach_the_command", reasons_reach_the_command),
         ("a_killed_daemon_leaves_a_mount_that_umount_removes", a_killed_daemon_leaves_a_mount_that_umount_removes),
+        ("a_panic_leaves_no_mount", a_panic_leaves_no_mount),
         ("sigterm_lets_users_finish", sigterm_lets_users_finish),
         ("sigint_ends_even_a_busy_mount", sigint_ends_even_a_busy_mount_and_a_second_signal_the_process),
         ("a_signal_while_preparing_ends_everything", a_signal_while_preparing_ends_everything),

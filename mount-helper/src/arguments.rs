@@ -1,114 +1,179 @@
 //! From the arguments of mount(8) to those of `kpackfs mount`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Options of mount(8) and fstab that concern others, or that hold for every mount of kpackfs anyway.
-const IGNORED: [&str; 22] = [
-    "ro", "rw", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "_netdev", "defaults", "dev",
-    "nodev", "suid", "nosuid", "exec", "atime", "noatime", "relatime", "async", "sync",
+use crate::list::split;
+
+/// Options of mount(8), fstab and FUSE that concern others, or that hold for every mount of kpackfs anyway: it is read-only,
+/// without devices and set-uid programs, and checks permissions. Which of them reach a helper: libmount, `MNT_NOHLPS` in
+/// src/optmap.c.
+const IGNORED: [&str; 41] = [
+    "ro",
+    "rw",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "nousers",
+    "owner",
+    "noowner",
+    "group",
+    "nogroup",
+    "nofail",
+    "_netdev",
+    "defaults",
+    "dev",
+    "nodev",
+    "suid",
+    "nosuid",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "async",
+    "sync",
+    "dirsync",
+    "iversion",
+    "noiversion",
+    "mand",
+    "nomand",
+    "silent",
+    "loud",
+    "symfollow",
+    "nosymfollow",
+    "default_permissions",
 ];
 
-/// Options of `kpackfs mount` that take a value.
-const WITH_VALUE: [&str; 10] = [
-    "arch",
-    "gpu-targets",
-    "databases",
-    "wheel-type",
-    "overlay-root",
-    "group-name",
-    "compression",
-    "compression-level",
-    "memory",
-    "jobs",
-];
+/// Whose arguments they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// mount(8), of its helper.
+    Mount,
+    /// mount.fuse3 or a user, of a FUSE filesystem.
+    Fuse,
+}
 
-/// What mount(8) asks for.
+/// An option of `kpackfs mount` that can be a mount option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its long name, without dashes before it.
+    pub name: String,
+    /// Whether it takes a value.
+    pub takes_value: bool,
+}
+
+/// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     source: OsString,
     directory: OsString,
-    /// Whether everything but mounting is to be done.
-    pub(crate) is_fake: bool,
-    options: Vec<String>,
+    options: Vec<OsString>,
 }
 
 impl Request {
-    /// Reads the arguments behind the program's name.
-    pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+    /// Reads the arguments behind the program's name. An error names the argument.
+    pub fn parse(
+        caller: Caller,
+        arguments: impl IntoIterator<Item = OsString>,
+        known: &[Known],
+    ) -> Result<Self, String> {
         let mut names = Vec::new();
-        let mut request =
-            Self { source: OsString::new(), directory: OsString::new(), is_fake: false, options: Vec::new() };
+        let mut request = Self { source: OsString::new(), directory: OsString::new(), options: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
-            match argument.to_str() {
-                Some("-f") => request.is_fake = true,
-                // Sloppy, no mtab, verbose: all the same here.
-                Some("-s" | "-n" | "-v") => {}
-                Some(option @ ("-o" | "-t" | "-N")) => {
-                    let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
-                    match option {
-                        "-o" => request.read_options(&value)?,
-                        "-N" => return Err("-N is not supported: enter the mount namespace first".to_owned()),
+            match (caller, argument.as_bytes()) {
+                (Caller::Mount, b"-f") => request.options.push("--fake".into()),
+                (Caller::Fuse, b"-f") => request.options.push("--foreground".into()),
+                // Sloppy (one thread in FUSE), no mtab, verbose: all the same here.
+                (_, b"-s" | b"-n" | b"-v") => {}
+                (_, b"-o" | b"-t" | b"-N") => {
+                    let missing = || format!("{} needs a value", argument.display());
+                    let value = arguments.next().ok_or_else(missing)?;
+                    match argument.as_bytes() {
+                        b"-o" => request.read_options(&value, known)?,
+                        b"-N" => request.options.push(concatenate("--namespace=", value.as_bytes())),
                         _ => {}
                     }
                 }
-                Some(option) if option.starts_with('-') => return Err(format!("unknown option {option}")),
+                // The options may follow without a space, as getopt(3) has it.
+                (_, [b'-', b'o', list @ ..]) => request.read_options(OsStr::from_bytes(list), known)?,
+                (_, [b'-', _, ..]) => return Err(format!("unknown option {}", argument.display())),
                 _ => names.push(argument),
             }
         }
-        let [source, directory] = <[OsString; 2]>::try_from(names)
-            .map_err(|_| "usage: mount.kpackfs SOURCE DIRECTORY [-sfnv] [-o OPTIONS]".to_owned())?;
+        let [source, directory] =
+            <[OsString; 2]>::try_from(names).map_err(|_| "usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]".to_owned())?;
         Ok(Self { source, directory, ..request })
     }
 
     /// The arguments of `kpackfs`.
-    pub(crate) fn to_command(&self) -> Vec<OsString> {
-        let options = self.options.iter().map(OsString::from);
+    pub fn to_command(&self) -> Vec<OsString> {
         let names = [OsStr::new("--"), &self.source, &self.directory].map(OsString::from);
-        std::iter::once(OsString::from("mount")).chain(options).chain(names).collect()
+        std::iter::once(OsString::from("mount")).chain(self.options.iter().cloned()).chain(names).collect()
     }
 
-    fn read_options(&mut self, list: &OsStr) -> Result<(), String> {
-        let list = list.to_str().ok_or("the options are not UTF-8")?;
-        for option in split(list).iter().filter(|option| !option.is_empty()) {
-            let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(name, it)| (name, Some(it)));
-            let name = name.replace('_', "-");
-            match value {
-                None if IGNORED.contains(&option.as_str()) => {}
-                _ if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
-                None if name == "allow-other" => self.options.push("--allow-other".to_owned()),
-                Some(value) if WITH_VALUE.contains(&name.as_str()) => {
-                    let name = if name == "group-name" { "group" } else { &name };
-                    self.options.push(format!("--{name}={value}"));
+    fn read_options(&mut self, list: &OsStr, known: &[Known]) -> Result<(), String> {
+        for option in split(list.as_bytes())? {
+            let (name, value) = match option.iter().position(|&byte| byte == b'=') {
+                Some(position) => (option.get(..position), option.get(position + 1..)),
+                None => (Some(&*option), None),
+            };
+            let given = String::from_utf8_lossy(name.unwrap_or_default());
+            match (&*given, value) {
+                (name, _) if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
+                // The last one counts, as in mount(8): `user,exec`.
+                ("exec", None) => self.options.retain(|option| option != "--noexec"),
+                (name, None) if IGNORED.contains(&name) => {}
+                // Whose mount it is.
+                ("user", Some(_)) => {}
+                ("remount", None) => {
+                    return Err("a kpackfs cannot be remounted: unmount it and mount it anew".to_owned());
                 }
-                _ => return Err(format!("unknown mount option {option}")),
+                _ => self.options.push(to_argument(&given, value, known)?),
             }
         }
         Ok(())
     }
 }
 
-/// Splits a list at commas; a backslash takes the next character as it is, so that values can have commas.
-fn split(list: &str) -> Vec<String> {
-    let mut options = vec![String::new()];
-    let mut characters = list.chars();
-    while let Some(character) = characters.next() {
-        match (character, options.last_mut()) {
-            (',', _) => options.push(String::new()),
-            ('\\', Some(option)) => option.extend(characters.next()),
-            (character, Some(option)) => option.push(character),
-            (_, None) => {}
-        }
+/// An option of `kpackfs mount`; between the words of its name may be underscores, as in `allow_other`.
+fn to_argument(given: &str, value: Option<&[u8]>, known: &[Known]) -> Result<OsString, String> {
+    // `group` alone is mount(8)'s, and a program that rewrites lists may not see the difference.
+    let name = if given == "group-name" { "group".to_owned() } else { given.replace('_', "-") };
+    match (known.iter().find(|option| option.name == name), value) {
+        (None, _) => Err(format!("unknown mount option {given}")),
+        (Some(Known { takes_value: true, .. }), None) => Err(format!("mount option {given} needs a value: {given}=…")),
+        (Some(Known { takes_value: false, .. }), Some(_)) => Err(format!("mount option {given} takes no value")),
+        (Some(_), None) => Ok(format!("--{name}").into()),
+        (Some(_), Some(value)) => Ok(concatenate(&format!("--{name}="), value)),
     }
-    options
+}
+
+fn concatenate(before: &str, value: &[u8]) -> OsString {
+    OsString::from_vec([before.as_bytes(), value].concat())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, split};
+    use super::*;
 
-    fn command(arguments: &[&str]) -> Result<Vec<String>, String> {
-        let request = Request::parse(arguments.iter().map(Into::into))?;
+    fn known() -> Vec<Known> {
+        let known = |name: &str, takes_value| Known { name: name.to_owned(), takes_value };
+        let with_value = ["arch", "compression-level", "group", "log-file"].map(|name| known(name, true));
+        let flags = ["allow-other", "no-cache", "noexec"].map(|name| known(name, false));
+        with_value.into_iter().chain(flags).collect()
+    }
+
+    fn command(caller: Caller, arguments: &[&str]) -> Result<Vec<String>, String> {
+        let request = Request::parse(caller, arguments.iter().map(Into::into), &known())?;
         Ok(request.to_command().into_iter().map(|it| it.into_string().unwrap()).collect())
     }
 
@@ -118,14 +183,37 @@ mod tests {
             (&["/w.whl", "/mnt", "-o", "rw"][..], &["mount", "--", "/w.whl", "/mnt"][..]),
             (&["/w", "/m", "-v", "-o", "ro,noauto,nofail,_netdev,x-systemd.automount"], &["mount", "--", "/w", "/m"]),
             (
-                &["/w", "/m", "-o", "ro,allow_other,arch=gfx942\\,gfx1100,compression_level=9"],
+                &["/w", "/m", "-o", r"ro,allow_other,arch=gfx942\,gfx1100,compression_level=9"],
                 &["mount", "--allow-other", "--arch=gfx942,gfx1100", "--compression-level=9", "--", "/w", "/m"],
             ),
-            (&["/w", "/m", "-o", "group-name=torch"], &["mount", "--group=torch", "--", "/w", "/m"]),
+            (&["/w", "/m", "-o", "rw,arch=\"gfx9,gfx1\""], &["mount", "--arch=gfx9,gfx1", "--", "/w", "/m"]),
+            (&["/w", "/m", "-o", "group-name=torch,group"], &["mount", "--group=torch", "--", "/w", "/m"]),
+            (&["/w", "/m", "-o", "group=torch"], &["mount", "--group=torch", "--", "/w", "/m"]),
+            (&["/w", "/m", "-o", "noexec,nosuid,nodev,user=me"], &["mount", "--noexec", "--", "/w", "/m"]),
+            (&["/w", "/m", "-o", "noexec,user,exec"], &["mount", "--", "/w", "/m"]),
+            (&["/w", "/m", "-f", "-o", "log-file=a=b"], &["mount", "--fake", "--log-file=a=b", "--", "/w", "/m"]),
+            (&["/w", "/m", "-t", "fuse.kpackfs", "-N", "/ns"], &["mount", "--namespace=/ns", "--", "/w", "/m"]),
         ] {
-            assert_eq!(command(arguments).unwrap(), expected);
+            assert_eq!(command(Caller::Mount, arguments).unwrap(), expected, "{arguments:?}");
         }
-        assert!(Request::parse(["/w", "/m", "-f"].map(Into::into)).unwrap().is_fake);
+    }
+
+    #[test]
+    fn what_mount_fuse_passes_becomes_a_command() {
+        for (arguments, expected) in [
+            (&["/w", "/m", "-o", "rw,no_cache,dev,suid"][..], &["mount", "--no-cache", "--", "/w", "/m"][..]),
+            (&["-f", "/w", "/m", "-oro,noexec"], &["mount", "--foreground", "--noexec", "--", "/w", "/m"]),
+        ] {
+            assert_eq!(command(Caller::Fuse, arguments).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn values_need_not_be_text() {
+        let list = OsString::from_vec(b"log-file=/\xff".to_vec());
+        let arguments = [OsString::from("/w"), "/m".into(), "-o".into(), list];
+        let command = Request::parse(Caller::Mount, arguments, &known()).unwrap().to_command();
+        assert_eq!(command[1].as_bytes(), b"--log-file=/\xff");
     }
 
     #[test]
@@ -133,18 +221,16 @@ mod tests {
         for (arguments, reason) in [
             (&["/w"][..], "usage"),
             (&["/w", "/m", "/x"], "usage"),
-            (&["/w", "/m", "-o"], "needs a value"),
-            (&["/w", "/m", "-o", "archs=gfx942"], "unknown mount option archs=gfx942"),
-            (&["/w", "/m", "-o", "arch"], "unknown mount option arch"),
+            (&["/w", "/m", "-o"], "-o needs a value"),
+            (&["/w", "/m", "-o", "archs=gfx942"], "unknown mount option archs"),
+            (&["/w", "/m", "-o", "--arch=gfx942"], "unknown mount option --arch"),
+            (&["/w", "/m", "-o", "arch"], "mount option arch needs a value"),
+            (&["/w", "/m", "-o", "allow_other=1"], "mount option allow_other takes no value"),
+            (&["/w", "/m", "-o", "rw,remount"], "cannot be remounted"),
             (&["/w", "/m", "-x"], "unknown option -x"),
         ] {
-            let error = command(arguments).unwrap_err();
+            let error = command(Caller::Mount, arguments).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
-    }
-
-    #[test]
-    fn values_can_have_commas() {
-        assert_eq!(split("a,b=c\\,d,\\\\"), ["a", "b=c,d", "\\"]);
     }
 }

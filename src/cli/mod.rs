@@ -2,16 +2,20 @@
 
 mod artifacts;
 mod cache;
+mod generate;
 mod index;
 mod inspect;
 mod kpack;
 mod lists;
+mod log;
 mod mount;
+mod mount8;
 mod options;
 mod prepare;
 mod progress;
 mod recombine;
 mod selection;
+mod serving;
 mod split;
 mod status;
 mod table;
@@ -47,26 +51,18 @@ enum Command {
     Kpack(kpack::Kpack),
     Index(index::Index),
     Cache(cache::Cache),
+    Generate(generate::Generate),
 }
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
     crate::index::set_up_heap();
-    log_to_stderr();
-    let cli = Cli::parse_from(lists::bind(std::env::args_os()));
-    let result = match cli.command {
-        Command::Mount(command) => command.run(),
-        Command::Umount(command) => command.run(),
-        Command::Status(command) => command.run(),
-        Command::Inspect(command) => command.run(),
-        Command::Split(command) => command.run(),
-        Command::Recombine(command) => command.run(),
-        Command::Verify(command) => command.run(),
-        Command::Kpack(command) => command.run(),
-        Command::Index(command) => command.run(),
-        Command::Cache(command) => command.run(),
-    };
-    match result {
+    log::start();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(caller) = mount8::caller(&arguments) {
+        return mount8::run(caller, arguments);
+    }
+    match Cli::parse_from(lists::bind(arguments)).command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -76,11 +72,22 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What the file system has to say while it serves: members that cannot be read, and the like.
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+impl Command {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Mount(command) => command.run(),
+            Self::Umount(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Inspect(command) => command.run(),
+            Self::Split(command) => command.run(),
+            Self::Recombine(command) => command.run(),
+            Self::Verify(command) => command.run(),
+            Self::Kpack(command) => command.run(),
+            Self::Index(command) => command.run(),
+            Self::Cache(command) => command.run(),
+            Self::Generate(command) => command.run(),
+        }
+    }
 }
 
 /// An error with its causes. Errors that quote their cause themselves are not followed by it once more.

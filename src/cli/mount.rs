@@ -1,6 +1,5 @@
 //! `kpackfs mount` and `kpackfs umount`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use clap::Args;
 use super::artifacts::prepare_artifacts;
 use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
-use crate::fs::{self, MountOptions, ServeOptions, Served};
+use super::serving::{Serving, absolute};
+use crate::fs::{self, Served};
 use crate::index::keep;
 use crate::source::EntryKind;
 use crate::split::Summary;
@@ -29,50 +29,28 @@ pub(super) struct Mount {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// An existing directory
+    /// An existing directory, or /dev/fd/N for an open FUSE device that is mounted already
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Stay in the foreground
-    #[arg(short, long)]
-    foreground: bool,
+    #[command(flatten)]
+    serving: Serving,
 
     /// Overlay these targets on host/ itself, so that programs run from there; "auto" asks the kernel for the GPUs
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
     arch: Vec<String>,
-
-    /// Let other users use the mount
-    #[arg(long, help_heading = "View")]
-    allow_other: bool,
 }
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        // A daemon changes its directory.
-        let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
         let input = absolute(&self.input)?;
-        let mount_point = absolute(&self.place)?;
         let arch = self.arch()?;
-        let serve = ServeOptions {
-            mount: MountOptions {
-                mount_point: mount_point.clone(),
-                source: input.clone(),
-                allow_other: self.allow_other,
-            },
-            foreground: self.foreground,
-        };
-        let ready = || {
-            if self.foreground {
-                eprintln!("kpackfs: mounted on {}", mount_point.display());
-                std::io::stderr().flush().ok();
-            }
-        };
         let prepare = || match prepare_artifacts(&input, &self.options)? {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(artifacts) => artifacts.served(),
             None => prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch)),
         };
-        fs::serve(&serve, || prepare().map_err(|error| super::text(&error)), ready)?;
+        self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
     }
 

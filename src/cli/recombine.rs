@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
 use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
+use super::serving::{Serving, absolute};
 use crate::artifact::PackagingConfig;
-use crate::fs::{self, MountOptions, ServeOptions};
 use crate::index::Resources;
 use crate::split::{Packaging, Progress};
 use crate::view::{Recombined, Shards};
@@ -30,7 +29,7 @@ pub(super) struct Recombine {
     shards: PathBuf,
 
     /// Directory to write to; it is made, or must be empty
-    #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination")]
+    #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
     /// Show the packages at an existing directory instead
@@ -45,13 +44,8 @@ pub(super) struct Recombine {
     #[arg(long)]
     kpm: bool,
 
-    /// Stay in the foreground while mounted
-    #[arg(short, long, requires = "mount")]
-    foreground: bool,
-
-    /// Let other users use the mount
-    #[arg(long, requires = "mount")]
-    allow_other: bool,
+    #[command(flatten)]
+    serving: Serving,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -71,18 +65,12 @@ impl Recombine {
     }
 
     fn serve(&self, mount_point: &Path) -> anyhow::Result<()> {
-        // A daemon changes its directory.
-        let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
         let (config, shards) = (absolute(&self.config)?, absolute(&self.shards)?);
-        let mount =
-            MountOptions { mount_point: absolute(mount_point)?, source: shards.clone(), allow_other: self.allow_other };
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
             serve(&recombined.parts, &shards, None, &resources)
         };
-        let options = ServeOptions { mount, foreground: self.foreground };
-        fs::serve(&options, || served().map_err(|error| super::text(&error)), || {})?;
-        Ok(())
+        self.serving.serve(&shards, mount_point, served)
     }
 
     fn prepare(&self, config_path: &Path, place: &Path) -> anyhow::Result<(Recombined, Arc<Resources>)> {

@@ -1,15 +1,19 @@
 //! From the command to the daemon: prepare, mount, tell the caller, detach from the terminal, obey signals.
 
 use std::fmt::Display;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use sd_notify::NotifyState;
+
 use super::FsError;
-use super::mount::{MountOptions, Mounted, Served, Unmounter, mount};
+use super::announce::{self, ReadyFile};
+use super::mount::{MountOptions, Mounted, Served, Unmounter, check, mount};
 use super::sys::{self, Signal};
 
 /// Signals that ask for the end.
@@ -20,14 +24,26 @@ const MAX_REASON: usize = 512;
 
 const READY: u8 = 0;
 const FAILED: u8 = 1;
+const SYSTEM_FAILED: u8 = 2;
 
 /// How to serve a mount.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServeOptions {
     /// Where and how to mount.
     pub mount: MountOptions,
     /// Whether this process serves; else a daemon does.
     pub foreground: bool,
+    /// Whether everything but mounting is done.
+    pub is_fake: bool,
+    /// Where to tell that the mount can be used.
+    pub ready: Option<ReadyFile>,
+}
+
+/// Enters the mount namespace that a file such as `/proc/PID/ns/mnt` names, to mount there. Call it before this process has
+/// a second thread.
+pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
+    let failed = |source| FsError::MountPoint { path: file.to_owned(), source };
+    File::open(file).and_then(|namespace| sys::enter_namespace(&namespace)).map_err(failed)
 }
 
 /// Prepares a tree, mounts it, and serves it until somebody unmounts it or a signal comes.
@@ -40,12 +56,17 @@ pub struct ServeOptions {
 /// this it has to be called before the process has a second thread.
 ///
 /// SIGTERM unmounts lazily and waits for those who still use the mount; SIGINT unmounts at once if nobody does; a second
-/// signal ends the process at once.
+/// signal ends the process at once. So does the first one if the caller made the mount (see [`mount`]).
+///
+/// A service manager is told about all this (`sd_notify(3)`).
 pub fn serve<E: Display>(
-    options: &ServeOptions,
+    options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,
     ready: impl FnOnce(),
 ) -> Result<(), FsError> {
+    if options.is_fake {
+        return try_out(&options.mount, prepare);
+    }
     if options.foreground {
         return start(options, prepare)?.serve(ready);
     }
@@ -58,8 +79,23 @@ pub fn serve<E: Display>(
     process::exit(i32::from(daemon(options, prepare, ready, writer).is_err()))
 }
 
+/// Everything but mounting.
+fn try_out<E: Display>(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<(), FsError> {
+    check_early(options)?;
+    prepare().map(drop).map_err(|error| FsError::Prepare(format!("{error:#}")))
+}
+
+/// Preparing can take minutes, which are not to be spent for nothing.
+fn check_early(options: &MountOptions) -> Result<(), FsError> {
+    match check(options) {
+        // Mounting removes it.
+        Err(FsError::Stale(_)) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
 fn daemon<E: Display>(
-    options: &ServeOptions,
+    options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,
     ready: impl FnOnce(),
     mut writer: PipeWriter,
@@ -74,8 +110,9 @@ fn daemon<E: Display>(
     match detached {
         Ok((running, null)) => running.serve_as_daemon(ready, writer, &null),
         Err(error) => {
+            let status = if error.is_system() { SYSTEM_FAILED } else { FAILED };
             // If nobody hears it, there is nobody to tell.
-            writer.write_all(&message(FAILED, &error.to_string())).ok();
+            writer.write_all(&message(status, &error.to_string())).ok();
             Err(error)
         }
     }
@@ -98,10 +135,11 @@ fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
     reader.read_to_end(&mut message).map_err(FsError::system("the daemon's status"))?;
     match message.split_first() {
         Some((&READY, _)) => Ok(()),
-        Some((_, reason)) => {
+        Some((&status, reason)) => {
             // It has said all it has to say; this leaves no zombie.
             sys::wait(child).ok();
-            Err(FsError::Prepare(String::from_utf8_lossy(reason).into_owned()))
+            let reason = String::from_utf8_lossy(reason).into_owned();
+            Err(FsError::Daemon { reason, is_system: status == SYSTEM_FAILED })
         }
         None => {
             let status = sys::wait(child).map_err(FsError::system("waitpid"))?;
@@ -114,16 +152,36 @@ fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
 /// A mount with a thread that listens for signals.
 struct Running {
     mounted: Mounted,
+    ready: Option<ReadyFile>,
+    /// What is served where, for people.
+    what: String,
 }
 
 /// What a signal ends: nothing yet, or the mount. Locked while mounting, so that a signal waits for the result.
 type Target = Arc<Mutex<Option<Unmounter>>>;
 
-fn start<E: Display>(options: &ServeOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<Running, FsError> {
+fn start<E: Display>(options: ServeOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<Running, FsError> {
+    let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
+    announce::notify(&[], &format!("Preparing {what}"));
+    match start_quietly(&options.mount, prepare) {
+        Ok(mounted) => Ok(Running { mounted, ready: options.ready, what }),
+        Err(error) => {
+            announce::notify(&[], &format!("Not mounted: {error}"));
+            Err(error)
+        }
+    }
+}
+
+fn start_quietly<E: Display>(
+    options: &MountOptions,
+    prepare: impl FnOnce() -> Result<Served, E>,
+) -> Result<Mounted, FsError> {
+    check_early(options)?;
     // Before any other thread is made: a signal goes to any thread that does not block it.
     sys::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
     sys::ignore(libc::SIGHUP);
     sys::ignore(libc::SIGPIPE);
+    sys::raise_open_files().map_err(FsError::system("RLIMIT_NOFILE"))?;
     let target = Target::default();
     let listener = Arc::clone(&target);
     thread::Builder::new()
@@ -132,22 +190,24 @@ fn start<E: Display>(options: &ServeOptions, prepare: impl FnOnce() -> Result<Se
         .map_err(FsError::system("cannot start a thread"))?;
     let served = prepare().map_err(|error| FsError::Prepare(format!("{error:#}")))?;
     let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
-    let mounted = mount(&options.mount, served)?;
+    let mounted = mount(options, served)?;
     *target = Some(mounted.unmounter().clone());
-    Ok(Running { mounted })
+    Ok(mounted)
 }
 
 fn listen(target: &Target) {
-    let mut ending = false;
+    let mut is_ending = false;
     while let Ok(signal) = sys::wait_signal(&ENDING) {
         let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(unmounter) = target.filter(|_| !ending) else { sys::die_of(signal) };
-        ending = true;
+        let Some(unmounter) = target.filter(|_| !is_ending) else { sys::die_of(signal) };
+        is_ending = true;
+        announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
             Err(FsError::Busy(path)) => {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
                 unmounter.unmount(true)
             }
+            Err(FsError::NotMade(_)) => sys::die_of(signal),
             result => result,
         };
         if let Err(error) = result {
@@ -159,22 +219,18 @@ fn listen(target: &Target) {
 impl Running {
     fn serve(self, ready: impl FnOnce()) -> Result<(), FsError> {
         ready();
+        announce::ready(self.ready, &self.what);
         self.mounted.wait()
     }
 
-    fn serve_as_daemon(
-        self,
-        ready: impl FnOnce(),
-        mut writer: PipeWriter,
-        null: &std::fs::File,
-    ) -> Result<(), FsError> {
+    fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), FsError> {
         ready();
         // If the caller is gone, nobody will know of this mount: dropping it unmounts.
         writer.write_all(&message(READY, "")).map_err(FsError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
         drop(writer);
         sys::become_stdio(null).map_err(FsError::system("dup2"))?;
-        self.mounted.wait()
+        self.serve(|| ()).inspect_err(|error| tracing::error!("{error}"))
     }
 }
 

@@ -93,15 +93,43 @@ pub enum FsError {
         /// The answer.
         source: io::Error,
     },
+    /// What was to be the mount point is not a FUSE device that the caller has opened and mounted.
+    #[error("{}: not an open FUSE device: {source}", path.display())]
+    Handed {
+        /// The name of the file that was handed over.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The mount was made by whoever started this process, who has to end it.
+    #[error("{}: mounted by the caller, who has to unmount it", .0.display())]
+    NotMade(PathBuf),
     /// The tree could not be prepared; the text is the whole reason.
     #[error("{0}")]
     Prepare(String),
+    /// The daemon said so.
+    #[error("{reason}")]
+    Daemon {
+        /// What was wrong there.
+        reason: String,
+        /// Whether it lacked a service of the system.
+        is_system: bool,
+    },
     /// The daemon ended before it could say why.
     #[error("the daemon ended before the mount was ready: {0}")]
     DaemonDied(String),
 }
 
 impl FsError {
+    /// Whether the system refused a service, rather than that something is wrong with the input or the mount point.
+    pub fn is_system(&self) -> bool {
+        match self {
+            Self::Device(_) | Self::Session(_) | Self::System { .. } | Self::DaemonDied(_) => true,
+            Self::Daemon { is_system, .. } => *is_system,
+            _ => false,
+        }
+    }
+
     /// For `map_err`: names what was attempted.
     pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }

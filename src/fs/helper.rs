@@ -1,24 +1,27 @@
 //! Mounting and unmounting by fusermount3, which is set-uid root, for users who may not do it themselves.
 
-use std::ffi::{OsStr, OsString};
+#[cfg(test)]
+use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::mount::MountOptions;
 use super::{FsError, sys};
 
 const HELPER: &str = "fusermount3";
 
 /// Has the helper mount, and receives the FUSE device from it.
-pub(super) fn mount(mount_point: &Path, source: &OsStr, allow_other: bool) -> Result<OwnedFd, FsError> {
+pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, FsError> {
     let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
     let (ours, theirs) = UnixStream::pair().map_err(FsError::system("socketpair"))?;
     // The helper sends the device through the descriptor that `_FUSE_COMMFD` names. As its standard input it is
     // inherited without further ado.
     let mut command = Command::new(HELPER);
-    command.arg("-o").arg(options(source, allow_other)).arg("--").arg(mount_point);
+    command.arg("-o").arg(options(how)).arg("--").arg(mount_point);
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| failed(error.to_string()))?;
     // `command` holds the other end of the socket, and while it is open its end cannot be seen.
@@ -59,9 +62,9 @@ fn reason(output: &std::process::Output) -> String {
     }
 }
 
-fn options(source: &OsStr, allow_other: bool) -> OsString {
+fn options(how: &MountOptions) -> OsString {
     let mut options = b"ro,nosuid,nodev,default_permissions,subtype=kpackfs,fsname=".to_vec();
-    for &byte in source.as_bytes() {
+    for &byte in how.source.as_os_str().as_bytes() {
         // fusermount splits at commas that no backslash precedes, and takes backslashes away (libfuse
         // util/fusermount.c, get_string_opt).
         if matches!(byte, b',' | b'\\') {
@@ -69,8 +72,11 @@ fn options(source: &OsStr, allow_other: bool) -> OsString {
         }
         options.push(byte);
     }
-    if allow_other {
+    if how.allow_other {
         options.extend_from_slice(b",allow_other");
+    }
+    if how.no_exec {
+        options.extend_from_slice(b",noexec");
     }
     OsString::from_vec(options)
 }
@@ -79,10 +85,15 @@ fn options(source: &OsStr, allow_other: bool) -> OsString {
 mod tests {
     use super::*;
 
+    fn of(source: &OsStr) -> MountOptions {
+        MountOptions { mount_point: "/unused".into(), source: source.into(), allow_other: false, no_exec: true }
+    }
+
     #[test]
     fn commas_and_backslashes_in_the_source_are_escaped() {
-        let text = options(OsStr::new("/a,b\\c.whl"), true);
-        assert!(text.to_str().unwrap().ends_with(r"fsname=/a\,b\\c.whl,allow_other"), "{text:?}");
+        let options = MountOptions { allow_other: true, ..of(OsStr::new("/a,b\\c.whl")) };
+        let text = super::options(&options);
+        assert!(text.to_str().unwrap().ends_with(r"fsname=/a\,b\\c.whl,allow_other,noexec"), "{text:?}");
     }
 
     #[test]
@@ -93,11 +104,14 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().canonicalize().unwrap();
-        let device = mount(&path, OsStr::new("/a, b\\c.whl"), false).unwrap();
-        let entry = super::super::mountinfo::topmost(&path).unwrap().unwrap();
-        drop(device);
-        unmount(&path, true).unwrap();
-        assert_eq!((&*entry.kind, &*entry.source), ("fuse.kpackfs", OsStr::new("/a, b\\c.whl")));
+        for source in [&b"/a, b\\c.whl"[..], b"/\"a'\nb\tc\\,.whl", b"/\xff,\\040"] {
+            let source = OsStr::from_bytes(source);
+            let device = mount(&path, &of(source)).unwrap();
+            let entry = super::super::mountinfo::topmost(&path).unwrap().unwrap();
+            drop(device);
+            unmount(&path, true).unwrap();
+            assert_eq!((&*entry.kind, &*entry.source), ("fuse.kpackfs", source));
+        }
         let error = unmount(&path, false).unwrap_err();
         assert!(matches!(error, FsError::Helper { .. }), "{error}");
     }

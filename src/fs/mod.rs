@@ -5,6 +5,7 @@
 
 mod adapter;
 mod ahead;
+mod announce;
 mod daemon;
 mod error;
 mod helper;
@@ -17,7 +18,8 @@ mod passthrough;
 mod requests;
 mod sys;
 
-pub use daemon::{ServeOptions, serve};
+pub use announce::ReadyFile;
+pub use daemon::{ServeOptions, enter_namespace, serve};
 pub use error::FsError;
 pub use mount::{MountOptions, Mounted, Served, Unmounter, find_mount, mount, umount};
 pub use mountinfo::{MountEntry, list_mounts};

@@ -3,8 +3,9 @@
 use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +28,15 @@ const SESSION_THREADS: usize = 2;
 /// Where and how to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The directory to mount on.
+    /// The directory to mount on; or `/dev/fd/N` for a FUSE device that the caller has opened and mounted (libfuse,
+    /// `fuse_mnt_parse_fuse_fd`), who then has to unmount it.
     pub mount_point: PathBuf,
     /// The input, absolute; it is what `findmnt` shows as the source.
     pub source: PathBuf,
     /// Whether other users may use the mount, as far as the permissions in it allow.
     pub allow_other: bool,
+    /// Whether programs can not be run from the mount, nor libraries loaded.
+    pub no_exec: bool,
 }
 
 /// What to serve.
@@ -56,25 +60,37 @@ pub struct Mounted {
 /// Unmounts one particular mount, and no other one that has taken its place.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    entry: MountEntry,
+    place: PathBuf,
+    /// `None` if the caller made the mount.
+    entry: Option<MountEntry>,
     /// Set when the kernel has said that the filesystem is gone. From then on its numbers mean nothing: the kernel
     /// gives both of them to the next mount that is made.
     gone: Arc<AtomicBool>,
 }
 
-/// Mounts `served`. When this returns, the mount can be used.
+/// Mounts `served`. When this returns, the mount can be used. What an older mount has left behind whose daemon is gone is
+/// removed before.
 pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError> {
-    let place = check(options)?;
+    let target = loop {
+        match check(options) {
+            Err(FsError::Stale(place)) => recover(&place)?,
+            result => break result?,
+        }
+    };
     let nodes = Nodes::new(served.tree);
-    let device = attach(&place, options)?;
-    let entry = match mountinfo::topmost(&place) {
-        Ok(Some(entry)) if entry.kind == FILESYSTEM_TYPE => entry,
-        // Somebody was faster and covered it or took it away; with `device` the session ends.
-        Ok(_) => return Err(FsError::NotOurs(place)),
-        Err(error) => return Err(error),
+    let (device, place, entry) = match target {
+        Target::Handed(number) => (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None),
+        Target::Directory(place) => {
+            let device = attach(&place, options)?;
+            match mountinfo::topmost(&place)? {
+                Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
+                // Somebody was faster and covered it or took it away; with `device` the session ends.
+                _ => return Err(FsError::NotOurs(place)),
+            }
+        }
     };
     let gone = Arc::new(AtomicBool::new(false));
-    let mut mounted = Mounted { unmounter: Unmounter { entry, gone: Arc::clone(&gone) }, session: None };
+    let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);
     let shared = Arc::new(Shared::new(nodes, served.resources, served.total_bytes));
     let adapter = Adapter::new(Arc::clone(&shared));
@@ -97,28 +113,73 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     Ok(mounted)
 }
 
-/// The mount point, absolute, if it can be mounted on.
-fn check(options: &MountOptions) -> Result<PathBuf, FsError> {
+/// What can be served on.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// This directory, an absolute path.
+    Directory(PathBuf),
+    /// The FUSE device with this number, which is mounted already.
+    Handed(RawFd),
+}
+
+/// The mount point, if it can be mounted on.
+pub(super) fn check(options: &MountOptions) -> Result<Target, FsError> {
     let path = &options.mount_point;
+    if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
+        return check_device(path, number);
+    }
     let failed = |source| FsError::MountPoint { path: path.clone(), source };
     let place = mountinfo::absolute(path).map_err(failed)?;
-    let present = mountinfo::topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE);
+    if let Some(entry) = mountinfo::topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
+        let source_name = entry.source.to_string_lossy().into_owned();
+        return Err(if is_dead(&place) {
+            FsError::Stale(place)
+        } else {
+            FsError::AlreadyMounted { path: place, source_name }
+        });
+    }
+    // Other filesystems may be there: autofs is, below a mount that systemd makes on demand.
+    // It takes no use of the mount point for its own that comes from mount(8)'s process group, which is why a daemon
+    // leaves that group only once it has mounted.
+    if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
+        return Err(FsError::NotADirectory(place));
+    }
+    // Reads of a covered input would come back to this mount and wait for themselves.
+    let input = options.source.canonicalize().unwrap_or_else(|_| options.source.clone());
+    if input.starts_with(&place) {
+        return Err(FsError::CoversInput { path: place, input });
+    }
+    Ok(Target::Directory(place))
+}
+
+/// The numbers of /dev/fuse: `MISC_MAJOR` and `FUSE_MINOR` in the kernel.
+const FUSE_DEVICE: (u32, u32) = (10, 229);
+
+fn check_device(path: &Path, number: RawFd) -> Result<Target, FsError> {
+    let failed = |source| FsError::Handed { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
+    if metadata.file_type().is_char_device() && device == FUSE_DEVICE {
+        Ok(Target::Handed(number))
+    } else {
+        Err(failed(io::Error::from_raw_os_error(libc::ENODEV)))
+    }
+}
+
+/// Whether the daemon of the kpackfs at `place` is gone.
+fn is_dead(place: &Path) -> bool {
     let probed = c_string(place.as_os_str()).and_then(|place| sys::probe(&place));
-    match (probed.and_then(|()| std::fs::metadata(&place)), present) {
-        (Err(error), Some(_)) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
-            Err(FsError::Stale(place))
-        }
-        (Err(source), _) => Err(failed(source)),
-        // Other filesystems may be there: autofs is, below a mount that systemd makes on demand.
-        (Ok(_), Some(entry)) => {
-            Err(FsError::AlreadyMounted { path: place, source_name: entry.source.to_string_lossy().into_owned() })
-        }
-        (Ok(metadata), None) if !metadata.is_dir() => Err(FsError::NotADirectory(place)),
-        // Reads of a covered input would come back to this mount and wait for themselves.
-        (Ok(_), None) if options.source.starts_with(&place) => {
-            Err(FsError::CoversInput { path: place, input: options.source.clone() })
-        }
-        (Ok(_), None) => Ok(place),
+    // Whatever else is wrong shows when it is used.
+    probed.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)))
+}
+
+/// Removes what a daemon that is gone has left behind.
+fn recover(place: &Path) -> Result<(), FsError> {
+    tracing::warn!(path = %place.display(), "the daemon of the kpackfs mount here is gone: removed");
+    match umount(place, true) {
+        // Somebody else was faster.
+        Err(FsError::NotMounted(_) | FsError::Foreign { .. }) => Ok(()),
+        result => result,
     }
 }
 
@@ -133,15 +194,14 @@ fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, FsError> {
     }
     let failed = |source| FsError::Mount { path: place.to_owned(), source };
     let source = c_string(options.source.as_os_str()).map_err(failed)?;
-    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
+    let no_exec = if options.no_exec { libc::MS_NOEXEC } else { 0 };
+    let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | no_exec;
     let target = c_string(place.as_os_str()).map_err(failed)?;
     let kind = c_string(OsStr::new(FILESYSTEM_TYPE)).map_err(failed)?;
     let data = c_string(OsStr::new(&data)).map_err(failed)?;
     match sys::mount(&source, &target, &kind, flags, &data) {
         Ok(()) => Ok(device.into()),
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            helper::mount(place, options.source.as_os_str(), options.allow_other)
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => helper::mount(place, options),
         Err(error) => Err(failed(error)),
     }
 }
@@ -180,15 +240,16 @@ impl Drop for Mounted {
 impl Unmounter {
     /// Where the mount is.
     pub fn mount_point(&self) -> &Path {
-        &self.entry.mount_point
+        &self.place
     }
 
     /// Unmounts; if lazily, whoever uses the mount may go on. Fails with [`FsError::NotOurs`] if the mount is gone
-    /// or covered.
+    /// or covered, and with [`FsError::NotMade`] if the caller made it.
     pub fn unmount(&self, lazy: bool) -> Result<(), FsError> {
-        let place = &self.entry.mount_point;
+        let place = &self.place;
+        let Some(entry) = &self.entry else { return Err(FsError::NotMade(place.clone())) };
         let there = if self.gone.load(Ordering::Acquire) { None } else { mountinfo::topmost(place)? };
-        if there.as_ref() == Some(&self.entry) { detach(place, lazy) } else { Err(FsError::NotOurs(place.clone())) }
+        if there.as_ref() == Some(entry) { detach(place, lazy) } else { Err(FsError::NotOurs(place.clone())) }
     }
 }
 
@@ -200,14 +261,7 @@ pub fn umount(path: &Path, lazy: bool) -> Result<(), FsError> {
 /// The kpackfs that is mounted at `path` and has a living daemon.
 pub fn find_mount(path: &Path) -> Result<MountEntry, FsError> {
     let entry = mounted_at(path)?;
-    let place = entry.mount_point.as_os_str();
-    match c_string(place).and_then(|place| sys::probe(&place)) {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)) => {
-            Err(FsError::Stale(entry.mount_point))
-        }
-        // Whatever else is wrong shows when it is used.
-        _ => Ok(entry),
-    }
+    if is_dead(&entry.mount_point) { Err(FsError::Stale(entry.mount_point)) } else { Ok(entry) }
 }
 
 /// The kpackfs that is mounted at `path`, living or stale.

@@ -46,6 +46,38 @@ pub(super) fn probe(path: &CStr) -> io::Result<()> {
     check(result).map(drop)
 }
 
+/// Takes over a file that whoever started this process has opened for it, by its number.
+pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    #[expect(unsafe_code, reason = "a system call, and a number that becomes a file")]
+    // SAFETY: the first call shows that the descriptor is open, and closes it in programs that this process starts. Callers
+    // pass numbers that a user named as his, so that nothing in this process has another owner for them.
+    unsafe {
+        check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
+        Ok(OwnedFd::from_raw_fd(number))
+    }
+}
+
+/// Enters a mount namespace (setns(2)); only a process with one thread may.
+pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the call takes numbers.
+    let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS) };
+    check(result).map(drop)
+}
+
+/// Allows this process as many open files as the administrator does (`RLIMIT_NOFILE`).
+pub(super) fn raise_open_files() -> io::Result<()> {
+    #[expect(unsafe_code, reason = "system calls with a C structure")]
+    // SAFETY: the structure is a local that outlives both calls.
+    let result = unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)
+    };
+    check(result).map(drop)
+}
+
 /// Real user and group of this process.
 pub(super) fn user_and_group() -> (u32, u32) {
     #[expect(unsafe_code, reason = "system calls")]

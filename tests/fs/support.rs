@@ -147,7 +147,12 @@ impl Mount {
         }
         let (tree, resources) = (Arc::new(tree), Arc::clone(resources));
         let place = tempfile::tempdir().unwrap();
-        let options = MountOptions { mount_point: place.path().to_owned(), source: SOURCE.into(), allow_other: false };
+        let options = MountOptions {
+            mount_point: place.path().to_owned(),
+            source: SOURCE.into(),
+            allow_other: false,
+            no_exec: false,
+        };
         let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });
         let mounted = Some(mounted.unwrap());
         Some(Self { place, mounted, asked: channel().1, release: None, resources, kernels: Arc::default() })

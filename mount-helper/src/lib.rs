@@ -1,0 +1,18 @@
+//! What mount(8) and mount.fuse3 ask kpackfs for: their arguments become those of `kpackfs mount`.
+//!
+//! mount(8) calls `/sbin/mount.kpackfs SOURCE DIRECTORY [-s] [-f] [-n] [-v] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, where
+//! `-f` means that nothing is to be mounted (util-linux, `mnt_context_prepare_helper` and `exec_helper` in libmount).
+//! mount.fuse3 calls `kpackfs SOURCE DIRECTORY -o OPTIONS` (libfuse, util/mount.fuse.c), as people do who know other FUSE
+//! filesystems; there `-f` means the foreground.
+
+mod arguments;
+mod list;
+
+pub use arguments::{Caller, Known, Request};
+
+/// Exit code of mount(8): wrong invocation.
+pub const USAGE: u8 = 1;
+/// Exit code of mount(8): the system refused a service.
+pub const SYSTEM: u8 = 2;
+/// Exit code of mount(8): nothing was mounted.
+pub const FAILURE: u8 = 32;

@@ -1,0 +1,84 @@
+//! `kpackfs generate`: what an installation has besides the program; for `scripts/install`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate_to};
+use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
+
+use super::{Cli, mount8};
+
+/// Hand-written sections.
+const KPACKFS_1: &str = include_str!("../../packaging/man/kpackfs.1");
+const MOUNT_KPACKFS_8: &str = include_str!("../../packaging/man/mount.kpackfs.8");
+
+/// Where the mount options belong in mount.kpackfs(8).
+const OPTIONS: &str = ".\\\" OPTIONS\n";
+
+/// Write man pages and shell completions into a directory, as they belong into /usr/share
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(super) struct Generate {
+    /// An existing directory or one to be made
+    directory: PathBuf,
+}
+
+impl Generate {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let below = |path: &str| {
+            let path = self.directory.join(path);
+            fs::create_dir_all(&path).with_context(|| path.display().to_string()).map(|()| path)
+        };
+        manuals(&below("man/man1")?, &below("man/man8")?).context("man pages")?;
+        let shells = [
+            (Shell::Bash, "bash-completion/completions"),
+            (Shell::Zsh, "zsh/site-functions"),
+            (Shell::Fish, "fish/vendor_completions.d"),
+        ];
+        for (shell, place) in shells {
+            let made = generate_to(shell, &mut Cli::command(), "kpackfs", below(place)?)?;
+            // Where bash-completion looks for the completions of `kpackfs`.
+            fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn manuals(commands: &Path, administration: &Path) -> anyhow::Result<()> {
+    clap_mangen::generate_to(Cli::command(), commands)?;
+    let main = commands.join("kpackfs.1");
+    let page = fs::read_to_string(&main)?;
+    fs::write(&main, page + KPACKFS_1)?;
+    let (before, after) = MOUNT_KPACKFS_8.split_once(OPTIONS).context("mount.kpackfs.8 has no place for options")?;
+    fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(), after].concat())?;
+    // The same program under the name of the other file system type.
+    fs::write(administration.join("mount.fuse.kpackfs.8"), ".so man8/mount.kpackfs.8\n")?;
+    Ok(())
+}
+
+/// The options of `kpackfs mount` as mount options.
+fn mount_options() -> String {
+    let known = mount8::options();
+    let cli = Cli::command();
+    let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
+    let mut page = Roff::new();
+    for argument in arguments {
+        let Some(option) = known.iter().find(|option| argument.get_long() == Some(&option.name)) else { continue };
+        let mut head: Vec<Inline> = vec![bold(option.name.as_str())];
+        if option.takes_value {
+            let value =
+                argument.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());
+            head.extend([roman("="), italic(value)]);
+        }
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        page.control("TP", []).text(head).text([roman(help)]);
+    }
+    page.to_roff()
+}

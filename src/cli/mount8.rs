@@ -1,0 +1,128 @@
+//! kpackfs as mount(8) and mount.fuse3 call it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use kpackfs_mount_helper::{Caller, FAILURE, Known, Request, SYSTEM, USAGE};
+
+use super::Cli;
+use crate::fs::FsError;
+
+/// Options of `kpackfs mount` that are no mount options: mount(8) has arguments of its own for what they do.
+const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
+
+/// Who calls, if it is one of them: mount(8) by the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o …`.
+pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
+    let (program, arguments) = arguments.split_first()?;
+    if Path::new(program).file_name()?.as_bytes().starts_with(b"mount.") {
+        return Some(Caller::Mount);
+    }
+    let is_option = |argument: &OsString| argument.as_bytes().starts_with(b"-") && argument != "-";
+    let has_options = arguments.iter().any(|argument| argument.as_bytes().starts_with(b"-o"));
+    let is_command = |name: &OsStr| name == "help" || Cli::command().find_subcommand(name).is_some();
+    let first = arguments.iter().find(|argument| !is_option(argument))?;
+    (has_options && !is_command(first)).then_some(Caller::Fuse)
+}
+
+/// Mounts as mount(8) has it done; gives mount(8)'s exit codes.
+pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
+    let name = match caller {
+        Caller::Mount => "mount.kpackfs",
+        Caller::Fuse => "kpackfs",
+    };
+    let fail = |code: u8, reason: &str| {
+        eprintln!("{name}: {reason}");
+        ExitCode::from(code)
+    };
+    let request = match Request::parse(caller, arguments.into_iter().skip(1), &options()) {
+        Ok(request) => request,
+        Err(reason) => return fail(USAGE, &reason),
+    };
+    let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
+    let command = match Cli::try_parse_from(command) {
+        Ok(cli) => cli.command,
+        Err(error) => return fail(USAGE, first_line(&error.to_string())),
+    };
+    match command.run() {
+        Ok(code) => code,
+        Err(error) => {
+            let is_system = error.downcast_ref::<FsError>().is_some_and(FsError::is_system);
+            fail(if is_system { SYSTEM } else { FAILURE }, &super::text(&error))
+        }
+    }
+}
+
+/// The mount options: those of `kpackfs mount`.
+pub(super) fn options() -> Vec<Known> {
+    let cli = Cli::command();
+    let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
+    let known = arguments.filter_map(|argument| {
+        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name))?;
+        Some(Known { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
+    });
+    known.collect()
+}
+
+/// What is wrong; below it, clap shows how to call `kpackfs mount`, which nobody did.
+fn first_line(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_told_by_name_or_shape() {
+        for (arguments, expected) in [
+            (&["/sbin/mount.kpackfs", "/w", "/m"][..], Some(Caller::Mount)),
+            (&["mount.fuse.kpackfs"], Some(Caller::Mount)),
+            (&["/usr/bin/kpackfs", "/w.whl", "/m", "-o", "rw,dev,suid"], Some(Caller::Fuse)),
+            (&["kpackfs", "-f", "/w.whl", "/m", "-oro"], Some(Caller::Fuse)),
+            (&["kpackfs", "/w.whl", "/m"], None),
+            (&["kpackfs", "split", "/w.whl", "-o", "/m"], None),
+            (&["kpackfs", "help", "-o"], None),
+            (&["kpackfs", "-o"], None),
+            (&["kpackfs"], None),
+            (&[], None),
+        ] {
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            assert_eq!(caller(&arguments), expected, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn every_option_of_mount_is_a_mount_option() {
+        let known = options();
+        for (name, takes_value) in [
+            ("arch", true),
+            ("gpu-targets", true),
+            ("databases", true),
+            ("memory", true),
+            ("cache-dir", true),
+            ("no-cache", false),
+            ("overlay-root", true),
+            ("group", true),
+            ("compression", true),
+            ("log-file", true),
+            ("allow-other", false),
+            ("noexec", false),
+        ] {
+            assert!(known.contains(&Known { name: name.to_owned(), takes_value }), "{name}");
+        }
+        assert!(known.iter().all(|option| option.name != "foreground" && option.name != "fake"));
+    }
+
+    #[test]
+    fn values_are_checked_as_on_the_command_line() {
+        let arguments = ["/w", "/m", "-o", "compression=lzma"].map(OsString::from);
+        let request = Request::parse(Caller::Mount, arguments, &options()).unwrap();
+        let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
+        let error = Cli::try_parse_from(command).unwrap_err().to_string();
+        assert!(first_line(&error).starts_with("invalid value 'lzma' for '--compression"), "{error}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Options of everything that mounts, and how they are carried out.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::log;
+use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
+
+/// How to mount and serve.
+#[derive(Debug, Args)]
+#[group(id = "serving")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
+pub(super) struct Serving {
+    /// Stay in the foreground
+    #[arg(short, long, help_heading = "Mount")]
+    foreground: bool,
+
+    /// Let other users use the mount
+    #[arg(long, help_heading = "Mount")]
+    allow_other: bool,
+
+    /// Let nobody run programs from the mount, or load libraries
+    #[arg(long, help_heading = "Mount")]
+    noexec: bool,
+
+    /// Append messages to this file [default: stderr in the foreground, the system's log (syslog, journald) otherwise]
+    #[arg(long, value_name = "FILE", help_heading = "Mount")]
+    log_file: Option<PathBuf>,
+
+    /// Write a line to the open file with this number when the mount can be used; it ends without one if there is none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..), help_heading = "Mount")]
+    ready_fd: Option<i32>,
+
+    /// Do everything but mounting
+    #[arg(long, help_heading = "Mount")]
+    fake: bool,
+
+    /// Mount in this mount namespace, such as /proc/PID/ns/mnt
+    #[arg(long, value_name = "FILE", help_heading = "Mount")]
+    namespace: Option<PathBuf>,
+}
+
+/// A path that stays the same when a daemon changes its directory.
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| path.display().to_string())
+}
+
+impl Serving {
+    /// Mounts what `prepare` makes of `source`, and serves it. In the background, `prepare` runs in the daemon.
+    pub(super) fn serve(
+        &self,
+        source: &Path,
+        mount_point: &Path,
+        prepare: impl FnOnce() -> anyhow::Result<Served>,
+    ) -> anyhow::Result<()> {
+        // Before anything is opened that could get this number.
+        let ready = self.ready_fd.map(ReadyFile::inherit).transpose()?;
+        if let Some(path) = &self.log_file {
+            log::to_file(path)?;
+        }
+        let mount_point = absolute(mount_point)?;
+        let mount = MountOptions {
+            mount_point: mount_point.clone(),
+            source: source.to_owned(),
+            allow_other: self.allow_other,
+            no_exec: self.noexec,
+        };
+        let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
+        if let Some(namespace) = &self.namespace {
+            fs::enter_namespace(namespace)?;
+        }
+        let usable = || {
+            if self.foreground {
+                // Whoever reads it may be gone.
+                writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
+            } else {
+                log::to_system();
+            }
+        };
+        fs::serve(options, || prepare().map_err(|error| super::text(&error)), usable)?;
+        Ok(())
+    }
+}

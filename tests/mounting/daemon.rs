@@ -1,0 +1,192 @@
+//! The daemon towards service managers, the log, and those who kill it.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+
+use super::sandbox::{Sandbox, has};
+
+#[test]
+fn a_line_tells_that_the_mount_can_be_used() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    // That the substitution ends shows that the daemon has closed the file.
+    let text = sandbox.run(
+        r#"
+        echo "[$(kpackfs mount --ready-fd 7 "$IN" "$M" 7>&1 >/dev/null)]"
+        kpackfs umount "$M"
+        echo "[$(kpackfs mount --ready-fd 7 "$D/none" "$M" 7>&1 >/dev/null 2>&1)]"
+        kpackfs mount --ready-fd 7 "$IN" "$M"
+        exec 8< <(exec kpackfs mount -f --ready-fd 7 "$IN" "$M" 7>&1 >/dev/null 2>/dev/null)
+        read -r line <&8; echo "$line"; ls "$M/host"
+        "#,
+    );
+    assert_eq!(text, "[ready]\n[]\nkpackfs: --ready-fd: Bad file descriptor (os error 9)\nready\nplain.so\n");
+}
+
+/// What was sent to the socket.
+fn received(socket: &UnixDatagram) -> Vec<String> {
+    socket.set_nonblocking(true).unwrap();
+    let mut messages = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        messages.push(String::from_utf8(buffer.iter().copied().take(length).collect()).unwrap());
+    }
+    messages
+}
+
+#[test]
+fn service_managers_are_told() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let path = sandbox.at("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    for how in [
+        "kpackfs mount -f \"$IN\" \"$M\" 2>/dev/null & while ! mountpoint -q $M; do sleep 0.01; done",
+        "kpackfs mount \"$IN\" \"$M\"",
+    ] {
+        let script = format!("{how}\npid=$(daemon); ls \"$M\" >/dev/null; kill -TERM $pid; gone $pid; echo $pid");
+        let pid = sandbox.run_with(&script, &[("NOTIFY_SOCKET", &path)]);
+        let place = sandbox.at("");
+        let place = place.to_str().unwrap();
+        assert_eq!(
+            received(&socket),
+            [
+                format!("STATUS=Preparing {place}in on {place}m\n"),
+                format!("READY=1\nMAINPID={}\nSTATUS=Serving {place}in on {place}m\n", pid.trim()),
+                "STOPPING=1\nSTATUS=Waiting for those who still use the mount\n".to_owned(),
+            ]
+        );
+    }
+    let injected = "name=$'a\\nMAINPID=1'; kpackfs mount \"$D/$name\" \"$M\" 2>/dev/null; echo $?";
+    assert_eq!(sandbox.run_with(injected, &[("NOTIFY_SOCKET", &path)]), "1\n");
+    let messages = received(&socket);
+    assert!(messages[1].starts_with("STATUS=Not mounted: ") && messages[1].contains("No such file"), "{messages:?}");
+    assert!(messages.iter().all(|message| message.lines().count() == 1), "{messages:?}");
+}
+
+#[test]
+fn messages_of_a_daemon_go_to_the_log_file_or_the_systems_log_and_do_not_flood_it() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    // The library is rewritten, so that the kernel cannot read it without the daemon.
+    let fail = r#"
+        : >"$IN/plain.so"
+        for i in $(seq 30); do cat "$M/host/plain.so" 2>/dev/null; done
+        kpackfs umount "$M"
+        "#;
+    sandbox.run(&format!("kpackfs mount --log-file \"$D/log\" \"$IN\" \"$M\"\n{fail}"));
+    let log = fs::read_to_string(sandbox.at("log")).unwrap();
+    assert_eq!(log.lines().count(), 10, "{log}");
+    assert!(log.lines().all(|line| line.contains("WARN") && line.contains("host/plain.so")), "{log}");
+
+    let refused = sandbox.run("kpackfs mount --log-file \"$D\" \"$IN\" \"$M\"; echo $?");
+    assert_eq!(refused, "kpackfs: --log-file $D: Is a directory (os error 21)\n1\n");
+
+    if !has("python3") {
+        return;
+    }
+    fs::copy("tests/fixtures/plain.so", sandbox.at("in/plain.so")).unwrap();
+    let listen = r"
+import os, socket, subprocess, sys
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+log.bind('/dev/log')
+log.settimeout(60)
+subprocess.run(sys.argv[1:], check=True)
+print(log.recv(4096).decode())
+";
+    let text = sandbox.run(&format!(
+        r#"
+        mkdir "$D/dev" && mount -t tmpfs none "$D/dev"
+        mknod "$D/dev/null" c 1 3; mknod "$D/dev/fuse" c 10 229; mknod "$D/dev/urandom" c 1 9
+        mount --move "$D/dev" /dev
+        ln -s /proc/self/fd /dev/fd
+        kpackfs mount "$IN" "$M"
+        : >"$IN/plain.so"
+        python3 -c "{listen}" sh -c "cat $M/host/plain.so 2>/dev/null; true"
+        "#
+    ));
+    // LOG_DAEMON and LOG_WARNING: 3 * 8 + 4.
+    assert!(text.starts_with("<28>") && text.contains("kpackfs[") && text.contains("host/plain.so"), "{text}");
+}
+
+#[test]
+fn what_a_killed_daemon_leaves_is_removed_by_umount_and_by_the_next_mount() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        crash() { kpackfs mount "$IN" "$M" || exit; local pid=$(daemon); kill "$1" $pid; gone $pid; }
+        crash -KILL; ls "$M" 2>/dev/null || echo dead
+        kpackfs status "$M"
+        kpackfs mount "$IN" "$M" 2>&1 | grep -c 'is gone: removed'; ls "$M/host"; grep -c " $M " /proc/self/mountinfo
+        kpackfs umount "$M"
+        crash -ABRT; kpackfs umount "$M"; echo $?; mountpoint -q "$M" || echo nothing
+        crash -QUIT; mount -t kpackfs "$IN" "$M" 2>/dev/null; echo $?; ls "$M/host"
+        kpackfs umount "$M"
+        crash -KILL; mount -f -t kpackfs "$IN" "$M"; echo $?
+        kpackfs mount "$IN" "$M" 2>/dev/null; ls "$M/host"; grep -c " $M " /proc/self/mountinfo
+        "#,
+    );
+    let stale = "kpackfs: $D/m: the daemon of the kpackfs mount here is gone; `kpackfs umount $D/m` removes it\n";
+    assert_eq!(text, format!("dead\n{stale}1\nplain.so\n1\n0\nnothing\n0\nplain.so\n0\nplain.so\n1\n"));
+}
+
+#[test]
+fn sigterm_lets_users_finish_and_sigint_unmounts() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        kpackfs mount "$IN" "$M"; pid=$(daemon)
+        sum=$(sha256sum <"$M/host/plain.so")
+        kpackfs umount "$M"; gone $pid
+        kpackfs mount "$IN" "$M"; pid=$(daemon)
+        exec 3<"$M/host/plain.so"
+        kill -TERM $pid
+        while mountpoint -q "$M"; do sleep 0.01; done
+        [ "$(sha256sum <&3)" = "$sum" ] && kill -0 $pid && echo drains
+        exec 3<&-; gone $pid
+        kpackfs mount "$IN" "$M"; pid=$(daemon)
+        kill -INT $pid; gone $pid; mountpoint -q "$M" || echo unmounted
+        "#,
+    );
+    assert_eq!(text, "drains\nunmounted\n");
+}
+
+#[test]
+fn a_daemon_needs_no_open_files_no_home_and_takes_all_that_it_may_have() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        kpackfs mount "$IN" "$M" <&- >&- 2>&-; echo $?
+        ls "$M/host"; kpackfs umount "$M"; gone "$(daemon)"
+        unset KPACKFS_CACHE_DIR
+        HOME=/proc/sys kpackfs mount "$IN" "$M"; echo $?
+        cmp "$M/merged/gfx90a/plain.so" "$M/host/plain.so" && ls "$M/gfx90a/.kpack" && kpackfs umount "$M"; gone "$(daemon)"
+        ulimit -Sn 40; ulimit -Hn 5000
+        kpackfs mount --no-cache "$IN" "$M"; grep 'open files' /proc/$(daemon)/limits | tr -s ' '
+        "#,
+    );
+    assert_eq!(text, "0\nplain.so\n0\nrocm_gfx90a.kpack\nMax open files 5000 5000 files \n");
+}
+
+#[test]
+fn a_device_that_the_caller_has_mounted_is_served() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        exec 5<>/dev/fuse
+        mount -i -t fuse.kpackfs -o fd=5,rootmode=40000,user_id=0,group_id=0,ro source "$M"
+        kpackfs mount "$IN" /dev/fd/5; echo $?
+        exec 5>&-
+        ls "$M/host"; pid=$(daemon)
+        umount "$M"; gone $pid
+        exec 5<>/dev/fuse
+        mount -i -t fuse.kpackfs -o fd=5,rootmode=40000,user_id=0,group_id=0,ro source "$M"
+        kpackfs mount "$IN" /dev/fd/5; exec 5>&-; pid=$(daemon)
+        kill -TERM $pid; gone $pid; ls "$M" 2>/dev/null || echo ended
+        umount "$M"
+        kpackfs mount "$IN" /dev/fd/6; echo $?
+        exec 6</dev/null
+        kpackfs mount "$IN" /dev/fd/6; echo $?
+        "#,
+    );
+    let none = "kpackfs: /dev/fd/6: not an open FUSE device: No such file or directory (os error 2)\n1\n";
+    let other = "kpackfs: /dev/fd/6: not an open FUSE device: No such device (os error 19)\n1\n";
+    assert_eq!(text, format!("0\nplain.so\nended\n{none}{other}"));
+}

@@ -1,0 +1,64 @@
+//! Users who are not root.
+
+use super::sandbox::{Sandbox, has};
+
+#[test]
+fn in_a_user_namespace_of_their_own_they_mount_themselves() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        unshare --user --map-root-user --mount bash -c '
+            kpackfs mount "$1" "$2"; echo $?
+            findmnt -no FSTYPE,SOURCE "$2"
+            cat "$2/host/plain.so" | wc -c
+            ls "$2/gfx90a/.kpack"
+            kpackfs umount "$2"; echo $?
+        ' - "$IN" "$M"
+        stat -c %s "$IN/plain.so" >/dev/null
+        "#,
+    );
+    let lines: Vec<_> = text.lines().collect();
+    let [mounted, shown, size, archive, unmounted] = lines[..] else { panic!("{text}") };
+    assert_eq!((mounted, archive, unmounted), ("0", "rocm_gfx90a.kpack", "0"), "{text}");
+    assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), ["fuse.kpackfs", "$D/in"]);
+    assert!(size.parse::<u64>().unwrap() > 1000, "{text}");
+}
+
+#[test]
+fn fusermount3_mounts_for_them() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    if !has("fusermount3") || !has("setpriv") {
+        return;
+    }
+    // Only here may everybody open the device, as usual elsewhere.
+    let text = sandbox.run(
+        r#"
+        mknod -m 666 "$D/fuse" c 10 229 && mount --bind "$D/fuse" /dev/fuse || { echo no; exit; }
+        mkdir "$D/bin" && cp "$(command -v kpackfs)" "$D/bin/"
+        chown 65534 "$M"; chmod 755 "$IN"
+        as() { setpriv --reuid=65534 --regid=65534 --clear-groups env PATH="$D/bin:$PATH" HOME=/nonexistent "$@"; }
+        cd /
+        mkdir "$D/a,b\\c" && cp "$IN/plain.so" "$D/a,b\\c/"
+        as kpackfs mount "$D/a,b\\c" "$M"; echo $?
+        findmnt -no FSTYPE,SOURCE,OPTIONS "$M" | grep -o 'kpackfs .*user_id=[0-9]*'
+        as ls "$M/host"; ls "$M" 2>&1 | tail -c 19
+        pid=$(daemon); kill -KILL $pid; gone $pid
+        as kpackfs mount "$IN" "$M" 2>/dev/null; echo $?
+        as ls "$M/host"; as kpackfs umount "$M"; echo $?
+        mountpoint -q "$M" || echo unmounted
+        as kpackfs mount "$IN" /root 2>&1 | sed 's/:.*root/: root/'
+        "#,
+    );
+    if text == "no\n" {
+        eprintln!("\n*** SKIPPED: no device can be made here; fusermount3 was NOT checked for other users ***\n");
+        return;
+    }
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[0], "0", "{text}");
+    assert!(
+        lines[1].starts_with(r"kpackfs $D/a,b\c ro,nosuid,nodev,") && lines[1].ends_with("user_id=65534"),
+        "{text}"
+    );
+    assert_eq!(lines[2..8], ["plain.so", " Permission denied", "0", "plain.so", "0", "unmounted"], "{text}");
+    assert!(lines[8].contains("denied") || lines[8].contains("no write access"), "{text}");
+}
