@@ -85,9 +85,9 @@ impl Adapter {
     ) {
         let begun = self.requests().begin(kind);
         // Asking can run into the same panic as answering does, which then happens within its boundary.
-        if catch_unwind(AssertUnwindSafe(|| prompt(&self.shared.nodes))).unwrap_or(false) {
+        if contained(|| prompt(&self.shared.nodes)).unwrap_or(false) {
             let _answering = self.requests().answer(begun);
-            job(&self.shared);
+            contained(|| job(&self.shared));
         } else {
             let begun = self.requests().hand_over(begun);
             let shared = Arc::clone(&self.shared);
@@ -101,7 +101,7 @@ impl Adapter {
     /// Has a request answered here.
     fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Shared)) {
         let _answering = self.requests().answer(self.requests().begin(kind));
-        job(&self.shared);
+        contained(|| job(&self.shared));
     }
 
     /// Begins with what whoever has begun to list a directory will probably ask for next.
@@ -109,9 +109,16 @@ impl Adapter {
         let Shared { nodes, ahead, resources, .. } = &*self.shared;
         if offset == 0 {
             // A panic here is one that whoever asks for it will meet again.
-            catch_unwind(AssertUnwindSafe(|| ahead.expect(nodes.expected(directory), resources))).ok();
+            contained(|| ahead.expect(nodes.expected(directory), resources));
         }
     }
+}
+
+/// The outermost boundary of panics, since a session's thread that panics is no more; each request has one of its own
+/// ([`Shared::guarded`]). A reply that is dropped here answers EIO.
+fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    result.inspect_err(|_| tracing::error!("a request panicked outside of its own boundary")).ok()
 }
 
 /// Requests that have the same answer whatever they ask.
@@ -141,7 +148,10 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let Some(node) = self.shared.nodes.lookup(parent.0, name.as_bytes()) else {
+        let Some(found) = contained(|| self.shared.nodes.lookup(parent.0, name.as_bytes())) else {
+            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::EIO));
+        };
+        let Some(node) = found else {
             // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
             return self.answer_now(RequestKind::Lookup, |_| reply.entry(&FOREVER, &NOTHING, Generation(0)));
         };
@@ -218,11 +228,11 @@ impl Filesystem for Adapter {
     ) {
         let counters = &self.shared.resources.counters;
         let is_prompt = |content: &Arc<dyn Content>| content.is_prompt(offset, readable(&**content, offset, size));
-        let found = catch_unwind(AssertUnwindSafe(|| {
+        let found = contained(|| {
             let content = self.shared.nodes.known_content(node.0);
             let prompt = content.as_ref().is_some_and(is_prompt);
             (content, prompt)
-        }));
+        });
         let (content, prompt) = found.unwrap_or((None, false));
         if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
         self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
@@ -256,6 +266,18 @@ impl Filesystem for Adapter {
             move |shared| listing::names_and_attributes(shared, node.0, offset, reply),
         );
         self.look_ahead(node.0, offset);
+    }
+
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.answer_now(RequestKind::Getxattr, |shared| {
+            match shared.guarded("getxattr", node.0, || shared.nodes.extended(node.0, name.as_bytes())) {
+                // Size 0 asks for the size (getxattr(2)). All values are far below the limit of 64 KiB.
+                Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+                Ok(value) if value.len() as u64 > size.into() => reply.error(Errno::ERANGE),
+                Ok(value) => reply.data(&value),
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -307,14 +329,15 @@ impl Filesystem for Adapter {
 
     // To these, ENOSYS says "never ask again", and the kernel does by itself what is right for a tree that does not
     // change: `opendir` and `flush` succeed and listings are cached, `access` is what `default_permissions` says,
-    // there are no extended attributes, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
+    // extended attributes are not listed, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
+    //
+    // Attributes that were listed would be copied by `cp -a`, `rsync -X` and others, which should copy what `split` writes.
     refuse! { ENOSYS, Other:
         opendir(INodeNo, OpenFlags) -> ReplyOpen;
         flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
         fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
         access(INodeNo, AccessFlags) -> ReplyEmpty;
-        getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         listxattr(INodeNo, u32) -> ReplyXattr;
         lseek(INodeNo, FileHandle, i64, i32) -> ReplyLseek;
         getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> ReplyLock;

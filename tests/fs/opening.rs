@@ -140,7 +140,8 @@ fn visits_cost_few_requests() {
     let asked = of(RequestKind::Lookup) + of(RequestKind::Getattr);
     eprintln!("ls -lR of {many} files whose names are known: {asked} requests for attributes");
     assert!(asked < many);
-    assert_eq!(mount.requests(|| drop(run("ls", [&"-lR", &mount.at("many")]))), 0);
+    // `ls -l` asks once for security labels, and once for access control lists.
+    assert!(mount.requests(|| drop(run("ls", [&"-lR", &mount.at("many")]))) <= 2);
 
     let tar = || run("sh", [&"-c", &"tar -C \"$0\" -cf - many | wc -c", &mount.place.path()]);
     let reads = of(RequestKind::Read);
