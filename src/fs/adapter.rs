@@ -38,6 +38,9 @@ const MAX_BACKGROUND: u16 = 64;
 /// Bounds what one read can ask for, since fuser derives `max_pages` from it.
 const MAX_REQUEST: u32 = 1 << 20;
 
+/// The longest name that a tree can hold, in bytes. The kernel lets longer ones through.
+const LONGEST_NAME: u32 = 255;
+
 /// Bytes per block that statfs speaks of.
 const STATFS_BLOCK: u32 = 4096;
 
@@ -148,6 +151,9 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name.len() > LONGEST_NAME as usize {
+            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::ENAMETOOLONG));
+        }
         let Some(found) = contained(|| self.shared.nodes.lookup(parent.0, name.as_bytes())) else {
             return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::EIO));
         };
@@ -284,7 +290,7 @@ impl Filesystem for Adapter {
         self.answer_now(RequestKind::Statfs, |shared| {
             // All used, nothing free. A total of 0 would make `df` leave the mount out.
             let blocks = shared.total_bytes.div_ceil(u64::from(STATFS_BLOCK)).max(1);
-            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
+            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, LONGEST_NAME, STATFS_BLOCK);
         });
     }
 

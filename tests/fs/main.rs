@@ -2,8 +2,11 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod changes;
 mod lifecycle;
+mod model;
 mod opening;
+mod semantics;
 mod support;
 
 use std::collections::BTreeMap;
