@@ -12,7 +12,21 @@ pub fn set_up_heap() {
     // SAFETY: it takes two numbers, and no other thread allocates yet. If it refuses, nothing changes.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
+        if is_address_space_limited() {
+            // Each arena reserves 64 MiB of it (`HEAP_MAX_SIZE`), and there would be one for each thread.
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
     }
+}
+
+/// Whether there is a limit as `ulimit -v` sets it.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "there is no safe interface to getrlimit")]
+fn is_address_space_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it writes to what it is given, which lives on.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    result == 0 && limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 /// Gives the system the free pages between what is still in use. What caches gave up is of that kind: jax's wheel took
