@@ -42,9 +42,10 @@ fn errno(failure: &Failure) -> Errno {
         Failure::Read(ReadError::Changed { .. }) => Errno::ESTALE,
         // What the system answered is about this process and the input. To the reader it would tell of other things: that
         // it may not read this file, has too many files open, or should try again.
-        Failure::Read(ReadError::Io { .. }) => Errno::EIO,
+        //
         // Requests are cut to the file's size before, so that OutOfRange is a defect of the content.
-        Failure::Read(ReadError::Damaged { .. } | ReadError::OutOfRange { .. }) | Failure::Panic(_) => Errno::EIO,
+        Failure::Read(ReadError::Io { .. } | ReadError::Damaged { .. } | ReadError::OutOfRange { .. })
+        | Failure::Panic(_) => Errno::EIO,
         Failure::Plain(errno) => *errno,
     }
 }

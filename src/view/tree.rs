@@ -126,7 +126,8 @@ pub enum TreeError {
 impl Tree {
     /// A tree that holds an empty root directory.
     pub fn new(root: Attributes) -> Self {
-        let node = Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()), origin: Origin::default() };
+        let node =
+            Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()), origin: Origin::default() };
         Self { nodes: vec![node], expected: HashMap::new() }
     }
 

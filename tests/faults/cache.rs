@@ -88,7 +88,8 @@ fn a_corrupted_index_is_made_anew() {
         bytes[at] ^= 1;
         bytes
     };
-    for damaged in [flipped(0), flipped(9), flipped(half), flipped(healthy.len() - 1), healthy[..half].to_vec(), vec![]] {
+    for damaged in [flipped(0), flipped(9), flipped(half), flipped(healthy.len() - 1), healthy[..half].to_vec(), vec![]]
+    {
         fs::write(&index, damaged).unwrap();
         let mount = Mount::new(&input, &options(&folder)).unwrap();
         assert_same(&mount.survey(&VIEWS), &expected);
@@ -111,7 +112,8 @@ fn two_daemons_share_a_cache_folder() {
     second.end();
     assert_eq!(indexes(&folder).len(), 1);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing half written stays");
-    let listed = run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["cache", "list"]).env("KPACKFS_CACHE_DIR", &folder));
+    let listed =
+        run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["cache", "list"]).env("KPACKFS_CACHE_DIR", &folder));
     assert!(listed.contains("demo-1.0"), "{listed}");
     let third = Mount::new(&input, &options(&folder)).unwrap();
     for (name, bytes) in &one {

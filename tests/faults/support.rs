@@ -216,9 +216,9 @@ impl Mount {
     pub(crate) fn is_at_rest(&mut self) {
         self.wait_until("not given back", |mount| {
             let status = mount.status();
-            let gauges = [("gauges", "requests_waiting")];
-            let memory = ["bundles", "compression", "inflation"].map(|name| ("memory", name));
-            gauges.into_iter().chain(memory).all(|(group, name)| status[group][name].as_u64() == Some(0))
+            let memory = ["bundles", "compression", "inflation"].map(|name| format!("/memory/{name}"));
+            let gauges = ["/gauges/requests_waiting".to_owned()].into_iter().chain(memory);
+            gauges.into_iter().all(|gauge| status.pointer(&gauge).and_then(Value::as_u64) == Some(0))
         });
     }
 
@@ -255,6 +255,7 @@ impl Drop for Mount {
 /// Fails with the names of what differs, since contents would fill the screen.
 pub(crate) fn assert_same(found: &Files, expected: &Files) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    let differ: Vec<_> = found.iter().filter(|(name, bytes)| expected[*name] != **bytes).map(|(name, _)| name).collect();
+    let differ: Vec<_> =
+        found.iter().filter(|(name, bytes)| expected[*name] != **bytes).map(|(name, _)| name).collect();
     assert_eq!(differ, Vec::<&PathBuf>::new());
 }

@@ -55,9 +55,7 @@ const ATTEMPTS: [(&str, Attempt); 35] = [
     ("lchown", |file, _, _| lchown(file.with_file_name("link.txt"), Some(1), None)),
     ("utimensat", |file, _, _| File::open(file)?.set_modified(SystemTime::UNIX_EPOCH)),
     ("setxattr", |file, _, _| Ok(rustix::fs::setxattr(file, "user.x", b"y", XattrFlags::empty())?)),
-    ("setxattr of ours", |file, _, _| {
-        Ok(rustix::fs::setxattr(file, "user.kpackfs.kind", b"y", XattrFlags::REPLACE)?)
-    }),
+    ("setxattr of ours", |file, _, _| Ok(rustix::fs::setxattr(file, "user.kpackfs.kind", b"y", XattrFlags::REPLACE)?)),
     ("removexattr", |file, _, _| Ok(rustix::fs::removexattr(file, "user.kpackfs.kind")?)),
     ("fallocate", |file, _, _| Ok(rustix::fs::fallocate(writable(file)?, FallocateFlags::empty(), 0, 9)?)),
     ("fallocate FALLOC_FL_PUNCH_HOLE", |file, _, _| {
@@ -83,7 +81,7 @@ fn write_to_mapping(file: &Path, _: &Path, _: &Path) -> io::Result<()> {
     let file = writable(file)?;
     // SAFETY: nobody else looks at the mapping.
     let mut map = unsafe { MmapMut::map_mut(&file)? };
-    map[..5].copy_from_slice(b"wrong");
+    map.as_mut().write_all(b"wrong")?;
     map.flush()
 }
 

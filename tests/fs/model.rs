@@ -1,6 +1,7 @@
 //! A simple model of a tree, against which the tree itself and a mount of it are held.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -67,8 +68,7 @@ fn name_of(thing: &Thing) -> &'static str {
 }
 
 fn piece(bytes: &[u8], offset: u64, length: usize) -> Vec<u8> {
-    let from = usize::try_from(offset).unwrap().min(bytes.len());
-    bytes[from..(from + length).min(bytes.len())].to_vec()
+    bytes.iter().skip(usize::try_from(offset).unwrap()).take(length).copied().collect()
 }
 
 fn of_model(model: &Model, question: &Question) -> Answer {
@@ -111,7 +111,8 @@ fn of_tree(tree: &Tree, question: &Question) -> Answer {
         }
         Question::List(path) => {
             let NodeKind::Directory(children) = &find(path)?.kind else { return None };
-            let child = |child: &kpackfs::view::Child| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
+            let child =
+                |child: &kpackfs::view::Child| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
             Some(Answer::Holds(children.iter().map(child).collect()))
         }
         Question::Read(path, offset, length) => match &find(path)?.kind {
@@ -209,9 +210,9 @@ fn model() -> impl Strategy<Value = Model> {
         for (parent, name, thing, mode, time) in things {
             let parent = parent.get(&directories);
             let path = if parent.is_empty() { name } else { [parent, &b"/"[..], &name].concat() };
-            if !model.contains_key(&path) {
-                directories.extend((thing == Thing::Directory).then(|| path.clone()));
-                model.insert(path, (thing, mode, time));
+            if let Entry::Vacant(slot) = model.entry(path) {
+                directories.extend((thing == Thing::Directory).then(|| slot.key().clone()));
+                slot.insert((thing, mode, time));
             }
         }
         model
@@ -225,7 +226,7 @@ fn questions() -> impl Strategy<Value = Vec<(Index, u8, u64, usize)>> {
 /// Asks about what is there, and now and then about what is not.
 fn question(model: &Model, (which, how, offset, length): (Index, u8, u64, usize)) -> Question {
     let paths: Vec<_> = model.keys().collect();
-    let mut path = which.get(&paths).to_vec();
+    let mut path = (*which.get(&paths)).clone();
     if how % 7 == 0 {
         path.extend_from_slice(if how % 2 == 0 { b"/x" } else { b"~" });
     }

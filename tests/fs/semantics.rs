@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -126,7 +126,6 @@ fn statfs_tells_a_full_filesystem() {
 #[test]
 fn numbers_of_listings_are_those_of_stat() {
     let Some(mount) = Mount::new() else { return };
-    use std::os::unix::fs::DirEntryExt;
     for directory in ["", "host", "host/lib", "gfx942/.kpack"] {
         for entry in fs::read_dir(mount.at(directory)).unwrap() {
             let entry = entry.unwrap();

@@ -5,7 +5,7 @@
 //! `KPACKFS_FSX_MINUTES` (after which it counts as hanging). A failure tells seed and operation; a run with the same seed
 //! does the same operations in each of its threads.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
 mod operations;
 mod random;

@@ -240,7 +240,7 @@ fn map_private(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     }
 }
 
-/// SEEK_DATA and SEEK_HOLE see one run of data, and a hole at the end (lseek(2)).
+/// `SEEK_DATA` and `SEEK_HOLE` see one run of data, and a hole at the end (lseek(2)).
 fn seek_data(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     let offset = random.offset(opened.size);
     let beyond = offset >= opened.size;
