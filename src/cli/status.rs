@@ -185,7 +185,7 @@ mod tests {
             "lookup 9",
             "The longest one was a read of 1.5ms.",
             "requests waiting 2",
-            "memory at most 256 MiB",
+            "memory at most 256.00 MiB",
             "memory for frames 2.00 KiB",
             "gfx90a/.kpack/torch_gfx90a.kpack 1.00 MiB 4.00 MiB 25.0 %",
         ] {

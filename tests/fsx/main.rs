@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [_, WORKER, seed, operations, mount, oracle] => {
-            work(seed.parse().unwrap(), operations.parse().unwrap(), Path::new(mount), Path::new(oracle))
+            work(seed.parse().unwrap(), operations.parse().unwrap(), Path::new(mount), Path::new(oracle));
         }
         // What libtest would do with a filter of other tests' names.
         [_, filter, ..] if !filter.starts_with('-') && !"fsx".contains(filter) => {}
