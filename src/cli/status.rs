@@ -115,8 +115,9 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     for (name, total) in numbers(now.get("gauges")) {
         held.row([name.replace('_', " "), total.to_string()]);
     }
-    for (name, total) in numbers(now.get("held")) {
-        held.row([format!("memory for {name}"), size(total)]);
+    for (name, total) in numbers(now.get("memory")) {
+        let what = if name == "capacity" { "memory at most".to_owned() } else { format!("memory for {name}") };
+        held.row([what, size(total)]);
     }
     held.write(out, Style::Text)?;
 
@@ -161,7 +162,7 @@ mod tests {
                 "longest_request": "read", "longest_request_microseconds": 1500,
             },
             "gauges": {"requests_waiting": 2},
-            "held": {"frames": 2048},
+            "memory": {"capacity": 1 << 28, "frames": 2048},
             "making": [{"archive": "gfx90a/.kpack/torch_gfx90a.kpack", "done": 1 << 20, "total": 4 << 20}],
         })
     }
@@ -184,6 +185,7 @@ mod tests {
             "lookup 9",
             "The longest one was a read of 1.5ms.",
             "requests waiting 2",
+            "memory at most 256.00 MiB",
             "memory for frames 2.00 KiB",
             "gfx90a/.kpack/torch_gfx90a.kpack 1.00 MiB 4.00 MiB 25.0 %",
         ] {

@@ -38,6 +38,9 @@ const MAX_BACKGROUND: u16 = 64;
 /// Bounds what one read can ask for, since fuser derives `max_pages` from it.
 const MAX_REQUEST: u32 = 1 << 20;
 
+/// The longest name that a tree can hold, in bytes. The kernel lets longer ones through.
+const LONGEST_NAME: u32 = 255;
+
 /// Bytes per block that statfs speaks of.
 const STATFS_BLOCK: u32 = 4096;
 
@@ -85,9 +88,9 @@ impl Adapter {
     ) {
         let begun = self.requests().begin(kind);
         // Asking can run into the same panic as answering does, which then happens within its boundary.
-        if catch_unwind(AssertUnwindSafe(|| prompt(&self.shared.nodes))).unwrap_or(false) {
+        if contained(|| prompt(&self.shared.nodes)).unwrap_or(false) {
             let _answering = self.requests().answer(begun);
-            job(&self.shared);
+            contained(|| job(&self.shared));
         } else {
             let begun = self.requests().hand_over(begun);
             let shared = Arc::clone(&self.shared);
@@ -101,7 +104,7 @@ impl Adapter {
     /// Has a request answered here.
     fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Shared)) {
         let _answering = self.requests().answer(self.requests().begin(kind));
-        job(&self.shared);
+        contained(|| job(&self.shared));
     }
 
     /// Begins with what whoever has begun to list a directory will probably ask for next.
@@ -109,9 +112,16 @@ impl Adapter {
         let Shared { nodes, ahead, resources, .. } = &*self.shared;
         if offset == 0 {
             // A panic here is one that whoever asks for it will meet again.
-            catch_unwind(AssertUnwindSafe(|| ahead.expect(nodes.expected(directory), resources))).ok();
+            contained(|| ahead.expect(nodes.expected(directory), resources));
         }
     }
+}
+
+/// The outermost boundary of panics, since a session's thread that panics is no more; each request has one of its own
+/// ([`Shared::guarded`]). A reply that is dropped here answers EIO.
+fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    result.inspect_err(|_| tracing::error!("a request panicked outside of its own boundary")).ok()
 }
 
 /// Requests that have the same answer whatever they ask.
@@ -141,7 +151,13 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let Some(node) = self.shared.nodes.lookup(parent.0, name.as_bytes()) else {
+        if name.len() > LONGEST_NAME as usize {
+            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::ENAMETOOLONG));
+        }
+        let Some(found) = contained(|| self.shared.nodes.lookup(parent.0, name.as_bytes())) else {
+            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::EIO));
+        };
+        let Some(node) = found else {
             // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
             return self.answer_now(RequestKind::Lookup, |_| reply.entry(&FOREVER, &NOTHING, Generation(0)));
         };
@@ -218,11 +234,11 @@ impl Filesystem for Adapter {
     ) {
         let counters = &self.shared.resources.counters;
         let is_prompt = |content: &Arc<dyn Content>| content.is_prompt(offset, readable(&**content, offset, size));
-        let found = catch_unwind(AssertUnwindSafe(|| {
+        let found = contained(|| {
             let content = self.shared.nodes.known_content(node.0);
             let prompt = content.as_ref().is_some_and(is_prompt);
             (content, prompt)
-        }));
+        });
         let (content, prompt) = found.unwrap_or((None, false));
         if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
         self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
@@ -258,11 +274,23 @@ impl Filesystem for Adapter {
         self.look_ahead(node.0, offset);
     }
 
+    fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.answer_now(RequestKind::Getxattr, |shared| {
+            match shared.guarded("getxattr", node.0, || shared.nodes.extended(node.0, name.as_bytes())) {
+                // Size 0 asks for the size (getxattr(2)). All values are far below the limit of 64 KiB.
+                Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+                Ok(value) if value.len() as u64 > size.into() => reply.error(Errno::ERANGE),
+                Ok(value) => reply.data(&value),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.answer_now(RequestKind::Statfs, |shared| {
             // All used, nothing free. A total of 0 would make `df` leave the mount out.
             let blocks = shared.total_bytes.div_ceil(u64::from(STATFS_BLOCK)).max(1);
-            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, 255, STATFS_BLOCK);
+            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, LONGEST_NAME, STATFS_BLOCK);
         });
     }
 
@@ -307,14 +335,15 @@ impl Filesystem for Adapter {
 
     // To these, ENOSYS says "never ask again", and the kernel does by itself what is right for a tree that does not
     // change: `opendir` and `flush` succeed and listings are cached, `access` is what `default_permissions` says,
-    // there are no extended attributes, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
+    // extended attributes are not listed, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
+    //
+    // Attributes that were listed would be copied by `cp -a`, `rsync -X` and others, which should copy what `split` writes.
     refuse! { ENOSYS, Other:
         opendir(INodeNo, OpenFlags) -> ReplyOpen;
         flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
         fsync(INodeNo, FileHandle, bool) -> ReplyEmpty;
         fsyncdir(INodeNo, FileHandle, bool) -> ReplyEmpty;
         access(INodeNo, AccessFlags) -> ReplyEmpty;
-        getxattr(INodeNo, &OsStr, u32) -> ReplyXattr;
         listxattr(INodeNo, u32) -> ReplyXattr;
         lseek(INodeNo, FileHandle, i64, i32) -> ReplyLseek;
         getlk(INodeNo, FileHandle, LockOwner, u64, u64, i32, u32) -> ReplyLock;

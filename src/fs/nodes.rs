@@ -259,6 +259,15 @@ impl Nodes {
         Ok(Answer { attributes, ttl: FOREVER, name_ttl })
     }
 
+    /// The value of an extended attribute.
+    pub(super) fn extended(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Failure> {
+        // Labels and access control lists: `ls -l` asks each file for both until it is told that there are none anywhere.
+        if !name.starts_with(b"user.") {
+            return Err(Failure::Plain(Errno::EOPNOTSUPP));
+        }
+        self.node(node)?.origin.attribute(name).ok_or(Failure::Plain(Errno::ENODATA))
+    }
+
     /// What a listing says a child is.
     pub(super) fn kind(&self, node: NodeId) -> FileType {
         self.tree.node(node).map_or(FileType::RegularFile, kind_of)

@@ -38,11 +38,14 @@ impl From<ReadError> for Failure {
 /// The one place where errors become errno.
 fn errno(failure: &Failure) -> Errno {
     match failure {
-        Failure::Read(ReadError::Io { source, .. }) => source.raw_os_error().map_or(Errno::EIO, Errno::from_i32),
-        // The handle to the file is stale in the sense of NFS: what it referred to was replaced.
+        // The handle to the file is stale in the sense of NFS: what it referred to was replaced or is gone.
         Failure::Read(ReadError::Changed { .. }) => Errno::ESTALE,
+        // What the system answered is about this process and the input. To the reader it would tell of other things: that
+        // it may not read this file, has too many files open, or should try again.
+        //
         // Requests are cut to the file's size before, so that OutOfRange is a defect of the content.
-        Failure::Read(ReadError::Damaged { .. } | ReadError::OutOfRange { .. }) | Failure::Panic(_) => Errno::EIO,
+        Failure::Read(ReadError::Io { .. } | ReadError::Damaged { .. } | ReadError::OutOfRange { .. })
+        | Failure::Panic(_) => Errno::EIO,
         Failure::Plain(errno) => *errno,
     }
 }
@@ -177,7 +180,9 @@ mod tests {
     fn each_error_has_its_errno() {
         let entry: Arc<str> = "lib/a.so".into();
         let of = |error: ReadError| i32::from(errno(&Failure::Read(error)));
-        assert_eq!(of(ReadError::io(&entry, io::Error::from_raw_os_error(libc::EACCES))), libc::EACCES);
+        for code in [libc::EACCES, libc::EMFILE, libc::EINTR, libc::EAGAIN] {
+            assert_eq!(of(ReadError::io(&entry, io::Error::from_raw_os_error(code))), libc::EIO);
+        }
         assert_eq!(of(ReadError::io(&entry, io::Error::other("short"))), libc::EIO);
         assert_eq!(of(ReadError::Changed { entry: entry.clone() }), libc::ESTALE);
         assert_eq!(of(ReadError::damaged(&entry, "bad")), libc::EIO);

@@ -249,6 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn others_go_on_when_the_maker_panics() {
+        let cache = ByteCache::new(&Budget::new(100), Use::Frames);
+        let barrier = Barrier::new(4);
+        let makers = AtomicUsize::new(0);
+        let make = || {
+            barrier.wait();
+            let result: Result<_, Infallible> = cache.get_or_make(&7, || {
+                assert!(makers.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
+                Ok(value(3))
+            });
+            result.unwrap().len()
+        };
+        let lengths = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
+        });
+        assert_eq!((lengths, makers.load(Ordering::SeqCst)), (vec![3; 3], 2));
+        assert!(cache.making.is_empty());
+    }
+
+    #[test]
     fn a_failure_is_not_kept() {
         let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), Use::Frames);
         assert_eq!(cache.get_or_make(&1, || Err("no")).unwrap_err(), "no");

@@ -16,15 +16,29 @@ const ARENAS: libc::c_int = 2;
 /// Sets malloc up for a program whose memory has a budget. To be called before there are threads.
 pub fn set_up_heap() {
     #[cfg(target_env = "gnu")]
-    for (parameter, value) in
-        [(libc::M_MMAP_THRESHOLD, MAPPED), (libc::M_TRIM_THRESHOLD, KEPT), (libc::M_ARENA_MAX, ARENAS)]
     {
-        #[expect(unsafe_code, reason = "there is no safe interface to malloc's parameters")]
-        // SAFETY: it takes two numbers, and no other thread allocates yet. If it refuses, nothing changes.
-        unsafe {
-            libc::mallopt(parameter, value);
+        // Each arena reserves 64 MiB of address space (`HEAP_MAX_SIZE`).
+        let arenas = if is_address_space_limited() { 1 } else { ARENAS };
+        for (parameter, value) in
+            [(libc::M_MMAP_THRESHOLD, MAPPED), (libc::M_TRIM_THRESHOLD, KEPT), (libc::M_ARENA_MAX, arenas)]
+        {
+            #[expect(unsafe_code, reason = "there is no safe interface to malloc's parameters")]
+            // SAFETY: it takes two numbers, and no other thread allocates yet. If it refuses, nothing changes.
+            unsafe {
+                libc::mallopt(parameter, value);
+            }
         }
     }
+}
+
+/// Whether there is a limit as `ulimit -v` sets it.
+#[cfg(target_env = "gnu")]
+#[expect(unsafe_code, reason = "there is no safe interface to getrlimit")]
+fn is_address_space_limited() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: it writes to what it is given, which lives on.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    result == 0 && limit.rlim_cur != libc::RLIM_INFINITY
 }
 
 /// Gives the system the free pages between what is still in use. What caches gave up is of that kind: jax's wheel took

@@ -28,6 +28,8 @@ pub enum RequestKind {
     Readdir,
     /// Names in a directory with attributes.
     Readdirplus,
+    /// An extended attribute.
+    Getxattr,
     /// Size of the filesystem.
     Statfs,
     /// Anything that would change something, and is refused.
@@ -37,7 +39,7 @@ pub enum RequestKind {
 }
 
 /// All kinds with their names, in their order.
-const KINDS: [(RequestKind, &str); 11] = [
+const KINDS: [(RequestKind, &str); 12] = [
     (RequestKind::Lookup, "lookup"),
     (RequestKind::Getattr, "getattr"),
     (RequestKind::Readlink, "readlink"),
@@ -46,6 +48,7 @@ const KINDS: [(RequestKind, &str); 11] = [
     (RequestKind::Release, "release"),
     (RequestKind::Readdir, "readdir"),
     (RequestKind::Readdirplus, "readdirplus"),
+    (RequestKind::Getxattr, "getxattr"),
     (RequestKind::Statfs, "statfs"),
     (RequestKind::Change, "change"),
     (RequestKind::Other, "other"),
@@ -176,7 +179,7 @@ mod tests {
             requests.begin(kind);
         }
         assert!(KINDS.iter().all(|&(kind, _)| requests.of(kind) == 1));
-        assert_eq!(requests.get(), 11);
+        assert_eq!(requests.get(), KINDS.len() as u64);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
@@ -116,13 +117,26 @@ struct TreeFile {
     resources: Arc<Resources>,
 }
 
+impl TreeFile {
+    /// Why the file cannot be opened.
+    fn refused(&self, source: io::Error) -> ReadError {
+        match source.kind() {
+            // There was one when the input was listed.
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                ReadError::Changed { entry: Arc::clone(&self.entry) }
+            }
+            _ => ReadError::io(&self.entry, source),
+        }
+    }
+}
+
 impl Content for TreeFile {
     fn size(&self) -> u64 {
         self.stamp.size
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let file = self.files.get(self.id, &self.place).map_err(|source| ReadError::io(&self.entry, source))?;
+        let file = self.files.get(self.id, &self.place).map_err(|source| self.refused(source))?;
         read_unchanged(&file, &self.stamp, &self.entry, offset, buffer, &self.resources)
     }
 
@@ -138,7 +152,7 @@ impl Content for TreeFile {
 impl Backing for TreeFile {
     fn open(&self) -> Result<File, ReadError> {
         // By its name: a file that was replaced but is kept open for reading would otherwise pass for the new one.
-        let file = File::open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
+        let file = self.files.open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
     }
@@ -146,21 +160,43 @@ impl Backing for TreeFile {
 
 /// Keeps the most recently used files open.
 #[derive(Debug)]
-struct OpenFiles(Mutex<LruCache<u64, Arc<File>>>);
+struct OpenFiles {
+    capacity: NonZeroUsize,
+    files: Mutex<LruCache<u64, Arc<File>>>,
+}
 
 impl OpenFiles {
     fn new(capacity: usize) -> Self {
-        let capacity = std::num::NonZeroUsize::new(capacity).unwrap_or(std::num::NonZeroUsize::MIN);
-        Self(Mutex::new(LruCache::new(capacity)))
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        Self { capacity, files: Mutex::new(LruCache::new(capacity)) }
     }
 
     fn get(&self, id: u64, place: &Path) -> io::Result<Arc<File>> {
-        if let Some(file) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+        if let Some(file) = self.lock().get(&id) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(File::open(place)?);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).put(id, Arc::clone(&file));
+        let file = Arc::new(self.open(place)?);
+        self.lock().put(id, Arc::clone(&file));
         Ok(file)
+    }
+
+    /// Opens a file, and closes those that nobody uses now if there are too many.
+    fn open(&self, place: &Path) -> io::Result<File> {
+        loop {
+            match File::open(place) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    let kept = std::mem::replace(&mut *self.lock(), LruCache::new(self.capacity));
+                    if kept.is_empty() {
+                        return Err(error);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<File>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

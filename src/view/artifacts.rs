@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ViewError;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
 use super::layout::{directory, show_reports};
-use super::tree::{Body, Tree};
+use super::tree::{Body, NodeKind, Tree};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, is_archive};
 use crate::index::Resources;
 use crate::kpack::Archive;
@@ -380,8 +380,8 @@ pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> 
         fill(&mut tree, place, &part.items)?;
         let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
         let attributes = Attributes { mode: 0o644, ..part.root };
-        let kind = ItemKind::File(Body::Ready(Arc::new(text)), None);
-        fill(&mut tree, place, &[Item { path: EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind }])?;
+        let kind = NodeKind::File { body: Body::Ready(Arc::new(text)), link_group: None };
+        tree.insert(place, &EntryPath::root().child(MANIFEST.as_bytes()), attributes, kind)?;
     }
     show_reports(&mut tree, root, reports)?;
     Ok(tree)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::origin::{Origin, OriginKind};
 use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
 use crate::rope::{Make, ReadError, equal};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
@@ -15,6 +16,7 @@ pub(super) struct Item {
     pub(super) path: EntryPath,
     pub(super) attributes: Attributes,
     pub(super) kind: ItemKind,
+    pub(super) origin: Origin,
 }
 
 #[derive(Clone, Debug)]
@@ -33,7 +35,14 @@ impl Item {
             EntryKind::Symlink(target) => ItemKind::Symlink(Arc::clone(target)),
             EntryKind::File { content, link_group } => ItemKind::File(Body::Ready(Arc::clone(content)), *link_group),
         };
-        Self { path: entry.path.clone(), attributes: entry.attributes, kind }
+        let origin = Origin::of(OriginKind::Unchanged, &entry.path);
+        Self { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
+    }
+
+    fn insert(&self, tree: &mut Tree, place: NodeId) -> Result<(), TreeError> {
+        let node = tree.insert(place, &self.path, self.attributes, self.node())?;
+        tree.set_origin(node, self.origin.clone());
+        Ok(())
     }
 
     fn node(&self) -> NodeKind {
@@ -48,7 +57,7 @@ impl Item {
 /// Puts items into a directory.
 pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
     for item in items {
-        tree.insert(place, &item.path, item.attributes, item.node())?;
+        item.insert(tree, place)?;
     }
     Ok(())
 }
@@ -59,7 +68,7 @@ pub(super) fn overlay(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<
         let is_directory = matches!(item.kind, ItemKind::Directory);
         // Chains of several targets share their upper parts.
         if tree.resolve(place, &item.path).is_none_or(|there| !is_directory && tree.children(there).is_some()) {
-            tree.insert(place, &item.path, item.attributes, item.node())?;
+            item.insert(tree, place)?;
         }
     }
     Ok(())
@@ -94,7 +103,8 @@ fn host_item(entry: &Entry, place: &Place) -> Item {
     match place {
         Place::Rewritten { content, link_group, .. } => {
             let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
-            Item { path: entry.path.clone(), attributes: entry.attributes, kind }
+            let origin = Origin::of(OriginKind::Rewritten, &entry.path);
+            Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
         Place::Host | Place::Device(..) | Place::Unwanted(..) => Item::of(entry),
     }
@@ -103,7 +113,9 @@ fn host_item(entry: &Entry, place: &Place) -> Item {
 /// The databases and archives of a key.
 pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
-        Place::Device(of, _) if of == key => Some(Item::of(entry)),
+        Place::Device(of, _) if of == key => {
+            Some(Item { origin: Origin::of(OriginKind::Database, &entry.path), ..Item::of(entry) })
+        }
         _ => None,
     });
     databases.chain(plan.archives.iter().filter(|archive| archive.key == *key).map(archive_item)).collect()
@@ -112,7 +124,8 @@ pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<It
 fn archive_item(planned: &PlannedArchive) -> Item {
     let make: Arc<dyn Make> = planned.archive.clone();
     let body = make.made().map_or(Body::Made(make), Body::Ready);
-    Item { path: planned.path.clone(), attributes: planned.attributes, kind: ItemKind::File(body, None) }
+    let (path, kind) = (planned.path.clone(), ItemKind::File(body, None));
+    Item { path, attributes: planned.attributes, kind, origin: Origin::made(OriginKind::Archive) }
 }
 
 /// Adds the directories that the items are in, as `known` describes them.
@@ -125,12 +138,15 @@ pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) 
             if directories.contains_key(&directory) {
                 break;
             }
-            let attributes = known(&directory).unwrap_or(Attributes { mode: 0o755, ..item.attributes });
+            let (attributes, origin) = match known(&directory) {
+                Some(attributes) => (attributes, Origin::of(OriginKind::Unchanged, &directory)),
+                None => (Attributes { mode: 0o755, ..item.attributes }, Origin::default()),
+            };
             path = directory.parent();
-            directories.insert(directory, attributes);
+            directories.insert(directory, (attributes, origin));
         }
     }
-    let directory = |(path, attributes)| Item { path, attributes, kind: ItemKind::Directory };
+    let directory = |(path, (attributes, origin))| Item { path, attributes, kind: ItemKind::Directory, origin };
     items.extend(directories.into_iter().map(directory));
     items.sort_by(|a, b| a.path.cmp(&b.path));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, overlay};
+use super::origin::{Origin, OriginKind};
 use super::report::fixed;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
@@ -68,18 +69,8 @@ pub fn lay_out(
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
 
-    let place = directory(&mut tree, HOST, input.root)?;
-    fill(&mut tree, place, &host)?;
-    for wanted in arch {
-        let chain = chain(plan, wanted);
-        if chain.is_empty() {
-            let there = plan.keys.iter().cloned().collect();
-            return Err(ViewError::NoSuchArch { wanted: wanted.clone(), there });
-        }
-        for key in chain {
-            overlay(&mut tree, place, devices.get(&key).map_or(&[], Vec::as_slice))?;
-        }
-    }
+    let host_place = directory(&mut tree, HOST, input.root)?;
+    fill(&mut tree, host_place, &host)?;
     for (key, items) in &devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
@@ -98,6 +89,17 @@ pub fn lay_out(
         show_wheels(&mut tree, input, wheels)?;
     }
     show_reports(&mut tree, root, reports)?;
+    // At last, so that all other nodes have the same numbers whatever `arch` is.
+    for wanted in arch {
+        let chain = chain(plan, wanted);
+        if chain.is_empty() {
+            let there = plan.keys.iter().cloned().collect();
+            return Err(ViewError::NoSuchArch { wanted: wanted.clone(), there });
+        }
+        for key in chain {
+            overlay(&mut tree, host_place, devices.get(&key).map_or(&[], Vec::as_slice))?;
+        }
+    }
     Ok(tree)
 }
 
@@ -105,7 +107,8 @@ pub fn lay_out(
 pub(super) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str, Body)>) -> Result<(), TreeError> {
     for (name, body) in reports {
         let kind = NodeKind::File { body, link_group: None };
-        tree.insert(ROOT, &path(&[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
+        let node = tree.insert(ROOT, &path(&[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
+        tree.set_origin(node, Origin::made(OriginKind::Report));
     }
     tree.hide(ROOT, REPORTS.as_bytes());
     Ok(())
@@ -145,22 +148,27 @@ fn become_unpacked_wheel(
     wheels: &WheelSet,
     part: &Arc<WheelPart>,
 ) -> Result<(), ViewError> {
+    let digests = part.digests();
     for mut item in std::mem::take(items) {
         if let Some(path) = wheels.path(part.part(), &item.path)? {
+            item.origin = item.origin.with_digest(digests.get(&path).map(|&digest| Arc::clone(digest)));
             item.path = path;
             items.push(item);
         }
     }
     let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
     let attributes = metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes);
-    let mut add = |path, body| items.push(Item { path, attributes, kind: ItemKind::File(body, None) });
+    let mut add = |path, body, digest| {
+        let origin = Origin::default().with_digest(digest);
+        items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
+    };
     for file in part.dist_info() {
-        add(file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
+        add(file.path.clone(), Body::Ready(Arc::clone(file.digest.content())), Some(Arc::clone(&file.digest)));
     }
     let record = Record(Arc::clone(part));
     let body =
         if part.archives().next().is_some() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
-    add(part.record_path()?, body);
+    add(part.record_path()?, body, None);
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())
 }
@@ -169,14 +177,17 @@ fn become_unpacked_wheel(
 fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
     let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
     let attributes = Attributes { mode: 0o644, mtime_nanoseconds, ..input.root };
-    let mut add = |name: &str, body: Body| {
-        tree.insert(ROOT, &path(&[WHEELS, name]), attributes, NodeKind::File { body, link_group: None })
+    let mut add = |name: &str, body: Body, kind| -> Result<(), TreeError> {
+        let file = NodeKind::File { body, link_group: None };
+        let node = tree.insert(ROOT, &path(&[WHEELS, name]), attributes, file)?;
+        tree.set_origin(node, Origin::made(kind));
+        Ok(())
     };
     for part in wheels.hosts.iter().chain(wheels.devices.values()) {
-        add(&part.file_name()?, Body::Made(Arc::new(WheelBody(Arc::clone(part)))))?;
+        add(&part.file_name()?, Body::Made(Arc::new(WheelBody(Arc::clone(part)))), OriginKind::Wheel)?;
     }
     if let Some((name, text)) = &wheels.variants_index {
-        add(name, fixed(text.clone()))?;
+        add(name, fixed(text.clone()), OriginKind::Made)?;
     }
     Ok(())
 }

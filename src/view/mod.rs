@@ -4,6 +4,7 @@ mod artifacts;
 mod items;
 mod kpm;
 mod layout;
+mod origin;
 mod package;
 mod recombined;
 mod report;
@@ -16,6 +17,7 @@ pub use crate::split::{DEVICE, HOST, MERGED, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
+pub use origin::{Origin, OriginKind};
 pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{Status, fixed};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::artifacts::ArtifactPart;
 use super::items::{Item, ItemKind, add_directories, is_same};
 use super::kpm::{Listing, listed};
+use super::origin::Origin;
 use super::recombined::{RecombineError, is_in_archive_directory};
 use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
@@ -139,7 +140,7 @@ impl Package {
         let item = |(path, listing): (EntryPath, Listing)| {
             let attributes = Attributes { mode: 0o644, ..root };
             let body = Body::Made(Arc::new(listing));
-            Item { path, attributes, kind: ItemKind::File(body, None) }
+            Item { path, attributes, kind: ItemKind::File(body, None), origin: Origin::default() }
         };
         Ok(listings.into_iter().map(item).collect())
     }

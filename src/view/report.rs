@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::tree::{Body, Report};
-use crate::index::{Counters, Resources};
+use crate::index::{self, Counters, Resources};
 use crate::kpack::Archive;
 use crate::rope::{Rope, Segment};
 
@@ -30,8 +30,8 @@ struct Text<'a> {
     uptime_seconds: f64,
     counters: &'a Counters,
     gauges: Gauges,
-    /// Bytes held by each cache.
-    held: Held,
+    /// Bytes of memory by what they are used for.
+    memory: index::Gauges,
     /// Archives that are being made; the first ones if there are too many.
     making: Vec<Making<'a>>,
 }
@@ -42,13 +42,6 @@ struct Gauges {
     requests_waiting: u64,
     /// Worker threads.
     threads: usize,
-}
-
-#[derive(Serialize)]
-struct Held {
-    spans: u64,
-    bundles: u64,
-    frames: u64,
 }
 
 /// An archive that is being made. Bytes are those of uncompressed code objects.
@@ -89,11 +82,7 @@ impl Status {
                 requests_waiting: resources.counters.requests.waiting(),
                 threads: resources.workers.threads(),
             },
-            held: Held {
-                spans: resources.spans.bytes(),
-                bundles: resources.bundles.bytes(),
-                frames: resources.frames.bytes(),
-            },
+            memory: resources.budget.gauges(),
             making: making.collect(),
         }
     }

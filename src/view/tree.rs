@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::origin::Origin;
 use crate::rope::{Content, Make, ReadError};
 use crate::source::{Attributes, EntryPath};
 
@@ -30,6 +31,8 @@ pub struct Node {
     pub attributes: Attributes,
     /// What it is.
     pub kind: NodeKind,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 /// What a node is.
@@ -124,7 +127,8 @@ pub enum TreeError {
 impl Tree {
     /// A tree that holds an empty root directory.
     pub fn new(root: Attributes) -> Self {
-        let node = Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()) };
+        let node =
+            Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()), origin: Origin::default() };
         Self { nodes: vec![node], expected: HashMap::new() }
     }
 
@@ -206,6 +210,13 @@ impl Tree {
         }
     }
 
+    /// Says where a node comes from; nodes are made from nothing unless this says otherwise.
+    pub fn set_origin(&mut self, id: NodeId, origin: Origin) {
+        if let Some(node) = self.node_mut(id) {
+            node.origin = origin;
+        }
+    }
+
     /// Leaves `name` in the directory `parent` out of listings.
     pub fn hide(&mut self, parent: NodeId, name: &[u8]) {
         if let Some(Node { kind: NodeKind::Directory(children), .. }) = self.node_mut(parent)
@@ -239,7 +250,7 @@ impl Tree {
         };
         let at = children.partition_point(|child| *child.name < *name);
         children.insert(at, Child { name: name.into(), node: id, hidden: false });
-        self.nodes.push(Node { parent, attributes, kind });
+        self.nodes.push(Node { parent, attributes, kind, origin: Origin::default() });
         Ok(id)
     }
 

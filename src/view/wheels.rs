@@ -1,7 +1,7 @@
 //! The wheels of a split, and the dist-info that makes each part's directory the unpacked form of its wheel.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::rope::{Content, Make, ReadError};
 use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::BundleKey;
-use crate::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
+use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
 
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
@@ -238,6 +238,16 @@ impl WheelPart {
             Payload::Archive(_, _, make) => make.made().is_some(),
         };
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
+    }
+
+    /// The digests that RECORD states of payload files, by their paths in the wheel. Those of archives are not known before
+    /// the archives are.
+    pub(super) fn digests(&self) -> HashMap<&EntryPath, &Arc<Digest>> {
+        let files = self.payload.iter().filter_map(|payload| match payload {
+            Payload::Unchanged(file) | Payload::Rewritten(file, _) => Some(file),
+            Payload::Archive(..) => None,
+        });
+        files.map(|file| (&file.path, &file.digest)).collect()
     }
 
     /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.

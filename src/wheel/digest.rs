@@ -83,6 +83,11 @@ impl Digest {
         Some(Sums { sha256: *self.sha256.get()?, crc32: *self.crc32.get()? })
     }
 
+    /// The SHA-256 if it is known without work.
+    pub fn known_sha256(&self) -> Option<[u8; 32]> {
+        self.sha256.get().copied()
+    }
+
     /// Both digests.
     pub fn sums(&self) -> Result<Sums, ReadError> {
         Ok(Sums { sha256: self.sha256()?, crc32: self.crc32()? })

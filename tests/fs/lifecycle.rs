@@ -1,88 +1,15 @@
-//! Mounting, unmounting, and what must not be possible.
+//! Mounting and unmounting.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
-use kpackfs::index::{RequestKind, Resources};
+use kpackfs::index::Resources;
 use kpackfs::view::Tree;
 
-use super::support::{DIRECTORY, Mount, errno, output, run};
-
-/// Writes to a mapping of a file, which only the write to the disk can refuse.
-const MAP: &str = r"
-import errno, mmap, sys
-try:
-    with open(sys.argv[1], 'r+b') as file, mmap.mmap(file.fileno(), 0) as mapping:
-        mapping[0:5] = b'wrong'
-        mapping.flush()
-except OSError as error:
-    sys.exit(errno.errorcode[error.errno])
-";
-
-/// Everything that would change something, with the errno it gets.
-fn mutate(mount: &Mount) -> Vec<(&'static str, i32)> {
-    let file = mount.at("host/lib/small.txt");
-    let fresh = mount.at("host/fresh");
-    let refused = |output: std::process::Output| {
-        let text = String::from_utf8_lossy(&output.stderr);
-        if text.contains("Read-only file system") { libc::EROFS } else { 0 }
-    };
-    // On a mount that is read-write, the kernel may open a file without asking.
-    let open = |options: &mut OpenOptions| errno(options.open(&file).and_then(|mut file| file.write_all(b"wrong")));
-    let map = |output: std::process::Output| {
-        if String::from_utf8_lossy(&output.stderr).trim() == "EROFS" { libc::EROFS } else { 0 }
-    };
-    vec![
-        ("write", open(OpenOptions::new().write(true))),
-        ("read-write", open(OpenOptions::new().read(true).write(true))),
-        ("append", open(OpenOptions::new().append(true))),
-        ("truncate", open(OpenOptions::new().write(true).truncate(true))),
-        ("create", errno(File::create(&fresh))),
-        ("mkdir", errno(fs::create_dir(&fresh))),
-        ("unlink", errno(fs::remove_file(&file))),
-        ("rmdir", errno(fs::remove_dir(mount.at("host/none")))),
-        ("rename", errno(fs::rename(&file, &fresh))),
-        ("link", errno(fs::hard_link(&file, &fresh))),
-        ("symlink", errno(symlink("x", &fresh))),
-        ("chmod", errno(fs::set_permissions(&file, fs::Permissions::from_mode(0o600)))),
-        ("chown", errno(chown(&file, Some(1), None))),
-        ("utimensat", refused(output("touch", [&file]))),
-        ("allocate", refused(output("fallocate", [&"-l", &"9", &file]))),
-        ("map", map(output("python3", [&"-c", &MAP, &file]))),
-        ("mknod", refused(output("mknod", [&fresh, &"p"]))),
-    ]
-}
-
-#[test]
-fn nothing_can_be_changed_even_when_remounted() {
-    let Some(mount) = Mount::new() else { return };
-    for (what, errno) in mutate(&mount) {
-        assert_eq!(errno, libc::EROFS, "{what}");
-    }
-    let remounted = output("mount", [&"-i", &"-o", &"remount,rw", &mount.place.path()]);
-    if !remounted.status.success() {
-        eprintln!("*** SKIPPED: cannot remount: {} ***", String::from_utf8_lossy(&remounted.stderr));
-        return;
-    }
-    let options = run("findmnt", [&"-no", &"FS-OPTIONS", &mount.place.path()]);
-    assert!(options.starts_with("rw"), "{options}");
-    for (what, errno) in mutate(&mount) {
-        // Since 6.14 the kernel may answer by itself to links.
-        let itself = what == "link" && [libc::EPERM, libc::ENOSYS].contains(&errno);
-        assert!(errno == libc::EROFS || itself, "{what}: {errno}");
-    }
-    let limit = Instant::now() + Duration::from_secs(10);
-    // The kernel forgets what was written to the mapping as soon as it is told to.
-    while fs::read(mount.at("host/lib/small.txt")).unwrap() != b"hello" {
-        assert!(Instant::now() < limit, "still there");
-    }
-    assert!(mount.of_kind(RequestKind::Change) > 10);
-}
+use super::support::{DIRECTORY, Mount, run};
 
 #[test]
 fn unmounting_from_outside_ends_the_session() {

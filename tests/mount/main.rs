@@ -6,6 +6,7 @@
 mod damage;
 mod kernels;
 mod loading;
+mod numbers;
 mod status;
 mod support;
 

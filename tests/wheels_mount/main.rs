@@ -330,3 +330,24 @@ fn options_of_the_reference_are_understood() {
         assert_eq!(command.arg("inspect").arg(path).args(wrong).output().unwrap().status.code(), Some(2), "{wrong:?}");
     }
 }
+
+#[test]
+fn extended_attributes_state_the_digests_of_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = torch(&directory);
+    let Some(mount) = Mount::new(&input, &[]) else { return };
+    let dist_info = "host/torch-2.10.0+rocm7.1.dist-info";
+    let stated = |path: &str| {
+        let mut buffer = [0; 100];
+        let length = rustix::fs::getxattr(mount.at(path), "user.kpackfs.sha256", &mut buffer[..]).ok()?;
+        Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    };
+    let rewritten = "host/torch/lib/libtorch_hip.so";
+    assert_eq!(stated(rewritten), None, "nobody has computed it, and asking is no work");
+    assert_eq!(mount.counter("bytes_hashed"), 0);
+    fs::read(mount.at(&format!("{dist_info}/RECORD"))).unwrap();
+    for path in [rewritten, "host/torch/__init__.py", &format!("{dist_info}/METADATA")] {
+        let sum = run(Command::new("sha256sum").arg(mount.at(path)));
+        assert_eq!(stated(path).as_deref(), sum.split(' ').next(), "{path}");
+    }
+}

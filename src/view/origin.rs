@@ -1,0 +1,117 @@
+//! Where a node comes from, for those who ask for its extended attributes.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::source::EntryPath;
+use crate::wheel::Digest;
+
+/// What the names of the attributes begin with. Attributes of `user` need no privilege (xattr(7)).
+const NAMESPACE: &str = "user.kpackfs.";
+
+/// Where a node comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    kind: OriginKind,
+    entry: Option<EntryPath>,
+    digest: Option<Arc<Digest>>,
+}
+
+/// How a node was made of the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OriginKind {
+    /// An entry of the input as it is.
+    Unchanged,
+    /// A binary of the input without its device code.
+    Rewritten,
+    /// A kernel database of the input as it is, at the place of its architecture.
+    Database,
+    /// An archive of device code.
+    Archive,
+    /// A wheel.
+    Wheel,
+    /// A report of the mount on itself.
+    Report,
+    /// Anything else that the input does not have: directories of views, links to them, manifests, the dist-info of a
+    /// wheel.
+    #[default]
+    Made,
+}
+
+impl OriginKind {
+    /// The value of `user.kpackfs.kind`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Rewritten => "rewritten",
+            Self::Database => "database",
+            Self::Archive => "archive",
+            Self::Wheel => "wheel",
+            Self::Report => "report",
+            Self::Made => "made",
+        }
+    }
+}
+
+impl Origin {
+    /// Something of this kind that no single entry of the input became.
+    pub fn made(kind: OriginKind) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// What an entry of the input became.
+    pub fn of(kind: OriginKind, entry: &EntryPath) -> Self {
+        Self { kind, entry: Some(entry.clone()), digest: None }
+    }
+
+    /// The same for a file of which RECORD states this digest.
+    #[must_use]
+    pub fn with_digest(self, digest: Option<Arc<Digest>>) -> Self {
+        Self { digest, ..self }
+    }
+
+    /// The value of an extended attribute, told without work: `kind`; `origin`, the path in the input, of at most 4095
+    /// bytes; `sha256` in hexadecimal, as RECORD of the view states it, if it is known already.
+    pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {
+        match name.strip_prefix(NAMESPACE.as_bytes())? {
+            b"kind" => Some(self.kind.name().into()),
+            b"origin" => Some(self.entry.as_ref()?.as_bytes().to_vec()),
+            b"sha256" => {
+                let sha256 = self.digest.as_ref()?.known_sha256()?;
+                let text = sha256.iter().try_fold(String::new(), |mut text, byte| {
+                    write!(text, "{byte:02x}")?;
+                    Ok::<_, std::fmt::Error>(text)
+                });
+                text.ok().map(String::into_bytes)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rope::{Rope, Segment};
+
+    #[test]
+    fn attributes_tell_what_is_known() {
+        let entry = EntryPath::new(b"lib/\xff.so").unwrap();
+        let text = |origin: &Origin, name: &str| origin.attribute(name.as_bytes());
+        let content = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
+        let digest = Arc::new(Digest::new("x", content, None));
+        let origin = Origin::of(OriginKind::Rewritten, &entry).with_digest(Some(Arc::clone(&digest)));
+        assert_eq!(text(&origin, "user.kpackfs.kind").unwrap(), b"rewritten");
+        assert_eq!(text(&origin, "user.kpackfs.origin").unwrap(), b"lib/\xff.so");
+        assert_eq!(text(&origin, "user.kpackfs.sha256"), None, "nobody has computed it");
+        digest.sha256().unwrap();
+        // FIPS 180-2, appendix B.1.
+        let expected = b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(text(&origin, "user.kpackfs.sha256").unwrap(), expected);
+        for name in ["user.kpackfs.", "user.kpackfs.size", "user.mime_type", "system.posix_acl_access", "kind", ""] {
+            assert_eq!(text(&origin, name), None, "{name}");
+        }
+        assert_eq!(text(&Origin::default(), "user.kpackfs.kind").unwrap(), b"made");
+        assert_eq!(text(&Origin::default(), "user.kpackfs.origin"), None);
+    }
+}

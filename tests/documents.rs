@@ -1,0 +1,99 @@
+//! What documents name exists: tests in SEMANTICS and FAULTS, messages in TROUBLESHOOTING.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new("docs").join(name)).unwrap()
+}
+
+/// The texts of all Rust files below some directories and files.
+fn sources(places: impl IntoIterator<Item = PathBuf>) -> String {
+    let mut places: Vec<_> = places.into_iter().collect();
+    let mut text = String::new();
+    while let Some(place) = places.pop() {
+        if place.is_dir() {
+            places.extend(fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()));
+        } else if place.extension().is_some_and(|extension| extension == "rs") && place.is_file() {
+            text += &fs::read_to_string(place).unwrap();
+        }
+    }
+    text
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Whether something is called as tests are in documents.
+fn is_test(name: &str) -> bool {
+    name.contains("::") && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_:0123456789".contains(&byte))
+}
+
+fn exists(name: &str) -> bool {
+    let (target, path) = name.split_once("::").unwrap();
+    let (modules, function) = path.rsplit_once("::").unwrap_or(("", path));
+    let modules = modules.replace("::", "/");
+    let root = if target == "lib" { PathBuf::from("src") } else { Path::new("tests").join(target) };
+    let file = match modules.as_str() {
+        "" if root.is_dir() => root.join("main.rs"),
+        "" => root.with_extension("rs"),
+        modules => root.join(modules).with_extension("rs"),
+    };
+    sources([file]).contains(&format!("fn {function}("))
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    for name in ["SEMANTICS.md", "FAULTS.md"] {
+        let text = document(name);
+        let tests: Vec<_> = quoted(&text).filter(|quoted| is_test(quoted)).collect();
+        assert!(tests.len() > 20, "{name}: {tests:?}");
+        let missing: Vec<_> = tests.into_iter().filter(|test| !exists(test)).collect();
+        assert_eq!(missing, Vec::<&str>::new(), "{name}");
+        // Each row of a table that says who shows it names a test.
+        let mut shows = false;
+        for line in text.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-")) {
+            let last = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            match last.trim() {
+                "shown by" | "test" => shows = true,
+                "value" | "meaning" => shows = false,
+                last => assert!(!shows || quoted(last).any(is_test), "{name}: {line}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_fault_test_has_its_row() {
+    let faults = document("FAULTS.md");
+    for module in ["cache", "input", "limits", "readers"] {
+        let text = fs::read_to_string(format!("tests/faults/{module}.rs")).unwrap();
+        for test in text.split("#[test]\nfn ").skip(1) {
+            let name = format!("`faults::{module}::{}`", test.split('(').next().unwrap());
+            assert!(faults.contains(&name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn messages_that_documents_explain_are_those_of_the_program() {
+    let text = document("TROUBLESHOOTING.md");
+    let code = sources([PathBuf::from("src")]);
+    // Strings of the code can be continued on the next line, and have their quotes escaped.
+    let code = code.split("\\\n").map(str::trim_start).collect::<String>();
+    let known = ["os error 5", "Bus error", "stat", "ls -l", "Read-only file system"];
+    let mut explained = 0;
+    for heading in text.lines().filter_map(|line| line.strip_prefix("### ")) {
+        for message in quoted(heading).filter(|message| !known.contains(message)) {
+            for piece in message.split('…').map(|piece| piece.trim_matches([':', ' '])) {
+                assert!(code.contains(piece), "{message}: {piece:?}");
+            }
+            explained += 1;
+        }
+    }
+    assert!(explained > 20);
+}

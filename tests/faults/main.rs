@@ -1,0 +1,10 @@
+//! Faults of what a mount depends on: the input, the cache folder, limits, readers. What is read is right or an error, in
+//! bounded time, and nothing of it outlasts the fault. `docs/FAULTS.md` has a row for each test.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+mod cache;
+mod input;
+mod limits;
+mod readers;
+mod support;

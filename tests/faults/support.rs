@@ -1,0 +1,261 @@
+//! Inputs, and mounts by a process of their own whose log can be read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Whoever waits longer hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Files by their path.
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Does something that must not take forever.
+pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = channel();
+    let worker = thread::spawn(move || {
+        let result = work();
+        tell.send(()).ok();
+        result
+    });
+    match told.recv_timeout(PATIENCE) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        // It has panicked, which joining tells.
+        _ => worker.join().unwrap(),
+    }
+}
+
+/// The errno of a failure, 0 of a success.
+pub(crate) fn errno(result: &io::Result<impl Sized>) -> i32 {
+    result.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap())
+}
+
+/// Bytes that neither repeat nor compress to nothing.
+pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        b' ' + (state >> 27).to_le_bytes()[0]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Writes the files of an input: fat libraries, data that is deflated in a wheel, and data that is stored (`.bin`).
+pub(crate) fn tree(place: &Path) -> PathBuf {
+    let tree = place.join("tree");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = tree.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    for name in ["plain.so", "mixed.so", "compressed.so"] {
+        write(&format!("demo/lib/{name}"), &fs::read(Path::new("tests/fixtures").join(name)).unwrap());
+    }
+    write("demo/deflated.txt", &noise(3_500_000, 1));
+    write("demo/stored.bin", &noise(3_000_000, 2));
+    write("demo/small.txt", b"hello");
+    write("demo-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n");
+    write("demo-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
+    write("demo-1.0.dist-info/RECORD", b"");
+    tree
+}
+
+/// The same packed to a wheel.
+pub(crate) fn wheel(place: &Path) -> PathBuf {
+    let wheel = place.join("demo-1.0-py3-none-any.whl");
+    run(Command::new("python3").args(["tests/wheel_oracle.py", "pack"]).arg(tree(place)).arg(&wheel));
+    wheel
+}
+
+/// Does something with both, at the same time, because most of it is waiting.
+pub(crate) fn of_each_input(work: impl Fn(&Path) + Sync) {
+    let work = &work;
+    thread::scope(|scope| {
+        for make in [tree, wheel] {
+            scope.spawn(move || {
+                let place = tempfile::tempdir().unwrap();
+                work(&make(place.path()));
+            });
+        }
+    });
+}
+
+/// A tmpfs that goes with the test; `None` if this process may not mount one.
+pub(crate) struct Tmpfs(pub(crate) TempDir);
+
+impl Tmpfs {
+    pub(crate) fn new(options: &str) -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "faults"]).arg(place.path()).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(place));
+        }
+        eprintln!("\n*** SKIPPED: no tmpfs can be mounted; NOTHING was checked ***\n");
+        None
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        Command::new("umount").arg(self.0.path()).output().ok();
+    }
+}
+
+/// A mount by a process in the foreground.
+pub(crate) struct Mount {
+    place: TempDir,
+    pub(crate) log: PathBuf,
+    _logs: TempDir,
+    process: Child,
+}
+
+impl Mount {
+    /// `None` if this machine cannot mount.
+    pub(crate) fn new(input: &Path, options: &[&str]) -> Option<Self> {
+        Self::limited("", input, options)
+    }
+
+    /// The same after a command of the shell that sets limits.
+    pub(crate) fn limited(limits: &str, input: &Path, options: &[&str]) -> Option<Self> {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+            eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
+            return None;
+        }
+        let (place, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let log = logs.path().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limits}\nexec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_kpackfs"), "mount", "-f"]);
+        command.args(options).arg(input).arg(place.path());
+        let process = command.stdin(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let mut mount = Self { place, log, _logs: logs, process };
+        mount.wait_until("it is mounted", |mount| {
+            let ended = mount.process.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}: {}", mount.log());
+            mount.log().contains("mounted on")
+        });
+        Some(mount)
+    }
+
+    fn wait_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+        let limit = Instant::now() + PATIENCE;
+        while !condition(self) {
+            assert!(Instant::now() < limit, "{what}: {}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn at(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// What was logged so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let place = self.at(".kpackfs/status.json");
+        bounded("status", move || serde_json::from_slice(&fs::read(place).unwrap()).unwrap())
+    }
+
+    /// All files of some views.
+    pub(crate) fn survey(&self, views: &[&str]) -> Files {
+        let roots: Vec<_> = views.iter().map(|view| self.at(view)).collect();
+        let root = self.path().to_owned();
+        bounded("reading everything", move || {
+            let mut found = Files::new();
+            let mut directories = roots;
+            while let Some(directory) = directories.pop() {
+                for entry in fs::read_dir(directory).unwrap() {
+                    let entry = entry.unwrap();
+                    let kind = entry.file_type().unwrap();
+                    if kind.is_dir() {
+                        directories.push(entry.path());
+                    } else if kind.is_file() {
+                        let name = entry.path().strip_prefix(&root).unwrap().to_owned();
+                        found.insert(name, fs::read(entry.path()).unwrap());
+                    }
+                }
+            }
+            found
+        })
+    }
+
+    /// Reads some bytes of a file that the kernel does not have already.
+    pub(crate) fn read(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let place = self.at(name);
+        bounded(name, move || {
+            let file = File::open(place)?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+            let mut bytes = vec![0; length];
+            file.read_exact_at(&mut bytes, offset)?;
+            Ok(bytes)
+        })
+    }
+
+    /// Waits until nothing is going on and all memory for work is given back.
+    pub(crate) fn is_at_rest(&mut self) {
+        self.wait_until("not given back", |mount| {
+            let status = mount.status();
+            let memory = ["bundles", "compression", "inflation"].map(|name| format!("/memory/{name}"));
+            let gauges = ["/gauges/requests_waiting".to_owned()].into_iter().chain(memory);
+            gauges.into_iter().all(|gauge| status.pointer(&gauge).and_then(Value::as_u64) == Some(0))
+        });
+    }
+
+    /// Files that the process has open.
+    pub(crate) fn open_files(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// Unmounts; the process has to end well.
+    pub(crate) fn end(mut self) -> String {
+        run(Command::new("umount").arg("--lazy").arg(self.path()));
+        let mut status = None;
+        self.wait_until("it ends", |mount| {
+            status = mount.process.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.is_some_and(|status| status.success()), "{status:?}: {}", self.log());
+        self.log()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("--lazy").arg(self.path()).output().ok();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while self.process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// Fails with the names of what differs, since contents would fill the screen.
+pub(crate) fn assert_same(found: &Files, expected: &Files) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let differ: Vec<_> =
+        found.iter().filter(|(name, bytes)| expected[*name] != **bytes).map(|(name, _)| name).collect();
+    assert_eq!(differ, Vec::<&PathBuf>::new());
+}
