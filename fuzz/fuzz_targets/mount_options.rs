@@ -1,0 +1,8 @@
+#![no_main]
+
+#[path = "../../mount-helper/src/arguments.rs"]
+mod arguments;
+#[path = "../bodies/mount_options.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::run(bytes));
