@@ -5,6 +5,7 @@ mod elf;
 mod rewritten;
 mod split;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::rope::{Content, Edit, ReadError, Rope, edited};
@@ -19,8 +20,12 @@ pub const HIPK_MAGIC: u32 = 0x4B50_4948;
 /// Bytes of a wrapper: u32 magic, u32 version, u64 pointer, u64 unused or index.
 const FATBIN_WRAPPER_SIZE: u64 = 24;
 
+/// The most bytes that wrappers may take, and the most wrappers: there is one for each translation unit.
+const MAX_WRAPPER_BYTES: u64 = 16 << 20;
+const MAX_WRAPPERS: usize = 1 << 16;
+
 /// Why a binary is not split. Wherever it happens, the binary is shown as it is.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum BinaryError {
     /// Its headers contradict each other or the file.
     #[error("malformed: {0}")]
@@ -61,7 +66,7 @@ enum Format {
 pub struct Wrapper {
     /// File offset of the offload bundle that its pointer leads to.
     pub bundle: u64,
-    /// File offset behind which there is no device code.
+    /// File offset behind which there is nothing of the bundle.
     pub limit: u64,
 }
 
@@ -82,12 +87,18 @@ impl FatBinary {
         Ok(None)
     }
 
-    /// The fat binary wrappers by index.
+    /// The fat binary wrappers by index. A bundle ends where the next one begins.
     pub fn wrappers(&self) -> Vec<Wrapper> {
-        match &self.format {
+        let mut wrappers = match &self.format {
             Format::Elf(elf) => elf.wrappers(),
             Format::Coff(coff) => coff.wrappers(),
+        };
+        let bundles: BTreeSet<u64> = wrappers.iter().map(|wrapper| wrapper.bundle).collect();
+        for wrapper in &mut wrappers {
+            let next = bundles.range(wrapper.bundle.saturating_add(1)..).next();
+            wrapper.limit = next.map_or(wrapper.limit, |&next| next.min(wrapper.limit));
         }
+        wrappers
     }
 
     /// Where a file that claims to be this binary without device code differs from it: the first byte that a program

@@ -1,9 +1,16 @@
 //! Binaries that have been split, by kpackfs or by anybody else: what a loader would find in them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{BinaryError, coff, elf};
 use crate::rope::Content;
+
+/// The most problems that are told of one binary.
+const MAX_PROBLEMS: usize = 100;
+
+/// The most markers that the wrappers of one binary may lead to; those of real ones share one.
+const MAX_MARKERS: usize = 64;
 
 /// A binary whose device code has been moved into archives.
 #[derive(Debug)]
@@ -38,6 +45,57 @@ impl SplitBinary {
         } else {
             Ok(None)
         }
+    }
+}
+
+/// What is wrong with a binary, up to [`MAX_PROBLEMS`].
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    list: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    pub(super) fn push(&mut self, problem: String) {
+        if self.list.len() < MAX_PROBLEMS {
+            self.list.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(super) fn extend(&mut self, problems: impl IntoIterator<Item = String>) {
+        problems.into_iter().for_each(|problem| self.push(problem));
+    }
+
+    pub(super) fn into_list(self) -> Vec<String> {
+        let Self { mut list, more } = self;
+        list.extend((more > 0).then(|| format!("and {more} more problems")));
+        list
+    }
+}
+
+/// The markers that wrappers lead to, by pointer.
+#[derive(Debug, Default)]
+pub(super) struct Markers(HashMap<u64, Arc<[u8]>>);
+
+impl Markers {
+    /// What `read` finds at a pointer.
+    pub(super) fn get(
+        &mut self,
+        pointer: u64,
+        read: impl FnOnce() -> Result<Arc<[u8]>, BinaryError>,
+    ) -> Result<Arc<[u8]>, BinaryError> {
+        if let Some(known) = self.0.get(&pointer) {
+            return Ok(Arc::clone(known));
+        }
+        if self.0.len() == MAX_MARKERS {
+            let reason = format!("its wrappers point at more than {MAX_MARKERS} markers");
+            return Err(BinaryError::unsupported(reason));
+        }
+        let marker = read()?;
+        self.0.insert(pointer, Arc::clone(&marker));
+        Ok(marker)
     }
 }
 

@@ -57,7 +57,7 @@ fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
     let mut next = next_bundle(&content, 0)?.filter(|&at| at == 0);
     while let Some(at) = next {
         bundles.push(read_bundle(&content, at, content.size(), &resources)?);
-        next = match bundle_size(&content, at) {
+        next = match bundle_size(&content, at, content.size()) {
             Some(size) if size > 0 => next_bundle(&content, at + size)?,
             // A bundle that does not tell its size is the last.
             _ => None,

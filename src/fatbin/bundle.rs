@@ -74,6 +74,9 @@ impl Bundle {
         resources: &Arc<Resources>,
     ) -> Result<Vec<CodeObject>, FatbinError> {
         let bundle = self.compressed.map(|packing| Arc::new(Compressed::new(content, packing, resources)));
+        if self.compressed.is_some_and(|packing| !packing.is_possible(content.size())) {
+            return Err(malformed(self.offset, "it is not as it was remembered"));
+        }
         let object = |(target, offset, size): &(TargetId, u64, u64)| -> Result<CodeObject, ReadError> {
             let content: Arc<dyn Content> = if let Some(bundle) = &bundle {
                 Arc::new(bundle.slice(*offset, *size)?)
@@ -102,9 +105,10 @@ pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(super::compressed::MAGIC)
 }
 
-/// Bytes that the bundle at `offset` takes; `None` if there is none, or one that does not say (version 1 of CCOB).
-pub fn bundle_size(content: &Arc<dyn Content>, offset: u64) -> Option<u64> {
-    let available = content.size().checked_sub(offset)?;
+/// Bytes that the bundle at `offset` takes, which must end at `limit` or before; `None` if there is none, or one that does
+/// not say (version 1 of CCOB).
+pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Option<u64> {
+    let available = limit.min(content.size()).checked_sub(offset)?;
     let read = |length: u64| read_up_to(content, offset, length.min(available));
     let head = read(FIRST_READ).ok()?;
     if head.starts_with(MAGIC) {
@@ -141,6 +145,7 @@ fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry
         return Err(malformed(place, format!("it claims to have {count} entries")));
     }
     let mut entries = Vec::new();
+    let mut total = 0_u64;
     for _ in 0..count {
         let (Some(offset), Some(length), Some(id)) = (take_u64(&mut rest), take_u64(&mut rest), take_u64(&mut rest))
         else {
@@ -151,6 +156,11 @@ fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry
         }
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(malformed(place, "an entry reaches past the end"));
+        }
+        // Otherwise a small file could hold any number of large code objects.
+        total = total.saturating_add(length);
+        if total > size {
+            return Err(malformed(place, format!("its entries overlap: they have {total} bytes of {size}")));
         }
         let Some((id, after)) = usize::try_from(id).ok().and_then(|id| rest.split_at_checked(id)) else {
             return Ok(None);

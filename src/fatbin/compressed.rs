@@ -24,13 +24,26 @@ pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 /// The largest bundle that is decompressed. The largest known one holds 114 MB; a bundle is held in memory as a whole.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// zstd windows up to 2 GiB, as clang uses them to find what code objects have in common.
-const WINDOW_LOG_MAX: u32 = 31;
+/// The largest zstd window that is taken whatever the bundle's size, as a power of two: zstd's own default. Larger ones, as
+/// clang uses them to find what code objects have in common, are never larger than the bundle.
+const WINDOW_LOG: u32 = 27;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Method {
     Zlib,
     Zstd,
+}
+
+impl Method {
+    /// The most bytes that `length` compressed bytes can stand for.
+    fn most(self, length: u64) -> u64 {
+        match self {
+            // A match of 258 bytes takes at least two bits (RFC 1951).
+            Self::Zlib => length.saturating_mul(1032),
+            // A block of 128 KiB takes at least four bytes (RFC 8878, 3.1.1.2).
+            Self::Zstd => (length / 4).saturating_mul(128 << 10),
+        }
+    }
 }
 
 /// A compressed bundle. It is decompressed when it is read, into memory of [`Resources::buffers`], and kept
@@ -84,7 +97,20 @@ impl Packing {
         }
         // Version 1 does not say how long it is. No more than this can belong to it.
         let length = (total - header_size).min(longest(size));
+        if size > method.most(length) {
+            return Err(malformed(offset, format!("{length} compressed bytes cannot hold the {size} that it claims")));
+        }
         Ok(Some(Self { start: offset + header_size, length, method, size }))
+    }
+
+    /// Whether this can be in a file of `size` bytes. What was written down in another session may be false.
+    pub(super) fn is_possible(&self, size: u64) -> bool {
+        let end = self.start.checked_add(self.length);
+        end.is_some_and(|end| end <= size) && self.size <= MAX_SIZE.min(self.method.most(self.length))
+    }
+
+    fn window_log(&self) -> u32 {
+        self.size.next_power_of_two().ilog2().max(WINDOW_LOG)
     }
 
     /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
@@ -199,7 +225,7 @@ impl Compressed {
         match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::bulk::Decompressor::new().map_err(|error| damaged(error.to_string()))?;
-                decoder.window_log_max(WINDOW_LOG_MAX).map_err(|error| damaged(error.to_string()))?;
+                decoder.window_log_max(self.packing.window_log()).map_err(|error| damaged(error.to_string()))?;
                 let frame = frame_of(&compressed);
                 decoder.decompress_to_buffer(frame, bytes).map_err(|error| damaged(error.to_string()))?;
             }
@@ -227,7 +253,7 @@ impl Compressed {
         Ok(match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
+                decoder.window_log_max(self.packing.window_log())?;
                 Box::new(decoder)
             }
             Method::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(buffered)),

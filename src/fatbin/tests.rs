@@ -172,6 +172,7 @@ proptest! {
             bytes[at] ^= value;
         }
         let _ = read(&bytes);
-        let _ = bundle_size(&content(bytes), 0);
+        let size = bytes.len() as u64;
+        let _ = bundle_size(&content(bytes), 0, size);
     }
 }

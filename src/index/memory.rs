@@ -72,7 +72,7 @@ impl Memory {
     pub fn recall<T: DeserializeOwned>(&self, kind: Kind, identity: &Identity) -> Option<T> {
         let held = self.records.get(&(kind as u8, *identity))?;
         held.used.store(true, Ordering::Relaxed);
-        rmp_serde::from_slice(&held.record.bytes).ok()
+        records::decode(&held.record.bytes)
     }
 
     /// Puts something down.

@@ -4,7 +4,7 @@
 //! and MessagePack of the [`Header`], then the records: u8 kind, identity, u32 day, u32 length, content.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::rope::Identity;
@@ -25,8 +26,11 @@ const FORMAT: u32 = 1;
 /// Days after which a record that nobody has had use for is dropped.
 pub(super) const DAYS: u32 = 60;
 
-/// The largest index that is believed, uncompressed.
+/// The largest index that is believed, compressed or not.
 const MAX_SIZE: usize = 1 << 30;
+
+/// How deep values are nested at most.
+const MAX_DEPTH: usize = 32;
 
 /// What the names of these files end with.
 pub(super) const SUFFIX: &str = "index";
@@ -109,7 +113,7 @@ pub(super) fn today() -> u32 {
 /// Reads an index; fails if it is not the one of `wanted`.
 pub(super) fn read(path: &Path, wanted: Option<&Header>) -> Result<(Header, Vec<Record>), RecordsError> {
     let unusable = |reason| RecordsError::Unusable { path: path.to_owned(), reason };
-    let file = fs::read(path).map_err(at(path))?;
+    let file = read_file(path)?;
     let body = file.strip_prefix(MAGIC).ok_or_else(|| unusable("no index of kpackfs"))?;
     let damaged = || unusable("damaged");
     let (checksum, frame) = body.split_first_chunk::<16>().ok_or_else(damaged)?;
@@ -118,7 +122,7 @@ pub(super) fn read(path: &Path, wanted: Option<&Header>) -> Result<(Header, Vec<
     }
     let bytes = zstd::bulk::decompress(frame, uncompressed_size(frame).ok_or_else(damaged)?).map_err(|_| damaged())?;
     let mut rest = bytes.as_slice();
-    let header: Header = rmp_serde::from_slice(take_field(&mut rest).ok_or_else(damaged)?).map_err(|_| damaged())?;
+    let header: Header = take_field(&mut rest).and_then(decode).ok_or_else(damaged)?;
     if wanted.is_some_and(|wanted| *wanted != header) {
         return Err(unusable("made by another version, or of an input that has changed since"));
     }
@@ -159,10 +163,30 @@ pub(super) fn write(path: &Path, header: &Header, records: &[Record]) -> Result<
     })
 }
 
-/// What the frame claims, if that can be believed.
+/// A value out of MessagePack. What is nested deeper than anything that is put down is not followed: each level takes stack.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(bytes);
+    decoder.set_max_depth(MAX_DEPTH);
+    T::deserialize(&mut decoder).ok()
+}
+
+/// The bytes of a file, unless it is none or too large.
+fn read_file(path: &Path) -> Result<Vec<u8>, RecordsError> {
+    // Without it a named pipe would have to be written to first.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(at(path))?;
+    let metadata = file.metadata().map_err(at(path))?;
+    if !metadata.is_file() || metadata.len() > MAX_SIZE as u64 {
+        return Err(RecordsError::Unusable { path: path.to_owned(), reason: "not a file of a sensible size" });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(MAX_SIZE as u64).read_to_end(&mut bytes).map_err(at(path))?;
+    Ok(bytes)
+}
+
+/// What the frame claims, if that can be believed. A block of 128 KiB takes at least four bytes (RFC 8878, 3.1.1.2).
 fn uncompressed_size(frame: &[u8]) -> Option<usize> {
     let size = zstd::zstd_safe::get_frame_content_size(frame).ok()??;
-    usize::try_from(size).ok().filter(|&size| size <= MAX_SIZE)
+    usize::try_from(size).ok().filter(|&size| size <= MAX_SIZE.min((frame.len() / 4).saturating_mul(128 << 10)))
 }
 
 fn checksum_of(bytes: &[u8]) -> [u8; 16] {

@@ -32,6 +32,9 @@ pub const MERGED: &str = "merged";
 /// Wheels made of the parts.
 pub const WHEELS: &str = "wheels";
 
+/// The most files and directories in all views together. The largest ROCm wheels would make some hundred thousand.
+const MOST_SHOWN: usize = 8 << 20;
+
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -147,6 +150,16 @@ pub enum SplitError {
     /// The group cannot be a part of a file name.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// There would be too much to show: each target has a view of all files.
+    #[error(
+        "{keys} targets and families with {entries} files and directories each are more than {MOST_SHOWN}; choose some with --gpu-targets"
+    )]
+    TooManyTargets {
+        /// Parts that the input would be split into.
+        keys: usize,
+        /// What the input has.
+        entries: usize,
+    },
 }
 
 impl Plan {
@@ -175,6 +188,10 @@ impl Plan {
             Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,
         });
         plan.keys = of_databases.chain(plan.archives.iter().map(|archive| archive.key.clone())).collect();
+        let (keys, entries) = (plan.keys.len(), input.entries.len());
+        if keys.saturating_mul(entries) > MOST_SHOWN {
+            return Err(SplitError::TooManyTargets { keys, entries });
+        }
         Ok(plan)
     }
 

@@ -9,10 +9,10 @@ use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
 
 /// Longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
-const LONGEST_TEXT: u64 = 64 << 20;
+const LONGEST_TEXT: u64 = 16 << 20;
 
-/// Longest RECORD: about a million lines.
-const LONGEST_RECORD: u64 = 256 << 20;
+/// Longest RECORD: about half a million lines.
+const LONGEST_RECORD: u64 = 64 << 20;
 
 /// Files of a dist-info directory that are not taken over: what is made anew, signatures of what is made anew (PEP 815),
 /// and what installers leave behind (Recording installed projects).
@@ -93,7 +93,8 @@ fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelE
         _ => return Err(bad("there is no such file")),
     };
     let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
-    let mut bytes = vec![0; size.ok_or_else(|| bad("it is too long"))?];
+    let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
+    let mut bytes = vec![0; size.ok_or_else(too_long)?];
     content.read_at(0, &mut bytes)?;
     Ok(bytes)
 }

@@ -6,6 +6,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// The most fields. A real METADATA has some thousands at most, each of which costs many times its bytes here.
+pub(super) const MOST_FIELDS: usize = 1 << 16;
+
 /// A field and where it stands, line ending included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
@@ -29,7 +32,8 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    pub(super) fn parse(bytes: &[u8]) -> Self {
+    /// Reads the block; `None` if it has more than [`MOST_FIELDS`].
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut list: Vec<Header> = Vec::new();
         let mut headers = Self { list: Vec::new(), end: 0, newline: "\n", unfinished: false };
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -41,6 +45,9 @@ impl Headers {
                 folded.value.push_str(lossy(text).trim());
                 folded.range.end = range.end;
             } else if let Some((name, value)) = field(text) {
+                if list.len() == MOST_FIELDS {
+                    return None;
+                }
                 list.push(Header { name: lossy(name).into_owned(), value: lossy(value).trim().to_owned(), range });
             } else {
                 break;
@@ -50,7 +57,7 @@ impl Headers {
             headers.end = headers.end.saturating_add(line.len());
         }
         headers.list = list;
-        headers
+        Some(headers)
     }
 
     /// The values of a field, whose name may be written in any case.
@@ -103,11 +110,11 @@ mod tests {
         for newline in ["\n", "\r\n"] {
             let text = "Name: x\nSUMMARY : no\nLicense: a\n  b\n\tc\u{2028}d\x0c\nEmpty:\n\nName: body\n"
                 .replace('\n', newline);
-            let headers = Headers::parse(text.as_bytes());
+            let headers = Headers::parse(text.as_bytes()).unwrap();
             assert_eq!(headers.newline, newline);
             assert_eq!((headers.end, headers.list.len()), (format!("Name: x{newline}").len(), 1), "a space in a name");
             let text = text.replace("SUMMARY ", "SUMMARY");
-            let headers = Headers::parse(text.as_bytes());
+            let headers = Headers::parse(text.as_bytes()).unwrap();
             assert_eq!(headers.first("license"), Some("a\nb\nc\u{2028}d"));
             assert_eq!(headers.all("Name").collect::<Vec<_>>(), ["x"]);
             assert!(text[headers.end..].starts_with(&format!("{newline}Name: body")));
@@ -119,7 +126,7 @@ mod tests {
         for (text, end, lines) in
             [("", 0, "B: 1\n"), ("A: 1", 4, "\nB: 1\n"), ("A: 1\r\n", 6, "B: 1\r\n"), ("\nA: 1", 0, "B: 1\n")]
         {
-            let headers = Headers::parse(text.as_bytes());
+            let headers = Headers::parse(text.as_bytes()).unwrap();
             assert_eq!((headers.end, headers.lines(&["B: 1".to_owned()]).as_str()), (end, lines), "{text:?}");
         }
     }

@@ -4,13 +4,16 @@
 use std::collections::BTreeSet;
 
 use super::devices::is_distribution;
-use super::headers::Headers;
+use super::headers::{Headers, MOST_FIELDS};
 use super::{Devices, WheelError, normalise};
 use crate::source::EntryPath;
 use crate::target::{BundleKey, Level};
 
 /// The distribution that tells at installation which GPU there is.
 const BOOTSTRAP: &str = "rocm-bootstrap";
+
+/// The longest name and version that are taken over. They stand in many lines of what is made.
+const LONGEST_NAME: usize = 255;
 
 /// The fat wheel's METADATA.
 #[derive(Clone, Debug)]
@@ -35,13 +38,17 @@ pub struct Edited {
 impl Metadata {
     /// Reads the fields of a METADATA file; `path` is for messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
-        let headers = Headers::parse(&bytes);
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
+        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
         let one = |field: &str| match headers.first(field) {
             Some(value) if !value.is_empty() => Ok(value.to_owned()),
             _ => Err(bad(format!("there is no {field}"))),
         };
         let (name, version) = (one("Name")?, one("Version")?);
+        // They stand in file names.
+        if name.len().max(version.len()) > LONGEST_NAME {
+            return Err(bad(format!("name or version is longer than {LONGEST_NAME} bytes")));
+        }
         // Both are written into requirements, so nothing else may hide in them.
         if !is_distribution(&name) {
             return Err(bad(format!("{name:?} cannot be the name of a distribution")));
@@ -70,6 +77,23 @@ impl Metadata {
 
     /// The host wheel's METADATA: the fat wheel's, every byte of it, with lines inserted at the end of the header.
     pub fn host(&self, devices: &Devices) -> Edited {
+        let edit = self.host_edit(devices);
+        Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
+    }
+
+    /// The variant wheel's METADATA: the host wheel's, and each target's distributions once more for those on whose
+    /// system the variant has that target's property (PEP 825; such a marker is an error in any other wheel).
+    pub fn variant(&self, devices: &Devices, targets: &[&BundleKey]) -> Edited {
+        let mut edit = self.host_edit(devices);
+        for key in targets {
+            let property = super::variant::property(key);
+            let marker = format!("\"{property}\" in variant_properties");
+            edit.lines.extend(devices.chain(key).iter().map(|device| self.requirement(device, &marker)));
+        }
+        Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
+    }
+
+    fn host_edit(&self, devices: &Devices) -> Edit<'_> {
         let mut edit = Edit::new(self);
         let has_bootstrap = self.headers.all("Requires-Dist").any(|line| normalise(line.trim()) == BOOTSTRAP);
         if !has_bootstrap {
@@ -83,22 +107,7 @@ impl Metadata {
             edit.warnings
                 .push("METADATA has a version before 2.1, the first with Provides-Extra; it is kept".to_owned());
         }
-        Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
-    }
-
-    /// The variant wheel's METADATA: the host wheel's, and each target's distributions once more for those on whose
-    /// system the variant has that target's property (PEP 825; such a marker is an error in any other wheel).
-    pub fn variant(&self, devices: &Devices, targets: &[&BundleKey]) -> Edited {
-        let host = self.host(devices);
-        let mut lines = Vec::new();
-        for key in targets {
-            let property = super::variant::property(key);
-            let marker = format!("\"{property}\" in variant_properties");
-            lines.extend(devices.chain(key).iter().map(|device| self.requirement(device, &marker)));
-        }
-        // Inserted text comes before the end of the header, which moved by as much as the host's text is longer.
-        let moved = Self { headers: Headers::parse(&host.bytes), bytes: host.bytes, ..self.clone() };
-        Edited { bytes: moved.insert(&lines), warnings: host.warnings }
+        edit
     }
 
     /// A device wheel's METADATA. `requires` are the user's requirements, in which `@GFXARCH@` stands for the key;

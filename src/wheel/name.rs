@@ -5,6 +5,9 @@ use std::fmt;
 
 use super::WheelError;
 
+/// The most tags that a WHEEL file may stand for. A line can have dots, and then stands for every combination.
+const MOST_TAGS: usize = 4096;
+
 /// A wheel's file name, taken apart:
 /// `{distribution}-{version}(-{build})?-{python}-{abi}-{platform}(-{variant label})?.whl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +98,7 @@ impl WheelName {
         let stem = dist_info.strip_suffix(".dist-info").ok_or_else(|| bad("it does not end in .dist-info"))?;
         let mut sets = [const { BTreeSet::new() }; 3];
         let mut distinct = BTreeSet::new();
+        let mut count = 0_usize;
         for tag in tags {
             let mut parts = tag.split('-');
             let (Some(python), Some(abi), Some(platform), None) =
@@ -102,6 +106,11 @@ impl WheelName {
             else {
                 return Err(bad("a Tag in WHEEL has not got three parts"));
             };
+            let combinations = [python, abi, platform].map(|set| set.split('.').count());
+            count = combinations.into_iter().fold(1_usize, usize::saturating_mul).saturating_add(count);
+            if count > MOST_TAGS {
+                return Err(bad("the Tags in WHEEL stand for more than 4096 tags"));
+            }
             for (set, tags) in sets.iter_mut().zip([python, abi, platform]) {
                 set.extend(tags.split('.'));
             }

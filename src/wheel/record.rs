@@ -9,6 +9,9 @@ use super::{File, WheelError};
 use crate::rope::Rope;
 use crate::source::EntryPath;
 
+/// The most lines: there is one for each file.
+const MOST_LINES: usize = 1 << 20;
+
 /// What the fat wheel's RECORD says.
 #[derive(Clone, Debug, Default)]
 pub struct Claims(HashMap<Box<[u8]>, Claim>);
@@ -24,11 +27,14 @@ pub struct Claim {
 
 impl Claims {
     /// Reads a RECORD file. Lines without a SHA-256 or without a size, which real wheels have, claim nothing; neither do
-    /// paths that are listed twice with different digests.
+    /// paths that are listed twice with different digests, and nothing does if there are more than [`MOST_LINES`].
     pub fn parse(bytes: &[u8]) -> Self {
         let mut claims = HashMap::<Box<[u8]>, Option<Claim>>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-        for row in reader.byte_records().map_while(Result::ok) {
+        for (number, row) in reader.byte_records().map_while(Result::ok).enumerate() {
+            if number == MOST_LINES {
+                return Self::default();
+            }
             let mut fields = row.iter();
             let (Some(path), Some(digest), Some(size), None) =
                 (fields.next(), fields.next(), fields.next(), fields.next())

@@ -1,6 +1,6 @@
 //! The file WHEEL (Binary distribution format, "File contents").
 
-use super::headers::Headers;
+use super::headers::{Headers, MOST_FIELDS};
 use super::{GENERATOR, WheelError, WheelName};
 use crate::source::EntryPath;
 
@@ -16,8 +16,8 @@ pub struct WheelFile {
 impl WheelFile {
     /// Reads a WHEEL file; `path` is for messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
-        let headers = Headers::parse(&bytes);
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
+        let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
         let version = headers.first("Wheel-Version").ok_or_else(|| bad("there is no Wheel-Version".to_owned()))?;
         // A higher major version is one that must not be worked on without knowing it.
         if version.split('.').next() != Some("1") {

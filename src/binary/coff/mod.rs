@@ -17,7 +17,9 @@ use object::pe;
 
 use self::image::{Image, Section};
 pub(super) use self::split::read_split;
-use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
+use super::{
+    BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPER_BYTES, MAX_WRAPPERS, Wrapper,
+};
 use crate::rope::Content;
 
 /// Section with the offload bundles. In object files it may be called `.hip_fatbin`; linkers cut names in images to
@@ -30,8 +32,6 @@ const MARKER: [u8; 8] = *b".kpackrf";
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 const MAX_SECTIONS: usize = 96;
-/// The most bytes that wrappers may take: there is one per translation unit.
-const MAX_WRAPPERS: u64 = 16 << 20;
 /// Memory is mapped in pages of this size on all machines that are supported.
 const PAGE: u32 = 4096;
 
@@ -110,6 +110,17 @@ fn only(image: &Image, name: [u8; 8]) -> Result<Option<(usize, &Section)>, Binar
     Ok(first)
 }
 
+/// The bytes of the section that holds wrappers.
+fn read_wrappers(image: &Image, section: &Section) -> Result<Vec<u8>, BinaryError> {
+    let size = section.loaded_size();
+    if size > MAX_WRAPPER_BYTES {
+        return Err(BinaryError::unsupported(format!(
+            "its fat binary wrappers take {size} bytes; the limit is {MAX_WRAPPER_BYTES}"
+        )));
+    }
+    image.read_at_address(section.address, size)
+}
+
 /// The file offsets of the wrappers that have device code.
 #[derive(Default)]
 struct Places {
@@ -122,16 +133,13 @@ impl Places {
     /// Finds the wrappers in their section. There may be zeros between them, as an instrumented build of an ELF file has.
     fn find(image: &Image, section: &Section) -> Result<Self, BinaryError> {
         let size = section.loaded_size();
-        if size > MAX_WRAPPERS {
-            return Err(BinaryError::unsupported(format!("its fat binary wrappers take {size} bytes")));
-        }
         if size == 0 {
             return Ok(Self::default());
         }
         if image.offset_of(section.address, size) != Some(section.offset) {
             return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
         }
-        let bytes = image.read_at_address(section.address, size)?;
+        let bytes = read_wrappers(image, section)?;
         let mut places = Self::default();
         let mut rest = bytes.as_slice();
         let mut offset = section.offset;
@@ -139,6 +147,9 @@ impl Places {
             let word = |at| rest.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
             let step = match (word(0), word(4)) {
                 (Some(FATBIN_WRAPPER_MAGIC), Some(1)) => {
+                    if places.offsets.len() == MAX_WRAPPERS {
+                        return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
+                    }
                     places.offsets.push(offset);
                     FATBIN_WRAPPER_SIZE
                 }

@@ -67,10 +67,10 @@ pub(super) fn resolve(
     slots.iter().map(|&slot| pointer(image, slot)).collect()
 }
 
-/// The RVAs of all pointers of eight bytes that the loader changes.
-pub(super) fn pointers(image: &Image) -> Result<BTreeSet<u64>, BinaryError> {
+/// The RVAs in a range at which the loader changes a pointer of eight bytes.
+pub(super) fn pointers(image: &Image, range: &Range<u64>) -> Result<BTreeSet<u64>, BinaryError> {
     let places = read_places(image)?.into_iter();
-    Ok(places.filter(|place| place.width == 8).map(|place| place.address).collect())
+    Ok(places.filter(|place| place.width == 8 && range.contains(&place.address)).map(|place| place.address).collect())
 }
 
 /// The relocations among the wrappers must be those of their pointers, each once.
@@ -83,7 +83,7 @@ fn check_slots(image: &Image, slots: &[u64], relocated: &[Place]) -> Result<(), 
     if (is_fixed && relocated.is_empty()) || expected == relocated {
         return Ok(());
     }
-    if let Some(place) = expected.iter().find(|place| !relocated.contains(place)) {
+    if let Some(place) = expected.iter().find(|place| relocated.binary_search(place).is_err()) {
         return Err(BinaryError::unsupported(format!("the wrapper pointer at {:#x} is not relocated", place.address)));
     }
     Err(BinaryError::unsupported("its wrappers have relocations that are not those of their pointers"))
@@ -101,7 +101,7 @@ fn pointer(image: &Image, slot: u64) -> Result<u64, BinaryError> {
 fn read_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC) else { return Ok(Vec::new()) };
     if size > MAX_SIZE {
-        return Err(BinaryError::unsupported(format!("its relocations take {size} bytes")));
+        return Err(BinaryError::unsupported(format!("its relocations take {size} bytes; the limit is {MAX_SIZE}")));
     }
     let bytes = image.read_at_address(address, size)?;
     let malformed = || BinaryError::malformed("a block of its relocations has an impossible size");

@@ -10,24 +10,24 @@ use super::checksum::{Checksum, FIELD};
 use super::image::{Image, Section};
 use super::rewrite::MAX_DEBUG;
 use crate::binary::BinaryError;
+use crate::binary::split::Problems;
 use crate::rope::{Content, Edit, edited};
 
-/// Each rule that the file breaks, in words.
-pub(super) fn broken(image: &Image) -> Result<Vec<String>, BinaryError> {
-    let mut problems = Vec::new();
+/// Adds each rule that the file breaks, in words.
+pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
     let optional = &image.headers.optional_header;
     let unit = u64::from(optional.section_alignment.get(LE));
     let file_unit = u64::from(optional.file_alignment.get(LE));
     if !unit.is_power_of_two() || !file_unit.is_power_of_two() || file_unit > unit {
         problems.push(format!("sections aligned to {file_unit:#x} in the file and to {unit:#x} in memory"));
-        return Ok(problems);
+        return Ok(());
     }
-    memory(image, unit, &mut problems);
-    file(image, file_unit, &mut problems);
-    directories(image, &mut problems);
-    debug_data(image, &mut problems)?;
+    memory(image, unit, problems);
+    file(image, file_unit, problems);
+    directories(image, problems);
+    debug_data(image, problems)?;
     problems.extend(checksum(image)?);
-    Ok(problems)
+    Ok(())
 }
 
 fn name(section: &Section) -> String {
@@ -36,7 +36,7 @@ fn name(section: &Section) -> String {
 }
 
 /// "PE Format", "Section Table": virtual addresses ascend and are adjacent, in multiples of the section alignment.
-fn memory(image: &Image, unit: u64, problems: &mut Vec<String>) {
+fn memory(image: &Image, unit: u64, problems: &mut Problems) {
     let headers = u64::from(image.headers.optional_header.size_of_headers.get(LE));
     let mut end = headers.next_multiple_of(unit);
     for section in &image.sections {
@@ -53,7 +53,7 @@ fn memory(image: &Image, unit: u64, problems: &mut Vec<String>) {
 }
 
 /// The bytes of sections are in the file, apart from each other, and aligned.
-fn file(image: &Image, unit: u64, problems: &mut Vec<String>) {
+fn file(image: &Image, unit: u64, problems: &mut Problems) {
     let table_end = image.table_offset + (image.sections.len() * size_of::<ImageSectionHeader>()) as u64;
     let headers = u64::from(image.headers.optional_header.size_of_headers.get(LE));
     if headers < table_end || headers % unit != 0 || headers > image.content.size() {
@@ -81,7 +81,7 @@ fn file(image: &Image, unit: u64, problems: &mut Vec<String>) {
     }
 }
 
-fn directories(image: &Image, problems: &mut Vec<String>) {
+fn directories(image: &Image, problems: &mut Problems) {
     for index in 0..image.directories.len() {
         let Some((address, size)) = image.directory(index) else { continue };
         // This one has a file offset.
@@ -99,7 +99,7 @@ fn directories(image: &Image, problems: &mut Vec<String>) {
 }
 
 /// Debuggers find debug data by its offset, programs by its address: both have to be the same place.
-fn debug_data(image: &Image, problems: &mut Vec<String>) -> Result<(), BinaryError> {
+fn debug_data(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(()) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
     if count > MAX_DEBUG || image.offset_of(address, size).is_none() {

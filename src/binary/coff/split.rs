@@ -1,13 +1,14 @@
 //! What a loader finds in an image that has been split.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::pe;
 
 use super::image::{Image, Section};
-use super::{FATBIN, MARKER, MAX_WRAPPERS, WRAPPERS, relocation, rules};
+use super::{FATBIN, MARKER, WRAPPERS, read_wrappers, relocation, rules};
+use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::rope::Content;
 
@@ -32,7 +33,7 @@ struct Found {
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = Image::read(content)? else { return Ok(None) };
     let named = |name| image.sections.iter().find(|section| section.header.name == name);
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     let found = match named(WRAPPERS) {
         Some(section) => wrappers(&image, section, &mut problems)?,
         None => Vec::new(),
@@ -47,13 +48,14 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     if marker.is_none() {
         problems.push("it has no section .kpackrf".to_owned());
     }
-    problems.extend(rules::broken(&image)?);
+    rules::check(&image, &mut problems)?;
     if let Some(section) = named(FATBIN)
         && has_content(&image, section)?
     {
         problems.push(format!("it still holds device code: .hip_fat has {} bytes", section.loaded_size()));
     }
-    let relocated = match relocation::pointers(&image) {
+    let range = named(WRAPPERS).map_or(0..0, |section| section.address..section.address + section.virtual_size);
+    let relocated = match relocation::pointers(&image, &range) {
         Err(BinaryError::Read(error)) => return Err(error.into()),
         Err(error) => {
             problems.push(error.to_string());
@@ -62,7 +64,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         Ok(relocated) => Some(relocated),
     };
     let is_fixed = is_fixed(&image);
-    let mut markers = HashMap::new();
+    let mut markers = Markers::default();
     let mut wrappers = Vec::new();
     for (position, found) in found.into_iter().enumerate() {
         // Where the image is moved, the pointer would still lead to where the marker had been.
@@ -76,15 +78,11 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
             let (address, expected) = (found.pointer, image.base().saturating_add(section.address));
             problems.push(format!("wrapper {position} points at {address:#x}, outside of .kpackrf at {expected:#x}"));
         }
-        let marker = match markers.get(&found.pointer) {
-            Some(known) => Ok(Arc::clone(known)),
-            None => read_marker(&image, &found)
-                .inspect(|bytes: &Arc<[u8]>| drop(markers.insert(found.pointer, Arc::clone(bytes)))),
-        };
+        let marker = markers.get(found.pointer, || read_marker(&image, &found));
         wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
     }
     problems.extend(relocated.and_then(|relocated| strangers(named(WRAPPERS)?, &wrappers, &relocated)));
-    Ok(Some(SplitBinary { wrappers, problems }))
+    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
 /// Whether the image is loaded where it was linked for, or not at all.
@@ -94,15 +92,11 @@ fn is_fixed(image: &Image) -> bool {
 }
 
 /// The split wrappers of the section.
-fn wrappers(image: &Image, section: &Section, problems: &mut Vec<String>) -> Result<Vec<Found>, BinaryError> {
-    let size = section.loaded_size();
-    if size > MAX_WRAPPERS {
-        return Err(BinaryError::unsupported(format!("its fat binary wrappers take {size} bytes")));
-    }
-    if size == 0 {
+fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<Found>, BinaryError> {
+    if section.loaded_size() == 0 {
         return Ok(Vec::new());
     }
-    let bytes = image.read_at_address(section.address, size)?;
+    let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
     let mut at = 0;

@@ -3,6 +3,8 @@
 //! A magic alone proves nothing, so a wrapper counts only if its pointer leads to an offload bundle, or to a marker if
 //! it has been split.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use object::LittleEndian as LE;
 use object::elf;
 
@@ -24,19 +26,14 @@ const MAX_CANDIDATES: usize = 1 << 16;
 
 /// Finds the device code that wrappers lead to.
 pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
-    let mut places = Vec::new();
-    let mut bundles = Vec::new();
-    for (place, address) in candidates(image, FATBIN_WRAPPER_MAGIC)? {
-        let found = image.offset_of(address, 1).and_then(|offset| Some((offset, bundle_size(&image.content, offset)?)));
-        if let Some((offset, size)) = found {
-            places.push(place);
-            bundles.push((offset, offset.saturating_add(size)));
-        }
-    }
-    bundles.sort_unstable();
-    let (Some(&(start, _)), Some(end)) = (bundles.first(), bundles.iter().map(|&(_, end)| end).max()) else {
+    let candidates = candidates(image, FATBIN_WRAPPER_MAGIC)?;
+    let found: Vec<_> =
+        candidates.into_iter().filter_map(|(place, address)| Some((place, image.offset_of(address, 1)?))).collect();
+    let bundles = bundles(image, found.iter().map(|&(_, offset)| offset).collect());
+    let (Some((&start, _)), Some(end)) = (bundles.first_key_value(), bundles.values().copied().max()) else {
         return Ok(None);
     };
+    let places = found.into_iter().filter(|(_, offset)| bundles.contains_key(offset)).map(|(place, _)| place).collect();
     if !split::headerless_places(image)?.is_empty() {
         return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
     }
@@ -44,13 +41,28 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     let not_loaded = || BinaryError::malformed("its device code is not loaded by one segment");
     let is_around = |load: &Segment| load.offset <= start && end <= load.end();
     let (load, segment) = image.loads().find(|(_, load)| is_around(load)).ok_or_else(not_loaded)?;
-    let address = segment.address + (start - segment.offset);
+    let address = segment.address.checked_add(start - segment.offset);
+    let addresses = address.and_then(|address| Some(address..address.checked_add(end - start)?));
     Ok(Some(Found {
         section: None,
         places,
         device: Device { offsets: start..end, load },
-        addresses: address..address + (end - start),
+        addresses: addresses.ok_or_else(not_loaded)?,
     }))
+}
+
+/// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no
+/// part of the file is read for many of them.
+fn bundles(image: &Image, places: BTreeSet<u64>) -> BTreeMap<u64, u64> {
+    let mut bundles = BTreeMap::new();
+    let mut limit = image.content.size();
+    for offset in places.into_iter().rev() {
+        if let Some(size) = bundle_size(&image.content, offset, limit) {
+            bundles.insert(offset, offset.saturating_add(size));
+            limit = offset;
+        }
+    }
+    bundles
 }
 
 /// The places that look like wrappers with this magic and hold a pointer, and where it leads.
@@ -93,9 +105,9 @@ fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) ->
 
 /// Bundles that no wrapper leads to cannot be told from other data, so there must be nothing between those that are
 /// known.
-fn check_padding(image: &Image, bundles: &[(u64, u64)]) -> Result<(), BinaryError> {
-    let mut end = bundles.first().map_or(0, |&(start, _)| start);
-    for &(start, bundle_end) in bundles {
+fn check_padding(image: &Image, bundles: &BTreeMap<u64, u64>) -> Result<(), BinaryError> {
+    let mut end = bundles.keys().next().copied().unwrap_or(0);
+    for (&start, &bundle_end) in bundles {
         let length = start.saturating_sub(end);
         let mut padding = vec![0; usize::try_from(length.min(MAX_PADDING)).unwrap_or(0)];
         image.content.read_at(end.min(start), &mut padding)?;

@@ -8,14 +8,21 @@ use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType
 use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
 use object::{LittleEndian as LE, U32, U64};
 
-use crate::binary::BinaryError;
+use crate::binary::{BinaryError, MAX_WRAPPER_BYTES};
 use crate::rope::Content;
 
 /// The most section headers that are looked at; the largest real libraries have a few hundred thousand at most.
 const MAX_SECTIONS: u64 = 1 << 20;
 
-/// The most bytes a section name table may have.
+/// The most program headers; linkers make a dozen.
+const MAX_SEGMENTS: u16 = 1024;
+
+/// The most bytes a section name table may have, and the names together: several sections may share one.
 const MAX_NAMES: u64 = 64 << 20;
+const MAX_NAMES_TOGETHER: usize = 64 << 20;
+
+/// The longest name of a section.
+const MAX_NAME: usize = 4096;
 
 /// Headers of an ELF file. All offsets and sizes are in bytes; they are the file's own claims, checked where used.
 #[derive(Debug)]
@@ -176,6 +183,17 @@ pub(crate) fn encode_sections(sections: &[Section]) -> Vec<u8> {
     sections.iter().flat_map(|section| bytes_of(&section.header)).copied().collect()
 }
 
+/// The bytes of the section that holds wrappers.
+pub(super) fn read_wrappers(image: &Image, section: &Section) -> Result<Vec<u8>, BinaryError> {
+    let size = section.size;
+    if size > MAX_WRAPPER_BYTES {
+        return Err(BinaryError::unsupported(format!(
+            "its fat binary wrappers take {size} bytes; the limit is {MAX_WRAPPER_BYTES}"
+        )));
+    }
+    read_table(&image.content, section.offset, size)
+}
+
 /// Reads one structure at a file offset.
 pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Result<T, BinaryError> {
     let mut bytes = vec![0; size_of::<T>()];
@@ -202,8 +220,8 @@ pub(super) fn read_segments(
     header: &FileHeader64<LE>,
 ) -> Result<Vec<Segment>, BinaryError> {
     let count = header.e_phnum.get(LE);
-    if count == elf::PN_XNUM {
-        return Err(BinaryError::unsupported("it has 65535 or more program headers"));
+    if count > MAX_SEGMENTS {
+        return Err(BinaryError::unsupported(format!("it has {count} program headers; the limit is {MAX_SEGMENTS}")));
     }
     if count == 0 {
         return Ok(Vec::new());
@@ -213,11 +231,17 @@ pub(super) fn read_segments(
     }
     let table = read_table::<ProgramHeader64<LE>>(content, header.e_phoff.get(LE), count.into())?;
     let segments: Vec<_> = table.iter().map(Segment::decode).collect();
+    let mut loaded = 0_u64;
     for segment in segments.iter().filter(|segment| segment.kind == elf::PT_LOAD) {
         let in_memory = segment.address.checked_add(segment.memory_size);
         let in_file = segment.offset.checked_add(segment.file_size);
         if in_memory.is_none() || in_file.is_none_or(|end| end > content.size()) {
             return Err(BinaryError::malformed("a segment reaches past the end of the file"));
+        }
+        // Otherwise a small file could be searched any number of times.
+        loaded = loaded.saturating_add(segment.file_size);
+        if loaded / 2 > content.size() {
+            return Err(BinaryError::malformed("its segments overlap in the file"));
         }
     }
     Ok(segments)
@@ -243,7 +267,7 @@ fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Resul
         index => index.0.into(),
     };
     if count > MAX_SECTIONS {
-        return Err(BinaryError::unsupported(format!("it has {count} sections")));
+        return Err(BinaryError::unsupported(format!("it has {count} sections; the limit is {MAX_SECTIONS}")));
     }
     let table = read_table::<SectionHeader64<LE>>(content, offset, count)?;
     let names_index = usize::try_from(names_index).unwrap_or(usize::MAX);
@@ -251,25 +275,36 @@ fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Resul
         Some(names) if names_index != 0 => read_names(content, names)?,
         _ => Vec::new(),
     };
-    let sections = table.into_iter().map(|header| Section {
-        name: name_at(&names, header.sh_name.get(LE)).to_vec(),
-        offset: header.sh_offset.get(LE),
-        address: header.sh_addr.get(LE),
-        size: header.sh_size.get(LE),
-        header,
-    });
-    Ok((sections.collect(), names_index))
+    let mut length = 0;
+    let section = |header: SectionHeader64<LE>| {
+        let name = name_at(&names, header.sh_name.get(LE))?;
+        length += name.len();
+        if length > MAX_NAMES_TOGETHER {
+            return Err(BinaryError::unsupported(format!(
+                "the names of its sections take more than {MAX_NAMES_TOGETHER} bytes"
+            )));
+        }
+        let (offset, address, size) = (header.sh_offset.get(LE), header.sh_addr.get(LE), header.sh_size.get(LE));
+        Ok(Section { name: name.to_vec(), offset, address, size, header })
+    };
+    Ok((table.into_iter().map(section).collect::<Result<_, _>>()?, names_index))
 }
 
 fn read_names(content: &Arc<dyn Content>, names: &SectionHeader64<LE>) -> Result<Vec<u8>, BinaryError> {
     let size = names.sh_size.get(LE);
     if size > MAX_NAMES {
-        return Err(BinaryError::unsupported(format!("its section names take {size} bytes")));
+        return Err(BinaryError::unsupported(format!("its section names take {size} bytes; the limit is {MAX_NAMES}")));
     }
     read_table::<u8>(content, names.sh_offset.get(LE), size)
 }
 
-fn name_at(names: &[u8], offset: u32) -> &[u8] {
+fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
-    names.get(start..).and_then(|rest| rest.split(|&byte| byte == 0).next()).unwrap_or_default()
+    let rest = names.get(start..).unwrap_or_default();
+    let rest = rest.get(..=MAX_NAME).unwrap_or(rest);
+    let name = rest.split(|&byte| byte == 0).next().unwrap_or_default();
+    if name.len() > MAX_NAME {
+        return Err(BinaryError::unsupported(format!("the name of a section is longer than {MAX_NAME} bytes")));
+    }
+    Ok(name)
 }

@@ -15,13 +15,11 @@ mod symbols;
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::{LittleEndian as LE, U32};
-
-use self::image::{Image, Section, read_pod};
+use self::image::{Image, Section, read_wrappers};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
 pub(super) use self::split::read_split;
-use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, Wrapper};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper};
 use crate::rope::Content;
 
 /// Section with the offload bundles.
@@ -100,9 +98,40 @@ impl Place {
     }
 }
 
+/// The fields of a wrapper.
+struct Fields {
+    magic: u32,
+    version: u32,
+    pointer: u64,
+    index: u64,
+}
+
+/// The wrapper in these bytes of a section, if there is room for one.
+fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
+    let rest = bytes.get(usize::try_from(at).ok()?..)?.first_chunk::<24>()?;
+    let ([start, pointer, index], _) = rest.as_chunks::<8>().0.split_first_chunk()?;
+    let (magic, version) = start.split_first_chunk()?;
+    Some(Fields {
+        magic: u32::from_le_bytes(*magic),
+        version: u32::from_le_bytes(*version.first_chunk()?),
+        pointer: u64::from_le_bytes(*pointer),
+        index: u64::from_le_bytes(*index),
+    })
+}
+
+/// The only section with this name. Others would be left behind.
+fn only<'a>(image: &'a Image, name: &[u8]) -> Result<Option<(usize, &'a Section)>, BinaryError> {
+    let first = image.section(name);
+    if image.sections.iter().filter(|section| section.name == name && !section.is_nobits()).count() > 1 {
+        let name = String::from_utf8_lossy(name);
+        return Err(BinaryError::unsupported(format!("it has more than one {name} section")));
+    }
+    Ok(first)
+}
+
 /// Finds device code and wrappers by the names of their sections.
 fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
-    let (fatbin, wrappers) = (image.section(FATBIN), image.section(WRAPPERS));
+    let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
     // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
     let places = match wrappers {
         Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
@@ -125,32 +154,35 @@ fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
 
 /// Finds the wrappers in their section. An instrumented build pads each of them with zeros (ROCm/llvm-project#2544).
 fn wrapper_places(image: &Image, section: &Section) -> Result<Vec<Place>, BinaryError> {
-    let end = section.end();
+    let bytes = read_wrappers(image, section)?;
     let mut places = Vec::new();
-    let mut split = 0;
-    let mut offset = section.offset;
-    while offset.checked_add(FATBIN_WRAPPER_SIZE).is_some_and(|next| next <= end) {
-        let [magic, version]: [U32<LE>; 2] = [read_pod(&image.content, offset)?, read_pod(&image.content, offset + 4)?];
-        match (magic.get(LE), version.get(LE)) {
+    let mut split = false;
+    let mut at = 0_u64;
+    while let Some(wrapper) = wrapper_at(&bytes, at) {
+        let offset = section.offset + at;
+        at += match (wrapper.magic, wrapper.version) {
             (FATBIN_WRAPPER_MAGIC, 1) => {
-                let address = section.address + (offset - section.offset);
+                let address = section.address.wrapping_add(at);
                 if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) {
                     return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
                 }
+                if places.len() == MAX_WRAPPERS {
+                    return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
+                }
                 places.push(Place { offset, address });
-                offset += FATBIN_WRAPPER_SIZE;
+                FATBIN_WRAPPER_SIZE
             }
             (HIPK_MAGIC, 1) => {
-                split += 1;
-                offset += FATBIN_WRAPPER_SIZE;
+                split = true;
+                FATBIN_WRAPPER_SIZE
             }
-            (0, 0) => offset += 8,
+            (0, 0) => 8,
             _ => {
                 return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}")));
             }
-        }
+        };
     }
-    if split > 0 && !places.is_empty() {
+    if split && !places.is_empty() {
         return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
     }
     Ok(places)

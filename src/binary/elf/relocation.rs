@@ -64,9 +64,20 @@ pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Resu
     slots.iter().map(|slot| walk.pointer(*slot)).collect()
 }
 
+/// The same for each pointer by itself, whoever else points anywhere.
+pub(super) fn resolve_each(image: &Image, slots: &[u64]) -> Vec<Result<Pointer, BinaryError>> {
+    match walk(image, slots, &(0..0)) {
+        Ok(walk) => slots.iter().map(|slot| walk.pointer(*slot)).collect(),
+        Err(error) => slots.iter().map(|_| Err(error.clone())).collect(),
+    }
+}
+
 /// The values of those of the pointers at `slots` that are pointers at all.
 pub(super) fn resolve_some(image: &Image, slots: &[u64]) -> Result<Vec<Option<u64>>, BinaryError> {
     let walk = walk(image, slots, &(0..0))?;
+    if let Some(Err(error)) = walk.found.values().find(|found| found.is_err()) {
+        return Err(error.clone());
+    }
     Ok(slots.iter().map(|slot| walk.pointer(*slot).ok().map(|pointer| pointer.value)).collect())
 }
 
@@ -155,7 +166,8 @@ struct Walk<'a> {
     /// Value of each dynamic symbol that lies in the device code.
     symbols: HashMap<u32, u64>,
     slots: HashSet<u64>,
-    found: HashMap<u64, Pointer>,
+    /// What relocates each slot, or why that is not understood.
+    found: HashMap<u64, Result<Pointer, BinaryError>>,
 }
 
 impl Walk<'_> {
@@ -194,15 +206,16 @@ impl Walk<'_> {
             self.symbols.get(&rela.r_sym(LE, false)).map(|value| value.wrapping_add_signed(addend))
         };
         if self.slots.contains(&place) {
-            let value = match value {
-                Some(value) if kind == self.machine.relative || kind == self.machine.absolute => value,
-                _ => {
-                    return Err(BinaryError::unsupported(format!(
-                        "the wrapper pointer at {place:#x} has an unusual relocation"
-                    )));
+            let pointer = match value {
+                Some(value) if kind == self.machine.relative || kind == self.machine.absolute => {
+                    Ok(Pointer { value, carrier: Carrier::Addend { entry } })
                 }
+                _ => Err(BinaryError::unsupported(format!(
+                    "the wrapper pointer at {place:#x} has an unusual relocation"
+                ))),
             };
-            return self.note(place, Pointer { value, carrier: Carrier::Addend { entry } });
+            self.note(place, pointer);
+            return Ok(());
         }
         self.check_stranger(place, value)
     }
@@ -210,9 +223,14 @@ impl Walk<'_> {
     /// RELR (gABI, "Relative relocation table"): an even word is an address, an odd one a bitmap of the 63 words after
     /// the last address.
     fn walk_relr(&mut self, table: Range<u64>) -> Result<(), BinaryError> {
+        // Each of them takes eight bytes of the file.
+        let most = self.image.content.size() / 8;
         let mut next = 0_u64;
         let mut places = Vec::new();
         self.each(table, |_, word: &U64<LE>, _| {
+            if places.len() as u64 > most {
+                return Err(BinaryError::malformed(format!("it has more than {most} relative relocations")));
+            }
             let word = word.get(LE);
             if word & 1 == 0 {
                 places.push(word);
@@ -223,11 +241,13 @@ impl Walk<'_> {
             }
             Ok(())
         })?;
+        // In linkers' tables they are in order already, so that nothing is read twice.
+        places.sort_unstable();
         let mut window = Window { image: self.image, start: 0, bytes: Vec::new() };
         for place in places {
             let value = window.word(place)?;
             if self.slots.contains(&place) {
-                self.note(place, Pointer { value, carrier: Carrier::InPlace })?;
+                self.note(place, Ok(Pointer { value, carrier: Carrier::InPlace }));
             } else {
                 self.check_stranger(place, Some(value))?;
             }
@@ -235,11 +255,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn note(&mut self, place: u64, pointer: Pointer) -> Result<(), BinaryError> {
-        match self.found.insert(place, pointer) {
-            None => Ok(()),
-            Some(_) => Err(BinaryError::unsupported(format!("the wrapper pointer at {place:#x} is relocated twice"))),
-        }
+    fn note(&mut self, place: u64, pointer: Result<Pointer, BinaryError>) {
+        let twice = || BinaryError::unsupported(format!("the wrapper pointer at {place:#x} is relocated twice"));
+        self.found.entry(place).and_modify(|found| *found = Err(twice())).or_insert(pointer);
     }
 
     fn check_stranger(&self, place: u64, value: Option<u64>) -> Result<(), BinaryError> {
@@ -258,7 +276,7 @@ impl Walk<'_> {
 
     fn pointer(&self, slot: u64) -> Result<Pointer, BinaryError> {
         if let Some(pointer) = self.found.get(&slot) {
-            return Ok(*pointer);
+            return pointer.clone();
         }
         if self.image.header.e_type.get(LE) != elf::ET_EXEC {
             return Err(BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} is not relocated")));

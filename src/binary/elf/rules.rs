@@ -6,25 +6,24 @@ use object::elf::{self, ProgramHeader64, SectionHeader64};
 use super::image::{Image, Section, Segment, read_pod};
 use super::{FATBIN, MARKER};
 use crate::binary::BinaryError;
+use crate::binary::split::Problems;
 
 /// Memory that a writable segment may have without a section that accounts for it. What is more is charged to every
 /// process for nothing where overcommitting is strict.
 const MAX_UNEXPLAINED: u64 = 1 << 20;
 
-/// Each rule that the file breaks, in words.
-pub(super) fn broken(image: &Image) -> Result<Vec<String>, BinaryError> {
-    let mut problems = Vec::new();
-    loads(image, &mut problems);
-    program_headers(image, &mut problems);
-    sections(image, &mut problems);
-    tables(image, &mut problems);
-    names(image, &mut problems)?;
-    Ok(problems)
+/// Adds each rule that the file breaks, in words.
+pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
+    loads(image, problems);
+    program_headers(image, problems);
+    sections(image, problems);
+    tables(image, problems);
+    names(image, problems)
 }
 
 /// gABI, "Program Header"; glibc before 2.35 refuses a segment whose offset and address differ modulo its own
 /// alignment, even if that is larger than a page.
-fn loads(image: &Image, problems: &mut Vec<String>) {
+fn loads(image: &Image, problems: &mut Problems) {
     let mut end = 0;
     for (number, load) in image.loads() {
         let mut say = |what: String| problems.push(format!("program header {number}: {what}"));
@@ -59,7 +58,7 @@ fn explained(image: &Image, load: &Segment) -> u64 {
     of_variables.map(|section| section.size).fold(0, u64::saturating_add)
 }
 
-fn program_headers(image: &Image, problems: &mut Vec<String>) {
+fn program_headers(image: &Image, problems: &mut Problems) {
     let table = image.header.e_phoff.get(LE);
     let size = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
     let position = |kind| image.segments.iter().position(|segment| segment.kind == kind);
@@ -83,7 +82,7 @@ fn program_headers(image: &Image, problems: &mut Vec<String>) {
     }
 }
 
-fn sections(image: &Image, problems: &mut Vec<String>) {
+fn sections(image: &Image, problems: &mut Problems) {
     let size = image.content.size();
     let mut unloaded = None;
     for section in image.sections.iter().filter(|section| !section.is_null()) {
@@ -124,7 +123,7 @@ fn is_in_memory(image: &Image, section: &Section) -> bool {
 }
 
 /// No two things may have the same bytes of the file.
-fn tables(image: &Image, problems: &mut Vec<String>) {
+fn tables(image: &Image, problems: &mut Problems) {
     let header = &image.header;
     let segments = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
     let sections = image.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64;
@@ -153,7 +152,7 @@ fn tables(image: &Image, problems: &mut Vec<String>) {
     }
 }
 
-fn names(image: &Image, problems: &mut Vec<String>) -> Result<(), BinaryError> {
+fn names(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
     if image.sections.is_empty() {
         return Ok(());
     }

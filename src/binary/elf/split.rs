@@ -1,13 +1,11 @@
 //! What a loader finds in an ELF file that has been split.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use object::{LittleEndian as LE, U32, U64};
-
-use super::image::{Image, Section, read_pod};
+use super::image::{Image, Section, read_table, read_wrappers};
 use super::relocation::{self, Carrier, Pointer};
-use super::{FATBIN, MARKER, Place, WRAPPERS, headerless, rules};
+use super::{FATBIN, Fields, MARKER, Place, WRAPPERS, headerless, rules, wrapper_at};
+use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::kpack;
 use crate::rope::Content;
@@ -26,17 +24,20 @@ struct Found {
 
 impl Found {
     fn read(image: &Image, place: &Place) -> Result<Self, BinaryError> {
-        let [_, version]: [U32<LE>; 2] = read_pod(&image.content, place.offset)?;
-        let [pointer, index]: [U64<LE>; 2] = read_pod(&image.content, place.offset + 8)?;
-        let (offset, address) = (place.offset, place.address);
-        Ok(Self { offset, address, version: version.get(LE), pointer: pointer.get(LE), index: index.get(LE) })
+        let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
+        let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is cut off"))?;
+        Ok(Self::new(place.offset, place.address, &fields))
+    }
+
+    fn new(offset: u64, address: u64, fields: &Fields) -> Self {
+        Self { offset, address, version: fields.version, pointer: fields.pointer, index: fields.index }
     }
 }
 
 /// Looks for split wrappers, or a marker.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = Image::read(content)? else { return Ok(None) };
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     if image.sections.is_empty() {
         return read_headerless(&image);
     }
@@ -52,7 +53,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     if found.is_empty() {
         problems.push("it has a marker but no wrappers".to_owned());
     }
-    problems.extend(rules::broken(&image)?);
+    rules::check(&image, &mut problems)?;
     problems.extend(leftovers(&image));
     let marker = match marker {
         Some(section) if !section.is_nobits() && section.is_allocated() => Some(section),
@@ -66,7 +67,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         }
     };
     let wrappers = follow(&image, found, marker, &mut problems);
-    Ok(Some(SplitBinary { wrappers, problems }))
+    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
 /// Looks for split wrappers in a file that does not name its sections.
@@ -75,24 +76,23 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
     if places.is_empty() {
         return Ok(None);
     }
-    let mut problems = rules::broken(image)?;
+    let mut problems = Problems::default();
+    rules::check(image, &mut problems)?;
     let found = places.iter().map(|place| Found::read(image, place)).collect::<Result<_, _>>()?;
     if let Err(error) = headerless::find(image) {
         problems.push(error.to_string());
     }
     let wrappers = follow(image, found, None, &mut problems);
-    Ok(Some(SplitBinary { wrappers, problems }))
+    Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
 /// The wrappers that lead to something readable as a marker, in a file that does not name its sections.
 pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
-    let mut markers = HashMap::new();
+    let mut markers = Markers::default();
     let mut places = Vec::new();
     for (place, address) in headerless::candidates(image, HIPK_MAGIC)? {
-        let is_marker = markers
-            .entry(address)
-            .or_insert_with(|| read_marker(image, None, address).is_ok_and(|bytes| kpack::read_marker(&bytes).is_ok()));
-        if *is_marker {
+        let marker = markers.get(address, || read_marker(image, None, address));
+        if marker.is_ok_and(|bytes| kpack::read_marker(&bytes).is_ok()) {
             places.push(place);
         }
     }
@@ -100,9 +100,9 @@ pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError
 }
 
 /// What the pointers of all wrappers lead to.
-fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: &mut Vec<String>) -> Vec<SplitWrapper> {
+fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: &mut Problems) -> Vec<SplitWrapper> {
     let pointers = resolve(image, &found);
-    let mut markers = HashMap::new();
+    let mut markers = Markers::default();
     let mut wrappers = Vec::new();
     for (position, (found, pointer)) in found.into_iter().zip(pointers).enumerate() {
         if let Ok(pointer) = &pointer {
@@ -114,39 +114,36 @@ fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: 
                 ));
             }
         }
-        let marker = pointer.and_then(|pointer| match markers.get(&pointer.value) {
-            Some(known) => Ok(Arc::clone(known)),
-            None => read_marker(image, marker, pointer.value)
-                .inspect(|bytes| drop(markers.insert(pointer.value, Arc::clone(bytes)))),
-        });
+        let read = |at| move || read_marker(image, marker, at);
+        let marker = pointer.and_then(|pointer| markers.get(pointer.value, read(pointer.value)));
         wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
     }
     wrappers
 }
 
 /// The split wrappers of the section. An instrumented build pads each of them with zeros.
-fn wrappers(image: &Image, section: &Section, problems: &mut Vec<String>) -> Result<Vec<Found>, BinaryError> {
+fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<Found>, BinaryError> {
+    let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
-    let mut offset = section.offset;
-    while offset.checked_add(FATBIN_WRAPPER_SIZE).is_some_and(|next| next <= section.end()) {
-        let [magic, version]: [U32<LE>; 2] = read_pod(&image.content, offset)?;
-        match magic.get(LE) {
+    let mut at = 0;
+    while let Some(fields) = wrapper_at(&bytes, at) {
+        let offset = section.offset + at;
+        at += match fields.magic {
             HIPK_MAGIC => {
-                let address = section.address.wrapping_add(offset - section.offset);
-                found.push(Found::read(image, &Place { offset, address })?);
-                offset += FATBIN_WRAPPER_SIZE;
+                found.push(Found::new(offset, section.address.wrapping_add(at), &fields));
+                FATBIN_WRAPPER_SIZE
             }
             FATBIN_WRAPPER_MAGIC => {
                 with_code += 1;
-                offset += FATBIN_WRAPPER_SIZE;
+                FATBIN_WRAPPER_SIZE
             }
-            0 if version.get(LE) == 0 => offset += 8,
+            0 if fields.version == 0 => 8,
             other => {
                 problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
                 break;
             }
-        }
+        };
     }
     if with_code > 0 && !found.is_empty() {
         let all = with_code + found.len();
@@ -165,15 +162,7 @@ fn leftovers(image: &Image) -> Option<String> {
 /// The pointer of each wrapper, as the loader relocates it.
 fn resolve(image: &Image, found: &[Found]) -> Vec<Result<Pointer, BinaryError>> {
     let slots: Vec<_> = found.iter().map(|wrapper| wrapper.address.wrapping_add(8)).collect();
-    if let Ok(pointers) = relocation::resolve(image, &slots, &(0..0)) {
-        return pointers.into_iter().map(Ok).collect();
-    }
-    // One of them is at fault; asked one by one, the others have an answer.
-    let one = |slot: &u64| {
-        let pointers = relocation::resolve(image, &[*slot], &(0..0))?;
-        pointers.into_iter().next().ok_or_else(|| BinaryError::malformed("a pointer was not resolved"))
-    };
-    slots.iter().map(one).collect()
+    relocation::resolve_each(image, &slots)
 }
 
 /// Tools that do not relocate see the value in place: it may be 0, but must not be another one.

@@ -1,0 +1,84 @@
+//! Takes arbitrary bytes for a binary with device code: scans it, splits it, and looks at what came out as a loader does.
+
+use std::sync::Arc;
+
+use kpackfs::binary::{FatBinary, SplitBinary};
+use kpackfs::fatbin::read_bundle;
+use kpackfs::kpack::{marker, read_marker};
+use kpackfs::rope::{Content, Edit, Rope, Segment};
+
+use crate::support::{Random, Watched, read, resources, same_in_pieces};
+
+/// What is done to some bytes that are a binary, or not.
+pub(crate) fn run(bytes: &[u8]) {
+    let watched = Watched::new(bytes);
+    let content: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
+    let scanned = FatBinary::scan(&content);
+    watched.check("scanning");
+    // In a compressed file other parts are looked at first.
+    let packed = Watched::deflated(bytes);
+    let again: Arc<dyn Content> = Arc::<Watched>::clone(&packed);
+    if let Ok(Some(again)) = FatBinary::scan(&again) {
+        let fat = scanned.as_ref().expect("as when it is compressed").as_ref().expect("as when it is compressed");
+        assert_eq!(fat.wrappers().len(), again.wrappers().len());
+    }
+    packed.check("scanning, compressed");
+    let watched = Watched::new(bytes);
+    let unsplit: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
+    let split = SplitBinary::read(&unsplit);
+    watched.check("reading as split");
+    if let Ok(Some(split)) = split {
+        assert!(split.problems.len() <= 2000, "{} problems", split.problems.len());
+    }
+    let Ok(Some(fat)) = scanned else { return };
+    let wrappers = fat.wrappers();
+    assert!(!wrappers.is_empty(), "code without wrappers");
+    for wrapper in wrappers.iter().take(64) {
+        assert!(wrapper.bundle < wrapper.limit && wrapper.limit <= bytes.len() as u64, "{wrapper:?}");
+        drop(read_bundle(&content, wrapper.bundle, wrapper.limit, &resources()));
+    }
+    check_rewritten(bytes, &content, &fat, wrappers.len());
+}
+
+fn check_rewritten(bytes: &[u8], content: &Arc<dyn Content>, fat: &FatBinary, wrappers: usize) {
+    let marker = marker("lib/x.so", &["../.kpack/x_@GFXARCH@.kpack".to_owned()]);
+    let Ok(edits) = fat.edits(&marker) else { return };
+    let Ok(rope) = fat.edited(edits.clone()) else { return };
+    let size = rope.size();
+    assert!(size <= bytes.len() as u64 + (64 << 10), "{size} bytes instead of {}", bytes.len());
+    let rewritten = read(&rope).expect("what was planned can be read");
+    assert_eq!(rewritten.len() as u64, size);
+    assert!(rewritten == applied(bytes, edits), "the edits say something else");
+    assert!(same_in_pieces(&rope, &rewritten, &mut Random::of(bytes)));
+    let watched = Watched::new(&rewritten);
+    let new: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
+    let split = SplitBinary::read(&new).expect("readable").expect("it is split");
+    watched.check("reading the rewritten one");
+    assert_eq!(split.wrappers.len(), wrappers);
+    for (position, wrapper) in split.wrappers.iter().enumerate() {
+        assert_eq!((wrapper.version, wrapper.index), (1, position as u64));
+        let found = wrapper.marker.as_ref().expect("a pointer to the marker");
+        let (name, paths) = read_marker(found).expect("a marker");
+        assert_eq!((name.as_str(), paths.len()), ("lib/x.so", 1));
+    }
+    let code = split.problems.iter().find(|problem| problem.contains("still"));
+    assert!(code.is_none(), "{code:?}");
+    let again = FatBinary::scan(&new);
+    assert!(matches!(again, Ok(None)), "{again:?}");
+    let difference = fat.first_difference(&new).expect("readable");
+    assert!(difference.is_none(), "{difference:?}");
+    drop(Arc::clone(content));
+}
+
+/// The edits made one by one, the last one first.
+fn applied(bytes: &[u8], mut edits: Vec<Edit>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    edits.sort_by_key(|edit| (edit.start, edit.end));
+    for edit in edits.into_iter().rev() {
+        let replacement = Rope::new(edit.replacement.into_iter().filter(|it: &Segment| it.length() > 0));
+        let replacement = read(&replacement.expect("a rope")).expect("bytes");
+        let range = usize::try_from(edit.start).expect("in memory")..usize::try_from(edit.end).expect("in memory");
+        bytes.splice(range, replacement);
+    }
+    bytes
+}

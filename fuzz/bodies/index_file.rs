@@ -1,0 +1,66 @@
+//! Opens arbitrary bytes as an index, and as what is in one whose checksum is right.
+
+use std::fs;
+
+use kpackfs::index::{Kind, Memory, list};
+use kpackfs::rope::Identity;
+use serde::de::IgnoredAny;
+
+use crate::records;
+use crate::support::directory;
+
+const KINDS: [Kind; 6] = [Kind::Scan, Kind::Rewritten, Kind::Stream, Kind::Frames, Kind::Digest, Kind::Spliced];
+
+/// What is done to some bytes that are an index, or not.
+pub(crate) fn run(bytes: &[u8]) {
+    let place = directory();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").expect("a file can be written");
+    let folder = place.path().join("cache");
+    let open = || Memory::open(&folder, &input);
+    // What is put down is there in the next session: each piece of the input under a name made of it.
+    let memory = open();
+    let pieces: Vec<&[u8]> = bytes.chunks(11).take(64).collect();
+    let name = |piece: &[u8]| (KINDS[piece.len() % KINDS.len()], Identity::describe("piece").add(piece).finish());
+    for piece in &pieces {
+        let (kind, identity) = name(piece);
+        memory.learn(kind, &identity, piece);
+    }
+    memory.learn(Kind::Scan, &Identity([0; 16]), &0);
+    memory.save().expect("a file can be written");
+    let next = open();
+    for piece in &pieces {
+        let (kind, identity) = name(piece);
+        assert_eq!(next.recall::<Vec<u8>>(kind, &identity).as_deref(), Some(*piece));
+    }
+    let index = memory.file().expect("it has a place").to_owned();
+    let body = records::open(&fs::read(&index).expect("it was saved")).expect("it is whole");
+    let header = records::header(&body).expect("it is whole");
+    let with_header = [header, bytes].concat();
+    for file in [bytes.to_vec(), records::close(bytes), records::close(&with_header)] {
+        fs::write(&index, file).expect("a file can be written");
+        let memory = open();
+        for (kind, identity) in identities(bytes) {
+            // Whatever it is: it is read, or not.
+            let _ = memory.recall::<IgnoredAny>(kind, &identity);
+        }
+        assert_eq!(list(&folder).expect("a folder").len(), 1);
+        // A damaged index does not keep a new one from being written.
+        memory.learn(Kind::Digest, &Identity([1; 16]), &"new");
+        memory.save().expect("a file can be written");
+        assert_eq!(open().recall::<String>(Kind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
+    }
+}
+
+/// The names of the records that some bytes are: u8 kind, identity, u32 day, u32 length, content.
+fn identities(mut bytes: &[u8]) -> Vec<(Kind, Identity)> {
+    let mut found = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<25>() {
+        let kind = KINDS.into_iter().find(|&kind| kind as u8 == head[0]);
+        let identity = *head[1..].first_chunk().expect("16 of 24 bytes");
+        found.extend(kind.map(|kind| (kind, Identity(identity))));
+        let length = u32::from_le_bytes(*head[21..].first_chunk().expect("4 bytes"));
+        bytes = usize::try_from(length).ok().and_then(|length| rest.get(length..)).unwrap_or_default();
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! What several bodies need.
+
+#![allow(dead_code, reason = "each fuzz target takes what it needs")]
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kpackfs::index::Resources;
+use kpackfs::rope::{Content, Packed, ReadError, copy_from};
+use tempfile::TempDir;
+
+/// The longest content that is read as a whole.
+pub(crate) const MOST: u64 = 4 << 20;
+
+/// Caches and buffers that are small, so that things leave them.
+pub(crate) fn resources() -> Arc<Resources> {
+    Resources::new(16 << 20)
+}
+
+/// A directory in memory, if there is such a place.
+pub(crate) fn directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::tempdir_in(place).expect("a directory")
+}
+
+/// These bytes as a wheel in a directory.
+pub(crate) fn wheel(directory: &TempDir, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join("x-1-py3-none-any.whl");
+    fs::write(&path, bytes).expect("a file can be written");
+    path
+}
+
+/// All bytes of a content.
+pub(crate) fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = vec![0; usize::try_from(content.size()).expect("a size that was looked at")];
+    content.read_at(0, &mut bytes).map(|()| bytes)
+}
+
+/// Reads pieces of a content here and there; each that can be had is one of `truth`. Whether all could be had.
+pub(crate) fn same_in_pieces(content: &dyn Content, truth: &[u8], random: &mut Random) -> bool {
+    let size = content.size();
+    let mut all = true;
+    for _ in 0..8 {
+        let start = random.below(size + 1);
+        let length = random.below((size - start).min(200_000) + 1);
+        if length == 0 {
+            continue;
+        }
+        let mut piece = vec![0xA5; usize::try_from(length).expect("at most 200 KB")];
+        if content.read_at(start, &mut piece).is_err() {
+            all = false;
+            continue;
+        }
+        let start = usize::try_from(start).expect("a size that was looked at");
+        assert!(truth.get(start..start + piece.len()) == Some(&piece), "{length} bytes at {start} of {size}");
+    }
+    all
+}
+
+/// Numbers that depend on the input, so that a finding can be repeated.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let hash = bytes
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        Self(hash | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `end`, which is not 0; often one at either end.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        match self.next() % 8 {
+            0 => 0,
+            1 => end - 1,
+            2 => self.next() % end.min(64),
+            _ => self.next() % end,
+        }
+    }
+}
+
+/// Bytes in memory, and how many of them were read how often.
+pub(crate) struct Watched {
+    bytes: Arc<[u8]>,
+    reads: AtomicU64,
+    read: AtomicU64,
+    deflated: bool,
+}
+
+impl Watched {
+    pub(crate) fn new(bytes: &[u8]) -> Arc<Self> {
+        Arc::new(Self { bytes: bytes.into(), reads: AtomicU64::new(0), read: AtomicU64::new(0), deflated: false })
+    }
+
+    /// The same as if it stood compressed in a zip file.
+    pub(crate) fn deflated(bytes: &[u8]) -> Arc<Self> {
+        Arc::new(Self { bytes: bytes.into(), reads: AtomicU64::new(0), read: AtomicU64::new(0), deflated: true })
+    }
+
+    /// Fails if the work so far is out of proportion to the bytes there are.
+    pub(crate) fn check(&self, what: &str) {
+        let size = self.bytes.len() as u64;
+        let (reads, read) = (self.reads.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed));
+        assert!(read <= 64 * size + (1 << 20), "{what}: {read} bytes were read of {size}");
+        assert!(reads <= size + 4096, "{what}: {reads} reads of {size} bytes");
+    }
+}
+
+impl Content for Watched {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        copy_from(&self.bytes, offset, buffer)
+    }
+
+    fn packed(&self) -> Option<Packed> {
+        let bytes: Arc<dyn Content> = Self::new(&[]);
+        self.deflated.then_some(Packed { bytes, deflated: true, crc32: 0 })
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Watched({} bytes)", self.bytes.len())
+    }
+}

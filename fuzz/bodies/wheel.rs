@@ -1,0 +1,94 @@
+//! Lists arbitrary bytes as a wheel and reads its members: as a whole, in pieces, and past kpackfs.
+
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
+use kpackfs::rope::Content;
+use kpackfs::source::{Entry, EntryKind, Input};
+
+use crate::support::{MOST, Random, directory, read, resources, same_in_pieces, wheel};
+
+/// Members that are read; more would only take time.
+const MEMBERS: usize = 16;
+
+/// What is done to some bytes that are a wheel, or not.
+pub(crate) fn run(bytes: &[u8]) {
+    let directory = directory();
+    let path = wheel(&directory, bytes);
+    let Ok(input) = Input::open(&path, &resources()) else { return };
+    input.entries.iter().for_each(|entry| stays_in_the_tree(&input, entry));
+    assert!(input.entries.windows(2).all(|pair| pair[0].path < pair[1].path), "sorted, and each path once");
+    // Members claim in total no more than a file system can hold.
+    let sizes = input.entries.iter().filter_map(|entry| content(entry)).map(Content::size);
+    assert!(i64::try_from(sizes.fold(0_u64, |sum, size| sum.checked_add(size).expect("a sum"))).is_ok());
+    let again = Input::open(&path, &resources()).expect("as before");
+    let mut random = Random::of(bytes);
+    for (entry, twin) in input.entries.iter().zip(&again.entries).take(MEMBERS) {
+        assert_eq!(entry.path, twin.path);
+        if let (Some(content), Some(twin)) = (content(entry), content(twin)) {
+            check_member(content, twin, &mut random);
+        }
+    }
+}
+
+fn content(entry: &Entry) -> Option<&dyn Content> {
+    match &entry.kind {
+        EntryKind::File { content, .. } => Some(&**content),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    }
+}
+
+fn stays_in_the_tree(input: &Input, entry: &Entry) {
+    let path = entry.path.as_bytes();
+    assert!(!path.is_empty() && path.len() < 4096 && !path.contains(&0));
+    for component in path.split(|&byte| byte == b'/') {
+        assert!(!matches!(component, b"" | b"." | b"..") && component.len() <= 255, "{}", entry.path);
+    }
+    if let Some(parent) = entry.path.parent().filter(|parent| !parent.is_root()) {
+        let parent = input.entry(&parent).expect("a directory that holds it");
+        assert!(matches!(parent.kind, EntryKind::Directory), "{}", entry.path);
+    }
+    if let EntryKind::Symlink(target) = &entry.kind {
+        assert!((1..4096).contains(&target.len()) && !target.contains(&0));
+    }
+    assert!(entry.attributes.mode <= 0o7777 && entry.attributes.mtime_nanoseconds < 1_000_000_000);
+}
+
+/// Reads a member as a whole, and the same member of another listing in pieces.
+fn check_member(member: &dyn Content, twin: &dyn Content, random: &mut Random) {
+    let size = member.size();
+    assert_eq!(size, twin.size());
+    if size > MOST {
+        // Whatever it claims: it costs no more than there is.
+        drop(member.peek(&mut [0; 4096]));
+        return;
+    }
+    let whole = read(member);
+    let truth = truth(member);
+    if let Ok(whole) = &whole {
+        assert!(truth.as_ref() == Some(whole), "{} bytes, not {:?}", whole.len(), truth.map(|truth| truth.len()));
+    }
+    let truth = truth.unwrap_or_default();
+    let mut beginning = vec![0; usize::try_from(size.min(random.below(5000) + 1)).expect("small")];
+    if twin.peek(&mut beginning).is_ok() {
+        assert!(truth.starts_with(&beginning), "the first {} bytes", beginning.len());
+    }
+    let all = same_in_pieces(twin, &truth, random);
+    assert!(all || whole.is_err(), "what can be read as a whole can be read in pieces");
+    assert!(member.read_at(size, &mut [0]).is_err() && member.read_at(u64::MAX, &mut [0; 2]).is_err());
+}
+
+/// What the packed bytes inflate to, as far as they do; `None` if they cannot be had.
+fn truth(member: &dyn Content) -> Option<Vec<u8>> {
+    let packed = member.packed()?;
+    assert!(packed.bytes.size() <= MOST || packed.deflated);
+    let bytes = (packed.bytes.size() <= MOST).then(|| read(&*packed.bytes).ok())??;
+    if !packed.deflated {
+        return Some(bytes);
+    }
+    let mut decoder = DeflateDecoder::new(&*bytes).take(MOST + 1);
+    let mut inflated = Vec::new();
+    // What was inflated before an error counts.
+    drop(decoder.read_to_end(&mut inflated));
+    Some(inflated)
+}

@@ -1,0 +1,38 @@
+//! Indexes of every malformed kind.
+
+use crate::Kind;
+use crate::records::close;
+
+/// A record: kind, identity, day, and a content of this claimed length.
+fn record(kind: u8, length: u32, content: &[u8]) -> Vec<u8> {
+    [&[kind][..], &[7; 16], &[1, 0, 0, 0], &length.to_le_bytes(), content].concat()
+}
+
+/// What stands in a file, and what is taken for the records of one that is whole otherwise.
+pub(crate) fn kinds() -> Vec<Kind> {
+    let nothing = close(b"");
+    // A frame of one block that tells 4 GB, and of 1 GB (RFC 8878, 3.1.1).
+    let frame = |size: u64| [&[0x28, 0xB5, 0x2F, 0xFD, 0xE0][..], &size.to_le_bytes(), &[1, 0, 0]].concat();
+    let with_frame = |frame: &[u8]| {
+        let checksum = kpackfs::rope::Identity::describe("index").add(frame).finish().0;
+        [b"KPFSIDX\n", &checksum[..], frame].concat()
+    };
+    vec![
+        ("empty", Vec::new()),
+        ("a magic only", b"KPFSIDX\n".to_vec()),
+        ("another magic", b"KPFSIDY\n and more than that, so that it is long enough".to_vec()),
+        ("a wrong checksum", [&nothing[..10], &[1, 2, 3], &nothing[13..]].concat()),
+        ("nothing in it", nothing),
+        ("no frame", with_frame(b"no frame at all")),
+        ("a frame of 1 GB", with_frame(&frame(1 << 30))),
+        ("a frame of 2^63 bytes", with_frame(&frame(1 << 63))),
+        ("a header past the end", close(&[0xFF, 0xFF, 0xFF, 0x7F, 1, 2])),
+        ("a record", record(1, 1, &[5])),
+        ("a record of no kind", record(200, 1, &[5])),
+        ("a record past the end", record(1, u32::MAX, &[5])),
+        ("half a record", record(1, 1, &[5])[..12].to_vec()),
+        ("a list of 4 G elements", record(3, 5, &[0xDD, 0xFF, 0xFF, 0xFF, 0xFF])),
+        ("lists in lists", record(3, 2000, &[0x91; 2000])),
+        ("a record twice", [record(4, 1, &[5]), record(4, 1, &[6])].concat()),
+    ]
+}

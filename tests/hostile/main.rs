@@ -1,0 +1,132 @@
+//! Hostile input: small malformed files of every kind, and whatever fuzzing found, with an answer to each of them that is
+//! quick, costs no memory and is never wrong. `fuzz/README.md` says how to fuzz.
+
+#![allow(missing_docs, reason = "tests")]
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "not allowed in helpers of tests"
+)]
+
+mod binaries;
+mod bundles;
+mod elf;
+mod indexes;
+mod memory;
+mod texts;
+mod wheels;
+
+#[path = "../../fuzz/bodies/binary.rs"]
+mod binary;
+#[path = "../../fuzz/bodies/bundle.rs"]
+mod bundle;
+#[path = "../../fuzz/bodies/deflate.rs"]
+mod deflate;
+#[path = "../../fuzz/bodies/dist_info.rs"]
+mod dist_info;
+#[path = "../../fuzz/bodies/index_file.rs"]
+mod index_file;
+#[path = "../../fuzz/bodies/marker.rs"]
+mod marker;
+#[path = "../../fuzz/bodies/mount_options.rs"]
+mod mount_options;
+#[path = "../../fuzz/bodies/records.rs"]
+mod records;
+#[path = "../../fuzz/bodies/support.rs"]
+mod support;
+#[path = "../../fuzz/bodies/wheel.rs"]
+mod wheel;
+#[path = "../../fuzz/bodies/zipped.rs"]
+mod zipped;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+type Body = fn(&[u8]);
+
+/// The fuzz targets that are replayed here.
+const TARGETS: [(&str, Body); 9] = [
+    ("wheel", wheel::run),
+    ("deflate", deflate::run),
+    ("elf", binary::run),
+    ("coff", binary::run),
+    ("bundle", bundle::run),
+    ("marker", marker::run),
+    ("dist_info", dist_info::run),
+    ("index_file", index_file::run),
+    ("mount_options", mount_options::run),
+];
+
+/// An input and what it is.
+type Kind = (&'static str, Vec<u8>);
+
+/// The most memory of ours that any of these inputs may take, in bytes.
+const MOST_MEMORY: usize = 32 << 20;
+
+/// Every input that is made here.
+fn kinds(target: &str) -> Vec<Kind> {
+    match target {
+        "wheel" => wheels::kinds(),
+        "deflate" => wheels::streams(),
+        "elf" => binaries::elf_kinds(),
+        "coff" => binaries::coff_kinds(),
+        "bundle" => bundles::kinds(),
+        "marker" => texts::markers(),
+        "dist_info" => texts::dist_info(),
+        "index_file" => indexes::kinds(),
+        "mount_options" => texts::mount_options(),
+        other => panic!("{other}"),
+    }
+}
+
+fn regressions(target: &str) -> PathBuf {
+    Path::new("fuzz/regressions").join(target)
+}
+
+/// Runs a body and fails if it takes too much memory.
+fn replay(name: &str, body: Body, bytes: &[u8]) {
+    let most = memory::most_during(|| body(bytes));
+    assert!(most < MOST_MEMORY, "{name}: {most} bytes of memory for {} of input", bytes.len());
+}
+
+#[test]
+fn what_fuzzing_found_is_mended() {
+    for (target, body) in TARGETS {
+        let files = fs::read_dir(regressions(target)).unwrap_or_else(|error| panic!("{target}: {error}"));
+        let mut count = 0;
+        for file in files {
+            let path = file.unwrap().path();
+            println!("{}", path.display());
+            replay(&path.display().to_string(), body, &fs::read(&path).unwrap());
+            count += 1;
+        }
+        assert!(
+            count >= kinds(target).len(),
+            "{target}: {count} inputs; `the_kinds_are_written` writes those made here"
+        );
+    }
+}
+
+#[test]
+fn every_kind_has_an_answer() {
+    for (target, body) in TARGETS {
+        for (kind, bytes) in kinds(target) {
+            println!("{target}: {kind}");
+            replay(kind, body, &bytes);
+        }
+    }
+}
+
+/// Writes the kinds as files, to fuzz from: `cargo test --test hostile -- --ignored the_kinds_are_written`.
+#[test]
+#[ignore = "writes to the source tree"]
+fn the_kinds_are_written() {
+    for (target, _) in TARGETS {
+        fs::create_dir_all(regressions(target)).unwrap();
+        for (kind, bytes) in kinds(target) {
+            assert!(bytes.len() <= 24 << 10, "{target}: {kind} has {} bytes", bytes.len());
+            fs::write(regressions(target).join(kind.replace([' ', '/'], "-")), bytes).unwrap();
+        }
+    }
+}
