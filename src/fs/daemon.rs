@@ -225,12 +225,14 @@ impl Running {
 
     fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), FsError> {
         ready();
+        // Before the caller hears it: when that process ends, a service manager has to know which one is left.
+        announce::ready(self.ready, &self.what);
         // If the caller is gone, nobody will know of this mount: dropping it unmounts.
         writer.write_all(&message(READY, "")).map_err(FsError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
         drop(writer);
         sys::become_stdio(null).map_err(FsError::system("dup2"))?;
-        self.serve(|| ()).inspect_err(|error| tracing::error!("{error}"))
+        self.mounted.wait().inspect_err(|error| tracing::error!("{error}"))
     }
 }
 

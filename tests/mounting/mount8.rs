@@ -8,7 +8,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
     let text = sandbox.run(
         r#"
         mount -t kpackfs "$IN" "$M"; echo $?
-        findmnt -nt fuse.kpackfs -o TARGET,SOURCE,FSTYPE
+        findmnt -rnt fuse.kpackfs -o TARGET,SOURCE,FSTYPE | grep "$D"
         findmnt -nS "$IN" -o TARGET
         findmnt -no OPTIONS "$M" | tr , '\n' | grep -x 'ro\|nosuid\|nodev\|noexec'
         ls "$M"
@@ -100,7 +100,7 @@ fn a_fake_mount_is_everything_but_a_mount() {
         mount -f -t kpackfs -o arch=gfx942 "$IN" "$M" 2>/dev/null; echo $?
         mount -f -t kpackfs "$IN" "$IN/plain.so" 2>/dev/null; echo $?
         mount -f -t kpackfs -o foo "$IN" "$M" 2>/dev/null; echo $?
-        findmnt -t fuse.kpackfs
+        findmnt -rnt fuse.kpackfs -o TARGET | grep "$D"
         daemon
         echo end
         "#,
@@ -141,11 +141,11 @@ fn any_source_path_is_shown_as_it_is() {
         for name in 'a,b' 'a\b' 'a b' 'a#b"c' $'a\nb' 'ä,\,' '-o'; do
             mkdir "$D/x" && mv "$D/x" "$D/$name" && cp "$IN/plain.so" "$D/$name/"
             kpackfs mount "$D/$name" "$M" || exit
-            found=$(python3 - <<'PYTHON'
-import os, re
+            found=$(python3 - "$M" <<'PYTHON'
+import os, re, sys
 for line in open('/proc/self/mountinfo'):
     kind, source = line.split(' - ')[1].split(' ')[:2]
-    if kind == 'fuse.kpackfs':
+    if kind == 'fuse.kpackfs' and line.split(' ')[4] == sys.argv[1]:
         print(re.sub(r'\\(\d{3})', lambda it: chr(int(it[1], 8)), source.encode().decode()))
 PYTHON
 )
