@@ -82,7 +82,7 @@ impl Archive {
     }
 
     /// Recalls the lengths of its frames from an earlier session, the first time it is asked. Where they are remembered.
-    fn recalled(&self) -> Option<&Identity> {
+    pub(super) fn recalled(&self) -> Option<&Identity> {
         let recall = || {
             let memory = &self.frames().next()?.resources().memory;
             let mut identity = Identity::describe("frames");
@@ -190,9 +190,12 @@ impl Archive {
             let objects = self.entries.iter().map(|entry| Segment::whole(Arc::clone(&entry.frame.object.content)));
             return Rope::new([Segment::literal(header)].into_iter().chain(objects).chain([Segment::literal(toc)]));
         };
-        let others = self.siblings.get().map(|siblings| siblings.wanted_with(self)).unwrap_or_default();
-        let together: Vec<_> = others.iter().map(|other| &**other).chain([self]).collect();
-        make_together(&together, &AtomicU64::new(0))?;
+        self.recalled();
+        if self.lengths().is_none() {
+            let others = self.siblings.get().map(|siblings| siblings.wanted_with(self)).unwrap_or_default();
+            let together: Vec<_> = others.iter().map(|other| &**other).chain([self]).collect();
+            make_together(&together, &AtomicU64::new(0))?;
+        }
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);

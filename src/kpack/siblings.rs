@@ -37,6 +37,9 @@ impl Siblings {
         }
         drop(asked);
         let all: Vec<_> = self.archives.iter().filter_map(|(_, archive)| archive.upgrade()).collect();
+        for archive in &all {
+            archive.recalled();
+        }
         if is_worth_it(&all) { all } else { Vec::new() }
     }
 }
