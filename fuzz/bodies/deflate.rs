@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use flate2::{Decompress, FlushDecompress, Status};
 use kpackfs::deflate::splice;
 use kpackfs::index::{Counters, Memory, Resources};
 use kpackfs::rope::{Content, Edit, Segment, edited};
 use kpackfs::source::{EntryKind, EntryPath, Input};
 
-use crate::support::{MOST, Random, directory, read, resources, same_in_pieces, wheel};
+use crate::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
 use crate::zipped::{Member, zipped};
 
 /// What is done to some bytes that are a deflate stream, or not.
@@ -99,25 +98,5 @@ fn content(path: &std::path::Path, resources: &Arc<Resources>) -> Option<Arc<dyn
     match &input.entry(&EntryPath::new(b"x").expect("a name"))?.kind {
         EntryKind::File { content, .. } => Some(Arc::clone(content)),
         EntryKind::Directory | EntryKind::Symlink(_) => None,
-    }
-}
-
-/// What a stream inflates to and whether it ends; of one that breaks off, what comes before. `None` if it is longer than
-/// `most`.
-fn inflate(stream: &[u8], most: u64) -> Option<(Vec<u8>, bool)> {
-    let mut decoder = Decompress::new(false);
-    let mut inflated = Vec::with_capacity(64 << 10);
-    loop {
-        inflated.reserve(64 << 10);
-        let taken = usize::try_from(decoder.total_in()).expect("in memory");
-        let before = (decoder.total_in(), decoder.total_out());
-        match decoder.decompress_vec(&stream[taken..], &mut inflated, FlushDecompress::None) {
-            Ok(Status::StreamEnd) => return (inflated.len() as u64 <= most).then_some((inflated, true)),
-            Ok(_) if (decoder.total_in(), decoder.total_out()) != before => {}
-            Ok(_) | Err(_) => return Some((inflated, false)),
-        }
-        if inflated.len() as u64 > most {
-            return None;
-        }
     }
 }

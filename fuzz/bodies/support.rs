@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flate2::{Decompress, FlushDecompress, Status};
 use kpackfs::index::Resources;
 use kpackfs::rope::{Content, Packed, ReadError, copy_from};
 use tempfile::TempDir;
@@ -59,6 +60,26 @@ pub(crate) fn same_in_pieces(content: &dyn Content, truth: &[u8], random: &mut R
         assert!(truth.get(start..start + piece.len()) == Some(&piece), "{length} bytes at {start} of {size}");
     }
     all
+}
+
+/// What a stream inflates to and whether it ends; of one that breaks off, what comes before. `None` if it is longer than
+/// `most`.
+pub(crate) fn inflate(stream: &[u8], most: u64) -> Option<(Vec<u8>, bool)> {
+    let mut decoder = Decompress::new(false);
+    let mut inflated = Vec::with_capacity(64 << 10);
+    loop {
+        inflated.reserve(64 << 10);
+        let taken = usize::try_from(decoder.total_in()).expect("in memory");
+        let before = (decoder.total_in(), decoder.total_out());
+        match decoder.decompress_vec(&stream[taken..], &mut inflated, FlushDecompress::None) {
+            Ok(Status::StreamEnd) => return (inflated.len() as u64 <= most).then_some((inflated, true)),
+            Ok(_) if (decoder.total_in(), decoder.total_out()) != before => {}
+            Ok(_) | Err(_) => return Some((inflated, false)),
+        }
+        if inflated.len() as u64 > most {
+            return None;
+        }
+    }
 }
 
 /// Numbers that depend on the input, so that a finding can be repeated.

@@ -1,12 +1,9 @@
 //! Lists arbitrary bytes as a wheel and reads its members: as a whole, in pieces, and past kpackfs.
 
-use std::io::Read;
-
-use flate2::read::DeflateDecoder;
 use kpackfs::rope::Content;
 use kpackfs::source::{Entry, EntryKind, Input};
 
-use crate::support::{MOST, Random, directory, read, resources, same_in_pieces, wheel};
+use crate::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
 
 /// Members that are read; more would only take time.
 const MEMBERS: usize = 16;
@@ -65,7 +62,9 @@ fn check_member(member: &dyn Content, twin: &dyn Content, random: &mut Random) {
     }
     let whole = read(member);
     let truth = truth(member);
-    if let Ok(whole) = &whole {
+    if let Ok(whole) = &whole
+        && size > 0
+    {
         assert!(truth.as_ref() == Some(whole), "{} bytes, not {:?}", whole.len(), truth.map(|truth| truth.len()));
     }
     let truth = truth.unwrap_or_default();
@@ -86,9 +85,5 @@ fn truth(member: &dyn Content) -> Option<Vec<u8>> {
     if !packed.deflated {
         return Some(bytes);
     }
-    let mut decoder = DeflateDecoder::new(&*bytes).take(MOST + 1);
-    let mut inflated = Vec::new();
-    // What was inflated before an error counts.
-    drop(decoder.read_to_end(&mut inflated));
-    Some(inflated)
+    inflate(&bytes, MOST + (1 << 20)).map(|(inflated, _)| inflated)
 }

@@ -31,6 +31,20 @@ const DISTANCE: u64 = 0x1000;
 
 /// A library with so many wrappers, each with a bundle of its own. Their pointers may stand in place (RELR).
 pub(crate) fn fat(count: u64, in_place: bool) -> Elf {
+    let bundle = |number| {
+        let code = format!("code object {number}, which is long enough for a marker to take its place");
+        plain(&[("host-x86_64-unknown-linux--", b""), ("hipv4-amdgcn-amd-amdhsa--gfx90a", code.as_bytes())])
+    };
+    made(&(0..count).map(bundle).collect::<Vec<_>>(), in_place)
+}
+
+/// A library with these bundles, each with a wrapper.
+pub(crate) fn fat_with(bundles: &[Vec<u8>]) -> Elf {
+    made(bundles, false)
+}
+
+fn made(bundles: &[Vec<u8>], in_place: bool) -> Elf {
+    let count = bundles.len() as u64;
     let mut bytes = vec![0; 64 + 3 * 56];
     let align = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(64), 0);
     align(&mut bytes);
@@ -39,18 +53,12 @@ pub(crate) fn fat(count: u64, in_place: bool) -> Elf {
     bytes.resize(bytes.len() + usize::try_from(count * entry).unwrap(), 0);
     align(&mut bytes);
     let fatbin = bytes.len() as u64;
-    let bundles: Vec<u64> = (0..count)
-        .map(|number| {
-            align(&mut bytes);
-            let at = bytes.len() as u64;
-            let code = format!("code object {number}, which is long enough for a marker to take its place");
-            bytes.extend(plain(&[
-                ("host-x86_64-unknown-linux--", b""),
-                ("hipv4-amdgcn-amd-amdhsa--gfx90a", code.as_bytes()),
-            ]));
-            at
-        })
-        .collect();
+    let place = |bundle: &Vec<u8>| {
+        align(&mut bytes);
+        bytes.extend(bundle);
+        (bytes.len() - bundle.len()) as u64
+    };
+    let bundles: Vec<u64> = bundles.iter().map(place).collect();
     let end = bytes.len() as u64;
     align(&mut bytes);
     let wrappers = bytes.len() as u64;

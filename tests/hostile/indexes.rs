@@ -1,7 +1,14 @@
 //! Indexes of every malformed kind.
 
+use std::fs::{self, File};
+use std::process::Command;
+
+use kpackfs::index::{Kind as RecordKind, Memory};
+use kpackfs::rope::Identity;
+
 use crate::Kind;
 use crate::records::close;
+use crate::support::directory;
 
 /// A record: kind, identity, day, and a content of this claimed length.
 fn record(kind: u8, length: u32, content: &[u8]) -> Vec<u8> {
@@ -35,4 +42,27 @@ pub(crate) fn kinds() -> Vec<Kind> {
         ("lists in lists", record(3, 2000, &[0x91; 2000])),
         ("a record twice", [record(4, 1, &[5]), record(4, 1, &[6])].concat()),
     ]
+}
+
+/// What stands where an index should be is neither waited for nor read without bounds.
+#[test]
+fn what_is_no_index_is_passed_over() {
+    let place = directory();
+    let input = place.path().join("x.whl");
+    fs::write(&input, "input").unwrap();
+    let memory = Memory::open(place.path(), &input);
+    let index = memory.file().unwrap().to_owned();
+    let nothing = |what: &str| {
+        let memory = Memory::open(place.path(), &input);
+        assert!(memory.recall::<u8>(RecordKind::Scan, &Identity([7; 16])).is_none(), "{what}");
+        memory.learn(RecordKind::Scan, &Identity([7; 16]), &1);
+        memory.save()
+    };
+    assert!(Command::new("mkfifo").arg(&index).status().unwrap().success());
+    nothing("a pipe").unwrap();
+    File::create(&index).unwrap().set_len(1 << 40).unwrap();
+    nothing("1 TB").unwrap();
+    fs::remove_file(&index).unwrap();
+    fs::create_dir(&index).unwrap();
+    nothing("a directory").unwrap_err();
 }

@@ -5,7 +5,13 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
+use kpackfs::source::Input;
+use kpackfs::split::{Options, Plan, Progress};
+
 use crate::Kind;
+use crate::bundles::plain;
+use crate::elf::fat_with;
+use crate::support::{directory, resources, wheel};
 use crate::zipped::{Member, zipped};
 
 fn deflated(bytes: &[u8]) -> Vec<u8> {
@@ -135,4 +141,23 @@ pub(crate) fn streams() -> Vec<Kind> {
         ("a match before the beginning", vec![0x03, 0x02, 0x00]),
         ("all ones", vec![0xFF; 64]),
     ]
+}
+
+/// Each target has a view of all files, so that a small wheel could ask for any number of them.
+#[test]
+fn too_many_targets_are_refused() {
+    let targets: Vec<String> = (0..4000).map(|number| format!("hip-amdgcn-amd-amdhsa--gfx{number}")).collect();
+    let bundle = plain(&targets.iter().map(|id| (id.as_str(), &b""[..])).collect::<Vec<_>>());
+    let library = fat_with(&[bundle]).bytes;
+    let mut members = vec![packed("x/lib.so", &library)];
+    members.extend((0..2500).map(|number| Member::stored(&format!("x/{number}"), b"")));
+    let directory = directory();
+    let path = wheel(&directory, &zipped(&members));
+    let resources = resources();
+    let input = Input::open(&path, &resources).unwrap();
+    let plan = |options: &Options| Plan::make(&input, options, &resources, &Progress::default());
+    let error = plan(&Options::default()).unwrap_err().to_string();
+    assert!(error.contains("4000 targets") && error.contains("--gpu-targets"), "{error}");
+    let some = Options { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..Options::default() };
+    assert!((1..9).contains(&plan(&some).unwrap().keys.len()));
 }

@@ -191,6 +191,21 @@ fn check(image: &Image) -> Result<(), BinaryError> {
     if image.sections.iter().any(is_past_end) {
         return Err(BinaryError::malformed("a section reaches past the end of the file"));
     }
+    // "PE Format", "Section Table": addresses ascend.
+    let apart = |pair: &[Section]| match pair {
+        [section, next] => section.address + section.virtual_size <= next.address,
+        _ => true,
+    };
+    if !image.sections.windows(2).all(apart) {
+        return Err(BinaryError::malformed("its sections are not one after the other in memory"));
+    }
+    let table_end = image.table_offset + (image.sections.len() * size_of::<pe::ImageSectionHeader>()) as u64;
+    let sections = image.sections.iter().filter(|section| section.raw_size > 0);
+    let mut ranges: Vec<_> = sections.map(|section| (section.offset, section.end())).chain([(0, table_end)]).collect();
+    ranges.sort_unstable();
+    if ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end) {
+        return Err(BinaryError::unsupported("two of its sections, or one and the headers, have the same bytes"));
+    }
     if optional.dll_characteristics.get(LE).0 & pe::IMAGE_DLLCHARACTERISTICS_FORCE_INTEGRITY.0 != 0 {
         return Err(BinaryError::unsupported("Windows loads it with a valid signature only, which it would lose"));
     }
@@ -212,8 +227,7 @@ fn device(image: &Image, index: usize, section: &Section) -> Result<Device, Bina
     if other_overlaps {
         return Err(BinaryError::unsupported("another section overlaps its device code"));
     }
-    let table_end = image.table_offset + (image.sections.len() * size_of::<pe::ImageSectionHeader>()) as u64;
-    if device.offsets.start < table_end || !device.offsets.start.is_multiple_of(512) {
+    if !device.offsets.start.is_multiple_of(512) {
         return Err(BinaryError::malformed("its .hip_fat section is not where sections are"));
     }
     for (number, _) in image.directories.iter().enumerate() {

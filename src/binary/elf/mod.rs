@@ -60,6 +60,7 @@ impl FatElf {
         let Some(image) = Image::read(content)? else { return Ok(None) };
         let found = if image.sections.is_empty() { headerless::find(&image)? } else { find(&image)? };
         let Some(Found { section, places, device, addresses }) = found else { return Ok(None) };
+        check_loads(&image)?;
         let slots: Vec<_> = places.iter().map(Place::pointer).collect();
         let pointers = relocation::resolve(&image, &slots, &addresses)?;
         let wrappers = places
@@ -96,6 +97,25 @@ impl Place {
     fn pointer(&self) -> u64 {
         self.address.wrapping_add(8)
     }
+}
+
+/// gABI, "Program Header": loadable segments are in ascending order of their addresses. What is changed in one must not
+/// be seen in another.
+fn check_loads(image: &Image) -> Result<(), BinaryError> {
+    let mut end = 0;
+    let mut ranges = Vec::new();
+    for (_, load) in image.loads() {
+        if load.address < end || load.file_size > load.memory_size {
+            return Err(BinaryError::malformed("its segments are not one after the other in memory"));
+        }
+        end = load.address.saturating_add(load.memory_size);
+        ranges.extend((load.file_size > 0).then_some((load.offset, load.end())));
+    }
+    ranges.sort_unstable();
+    if ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end) {
+        return Err(BinaryError::unsupported("two of its segments load the same bytes"));
+    }
+    Ok(())
 }
 
 /// The fields of a wrapper.

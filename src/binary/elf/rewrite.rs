@@ -48,6 +48,11 @@ impl FatElf {
             edits.push(Edit::patch(offset, self.section_headers(section, &layout, &names, marker)));
             edits.extend(symbols::replace(&self.image, section, self.addresses.start));
             edits.push(names.edit);
+        } else {
+            // What is said of section headers that are not there would lead anywhere in the new file.
+            header.e_shoff = U64::new(LE, 0);
+            header.e_shnum = U16::new(LE, 0);
+            header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         }
         edits.push(Edit::patch(0, bytes_of(&header)));
         edits.extend(self.replace_device_code(&layout, marker)?);
