@@ -68,6 +68,11 @@ fn elf_cases() -> Vec<Case> {
         ("an alignment of 3", good.with(LOAD + 48, 3, 8).bytes, "power of two"),
         ("no dynamic section", good.with(DYNAMIC, 0, 4).bytes, "not relocated"),
         ("a dynamic section past the end", good.with(DYNAMIC + 8, 1 << 60, 8).bytes, "outside"),
+        (
+            "wrappers in an unused section",
+            good.with(good.section(WRAPPER_SECTION) + 4, 0, 4).bytes,
+            "no fat binary wrappers",
+        ),
         ("a table of no sections", good.with(60, 0, 2).bytes, ""),
         (
             "two segments in one place",

@@ -86,9 +86,9 @@ impl Image {
         self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
     }
 
-    /// The first section with this name.
+    /// The first section with this name. What is marked as unused (`SHT_NULL`) is none, whatever its fields say.
     pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &Section)> {
-        self.sections.iter().enumerate().find(|(_, section)| section.name == name)
+        self.sections.iter().enumerate().find(|(_, section)| !section.is_null() && section.name == name)
     }
 
     /// The file offset of `length` bytes at a virtual address, if they are in the file.

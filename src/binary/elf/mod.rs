@@ -142,7 +142,8 @@ fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
 /// The only section with this name. Others would be left behind.
 fn only<'a>(image: &'a Image, name: &[u8]) -> Result<Option<(usize, &'a Section)>, BinaryError> {
     let first = image.section(name);
-    if image.sections.iter().filter(|section| section.name == name && !section.is_nobits()).count() > 1 {
+    let has_bytes = |section: &&Section| !section.is_null() && !section.is_nobits();
+    if image.sections.iter().filter(has_bytes).filter(|section| section.name == name).count() > 1 {
         let name = String::from_utf8_lossy(name);
         return Err(BinaryError::unsupported(format!("it has more than one {name} section")));
     }
