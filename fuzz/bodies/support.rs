@@ -62,9 +62,9 @@ pub(crate) fn same_in_pieces(content: &dyn Content, truth: &[u8], random: &mut R
     all
 }
 
-/// What a stream inflates to and whether it ends; of one that breaks off, what comes before. `None` if it is longer than
-/// `most`.
-pub(crate) fn inflate(stream: &[u8], most: u64) -> Option<(Vec<u8>, bool)> {
+/// What a stream inflates to and whether it ends. Of one that breaks off or is longer than `most`, what comes before: in the
+/// latter case a little more than `most`.
+pub(crate) fn inflate(stream: &[u8], most: u64) -> (Vec<u8>, bool) {
     let mut decoder = Decompress::new(false);
     let mut inflated = Vec::with_capacity(64 << 10);
     loop {
@@ -72,12 +72,12 @@ pub(crate) fn inflate(stream: &[u8], most: u64) -> Option<(Vec<u8>, bool)> {
         let taken = usize::try_from(decoder.total_in()).expect("in memory");
         let before = (decoder.total_in(), decoder.total_out());
         match decoder.decompress_vec(&stream[taken..], &mut inflated, FlushDecompress::None) {
-            Ok(Status::StreamEnd) => return (inflated.len() as u64 <= most).then_some((inflated, true)),
+            Ok(Status::StreamEnd) => return (inflated, true),
             Ok(_) if (decoder.total_in(), decoder.total_out()) != before => {}
-            Ok(_) | Err(_) => return Some((inflated, false)),
+            Ok(_) | Err(_) => return (inflated, false),
         }
         if inflated.len() as u64 > most {
-            return None;
+            return (inflated, false);
         }
     }
 }

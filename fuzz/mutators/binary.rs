@@ -67,7 +67,7 @@ fn elf(bytes: &[u8]) -> Option<Vec<Field>> {
     table(&mut fields, segments, segment_count, &[4, 4, 8, 8, 8, 8, 8, 8]);
     table(&mut fields, sections, section_count, &[4, 4, 8, 8, 8, 8, 4, 4, 8, 8]);
     for section in 0..section_count.min(64) {
-        let header = sections.checked_add(section * 64)?;
+        let Some(header) = sections.checked_add(section * 64).filter(|&at| at < bytes.len()) else { break };
         let (Some(kind), Some(at), Some(size)) =
             (get(bytes, header + 4, 4), number(bytes, header + 24, 8), number(bytes, header + 32, 8))
         else {
@@ -92,8 +92,8 @@ fn coff(bytes: &[u8]) -> Option<Vec<Field>> {
     let optional = headers.checked_add(24)?;
     table(&mut fields, optional, 1, &[2, 1, 1, 4, 4, 4, 4, 4, 8, 4, 4, 2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 2, 2, 8, 8, 8, 8]);
     table(&mut fields, optional.checked_add(104)?, 17, &[4, 4]);
-    let sections = optional.checked_add(number(bytes, headers + 20, 2)?)?;
-    let count = number(bytes, headers + 6, 2)?;
+    let sections = optional.checked_add(number(bytes, headers.checked_add(20)?, 2)?)?;
+    let count = number(bytes, headers.checked_add(6)?, 2)?;
     table(&mut fields, sections, count, &[8, 4, 4, 4, 4, 4, 4, 2, 2, 4]);
     // Base relocations and debug directory, by RVA.
     for directory in [5, 6] {

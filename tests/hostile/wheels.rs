@@ -108,6 +108,10 @@ pub(crate) fn kinds() -> Vec<Kind> {
             "3 MB of zeros that claim 2 MB",
             one(Member { packed: zeros, method: 8, size: 2 << 20, ..Member::stored("z", b"") }),
         ),
+        (
+            "9 MB of zeros that claim 3 MB",
+            one(Member { packed: deflated(&vec![0; 9 << 20]), method: 8, size: 3 << 20, ..Member::stored("z", b"") }),
+        ),
         ("a stream that breaks off", one(Member { packed: deflated(&text)[..900].to_vec(), ..packed("x", &text) })),
         ("no stream", one(Member { packed: vec![0xFF; 100], ..packed("x", &text) })),
     ]
