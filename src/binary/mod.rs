@@ -38,6 +38,12 @@ pub enum BinaryError {
     Read(#[from] ReadError),
 }
 
+/// Whether two of these ranges of bytes overlap; each is a start and an end.
+fn any_overlap(mut ranges: Vec<(u64, u64)>) -> bool {
+    ranges.sort_unstable();
+    ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end)
+}
+
 impl BinaryError {
     fn malformed(reason: impl Into<String>) -> Self {
         Self::Malformed(reason.into())

@@ -11,13 +11,12 @@ use serde::Serialize;
 use super::options::SplitOptions;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
-use super::split::prepare_output;
+use super::split::{prepare_output, write_with_archives};
 use super::table::{Column, Style, Table, known_size, size};
 use crate::artifact::{find, is_archive};
-use crate::export::{self, Progress};
 use crate::fs::Served;
 use crate::index::{Resources, keep};
-use crate::kpack::{Archive, make_together, unmade_size};
+use crate::kpack::Archive;
 use crate::rope::Make;
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Summary};
@@ -166,11 +165,7 @@ pub(super) fn write(parts: &[ArtifactPart], output: &Path, resources: &Resources
     prepare_output(output, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
-    let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
-    show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
-        make_together(&archives, &progress.done)?;
-        Ok(export::write(&tree, &views, &progress)?)
-    })?;
+    write_with_archives(&tree, &views, &archives)?;
     keep_learnt(resources);
     Ok(())
 }

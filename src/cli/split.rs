@@ -95,12 +95,7 @@ impl Split {
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
-        show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
-            make_together(&archives, &progress.done)?;
-            Ok(export::write(tree, &views, &progress)?)
-        })
+        write_with_archives(tree, &views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())
     }
 
     fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
@@ -145,6 +140,19 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
+
+/// Makes the archives that are in these views, all of them together, and writes the views.
+pub(super) fn write_with_archives(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    archives: &[&Archive],
+) -> anyhow::Result<()> {
+    let progress = Progress { total: unmade_size(archives).into(), ..Progress::default() };
+    show_bytes("Writing", &progress.done, &progress.total, || {
+        make_together(archives, &progress.done)?;
+        Ok(export::write(tree, views, &progress)?)
+    })
 }
 
 /// Makes the directory to write to. Code objects are compressed once; until they are written they lie in it, in a file

@@ -103,9 +103,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
-        if let Err(error) = resources.memory.save() {
-            tracing::warn!("what was learnt about the input cannot be kept: {error}");
-        }
+        resources.memory.save_or_log();
         result
     };
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;

@@ -20,8 +20,7 @@ pub fn keep(resources: &Arc<Resources>) -> io::Result<()> {
         loop {
             resources.memory.wait_for_news();
             thread::sleep(GATHER);
-            if let Err(error) = resources.memory.save() {
-                tracing::warn!("what was learnt about the input cannot be kept: {error}");
+            if !resources.memory.save_or_log() {
                 // It will not get better by trying again and again.
                 return;
             }

@@ -129,6 +129,16 @@ impl Memory {
         records::write(&place.file, &place.header, &kept).inspect_err(|_| self.changed.store(true, Ordering::Release))
     }
 
+    /// Saves, and says in the log if that fails: without what was learnt the next session takes longer, no more. Whether it
+    /// succeeded.
+    pub fn save_or_log(&self) -> bool {
+        let result = self.save();
+        if let Err(error) = &result {
+            tracing::warn!("what was learnt about the input cannot be kept: {error}");
+        }
+        result.is_ok()
+    }
+
     /// Adds what the file has and this does not.
     fn take_in(&self) {
         let Some(place) = &self.place else { return };

@@ -41,7 +41,7 @@ pub struct Resources {
     pub counters: Counters,
     /// The memory for all of the following.
     pub budget: Arc<Budget>,
-    /// Inflated spans of wheel members, by member number and span number.
+    /// Inflated chunks of wheel members, by member number and chunk number.
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
     pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,

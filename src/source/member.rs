@@ -17,6 +17,8 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 pub(super) struct WheelFile {
     pub(super) file: File,
     pub(super) stamp: Stamp,
+    /// What the file is, by its stamp.
+    pub(super) identity: Identity,
     pub(super) resources: Arc<Resources>,
     pub(super) decoders: Arc<Decoders>,
 }
@@ -45,7 +47,7 @@ impl Claims {
     /// What the member of a wheel is.
     fn identity(&self, wheel: &WheelFile) -> Identity {
         let mut identity = Identity::describe("member");
-        identity.add(&wheel.stamp.identity().0).number(self.header_start).number(self.packed_size).number(self.size);
+        identity.add(&wheel.identity.0).number(self.header_start).number(self.packed_size).number(self.size);
         identity.number(self.crc32.into()).number(self.method.into()).finish()
     }
 

@@ -39,9 +39,11 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let io = |source| SourceError::Io { path: location.clone(), source };
     let file = File::open(&location).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
+    let stamp = Stamp::of(&metadata);
     let wheel = Arc::new(WheelFile {
         file,
-        stamp: Stamp::of(&metadata),
+        identity: stamp.identity(),
+        stamp,
         resources: Arc::clone(resources),
         decoders: Arc::default(),
     });

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::index::{Kind, Resources};
-use crate::rope::{Content, Identity, ReadError, check_range};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
@@ -207,15 +207,6 @@ pub(super) enum Deferred {
     Crc32(Arc<Digest>),
 }
 
-impl Deferred {
-    fn copy(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), bytes.len() as u64)?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        buffer.copy_from_slice(bytes.get(start..start.saturating_add(buffer.len())).unwrap_or_default());
-        Ok(())
-    }
-}
-
 impl Content for Deferred {
     fn size(&self) -> u64 {
         match self {
@@ -230,8 +221,8 @@ impl Content for Deferred {
             return Ok(());
         }
         match self {
-            Self::Sha256(digest) => Self::copy(&sha256_text(&digest.sha256()?), offset, buffer),
-            Self::Crc32(digest) => Self::copy(&digest.crc32()?.to_le_bytes(), offset, buffer),
+            Self::Sha256(digest) => copy_from(&sha256_text(&digest.sha256()?), offset, buffer),
+            Self::Crc32(digest) => copy_from(&digest.crc32()?.to_le_bytes(), offset, buffer),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use object::pe::{ImageNtHeaders64, ImageOptionalHeader64};
 
-use crate::rope::{Content, ReadError, check_range};
+use crate::rope::{Content, ReadError, check_range, copy_from};
 
 /// Where the field is, from the beginning of the headers.
 pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
@@ -52,10 +52,7 @@ impl Content for Checksum {
         if buffer.is_empty() {
             return Ok(());
         }
-        let sum = self.sum()?;
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        buffer.copy_from_slice(sum.get(start..start.saturating_add(buffer.len())).unwrap_or_default());
-        Ok(())
+        copy_from(&self.sum()?, offset, buffer)
     }
 
     fn is_prompt(&self, _: u64, _: usize) -> bool {

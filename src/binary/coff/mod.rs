@@ -19,6 +19,7 @@ use self::image::{Image, Section};
 pub(super) use self::split::read_split;
 use super::{
     BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPER_BYTES, MAX_WRAPPERS, Wrapper,
+    any_overlap,
 };
 use crate::rope::Content;
 
@@ -201,9 +202,7 @@ fn check(image: &Image) -> Result<(), BinaryError> {
     }
     let table_end = image.table_offset + (image.sections.len() * size_of::<pe::ImageSectionHeader>()) as u64;
     let sections = image.sections.iter().filter(|section| section.raw_size > 0);
-    let mut ranges: Vec<_> = sections.map(|section| (section.offset, section.end())).chain([(0, table_end)]).collect();
-    ranges.sort_unstable();
-    if ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end) {
+    if any_overlap(sections.map(|section| (section.offset, section.end())).chain([(0, table_end)]).collect()) {
         return Err(BinaryError::unsupported("two of its sections, or one and the headers, have the same bytes"));
     }
     if optional.dll_characteristics.get(LE).0 & pe::IMAGE_DLLCHARACTERISTICS_FORCE_INTEGRITY.0 != 0 {

@@ -19,7 +19,7 @@ use self::image::{Image, Section, read_wrappers};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
 pub(super) use self::split::read_split;
-use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper, any_overlap};
 use crate::rope::Content;
 
 /// Section with the offload bundles.
@@ -111,8 +111,7 @@ fn check_loads(image: &Image) -> Result<(), BinaryError> {
         end = load.address.saturating_add(load.memory_size);
         ranges.extend((load.file_size > 0).then_some((load.offset, load.end())));
     }
-    ranges.sort_unstable();
-    if ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end) {
+    if any_overlap(ranges) {
         return Err(BinaryError::unsupported("two of its segments load the same bytes"));
     }
     Ok(())
