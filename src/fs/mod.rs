@@ -13,6 +13,7 @@ mod limiter;
 mod listing;
 mod mount;
 mod mountinfo;
+mod neighbours;
 mod nodes;
 mod passthrough;
 mod requests;

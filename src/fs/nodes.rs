@@ -47,6 +47,8 @@ struct Inode {
     /// The node that stands for all hard links to one file.
     number: NodeId,
     links: u32,
+    /// Which of the children of its directory it is.
+    position: usize,
     /// For a directory: whether the size of a file in it may be unknown.
     has_made: bool,
 }
@@ -68,8 +70,10 @@ impl Nodes {
         // before their children.
         let mut views: Vec<NodeId> = Vec::with_capacity(nodes.tree.len());
         let mut links: HashMap<(NodeId, u64), NodeId> = HashMap::new();
+        let mut positions = vec![0; nodes.tree.len()];
         for number in 1..=nodes.tree.len() as NodeId {
-            let mut inode = Inode { number, links: 1, has_made: false };
+            let position = positions.get(index(number)).copied().unwrap_or_default();
+            let mut inode = Inode { number, links: 1, position, has_made: false };
             let node = nodes.tree.node(number);
             let parent = node.map_or(ROOT, |node| node.parent);
             let view = match views.get(index(parent)) {
@@ -81,6 +85,11 @@ impl Nodes {
                 Some(NodeKind::Directory(children)) => {
                     let subdirectories = nodes.tree.subdirectories(number);
                     inode.links = u32::try_from(subdirectories).map_or(u32::MAX, |number| number.saturating_add(2));
+                    for (position, child) in children.iter().enumerate() {
+                        if let Some(place) = positions.get_mut(index(child.node)) {
+                            *place = position;
+                        }
+                    }
                     inode.has_made = children.iter().any(|child| matches!(nodes.body(child.node), Some(Body::Made(_))));
                 }
                 Some(NodeKind::File { link_group: Some(group), .. }) => {
@@ -162,6 +171,19 @@ impl Nodes {
     pub(super) fn children(&self, directory: NodeId, first: usize) -> impl Iterator<Item = (usize, &Child)> {
         let children = self.tree.children(directory).unwrap_or_default();
         children.iter().enumerate().skip(first).filter(|(_, child)| !child.hidden)
+    }
+
+    /// The directory that holds a node, and the position among its children.
+    pub(super) fn place(&self, node: NodeId) -> Option<(NodeId, usize)> {
+        Some((self.tree.node(node)?.parent, self.inode(node)?.position))
+    }
+
+    /// The bytes of a file that never change and need not be made.
+    pub(super) fn ready(&self, node: NodeId) -> Option<&Arc<dyn Content>> {
+        match self.body(node)? {
+            Body::Ready(content) => Some(content),
+            Body::Made(_) | Body::Live(_) => None,
+        }
     }
 
     /// The bytes of a file if they need not be made.

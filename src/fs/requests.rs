@@ -10,6 +10,7 @@ use fuser::{Errno, INodeNo, Notifier, ReplyData};
 
 use super::ahead::Ahead;
 use super::limiter::Limiter;
+use super::neighbours::Neighbours;
 use super::nodes::Nodes;
 use crate::index::Resources;
 use crate::rope::{Content, ReadError};
@@ -57,7 +58,8 @@ pub(super) struct Shared {
     pub(super) total_bytes: u64,
     pub(super) resources: Arc<Resources>,
     pub(super) ahead: Ahead,
-    /// Says to the kernel what it should forget.
+    pub(super) neighbours: Neighbours,
+    /// Says to the kernel what it should forget, and what it should know.
     pub(super) notifier: OnceLock<Notifier>,
     warnings: Limiter,
     buffers: Buffers,
@@ -92,6 +94,7 @@ impl Shared {
             total_bytes,
             resources,
             ahead: Ahead::default(),
+            neighbours: Neighbours::default(),
             notifier: OnceLock::new(),
             warnings: Limiter::default(),
             buffers: Buffers::default(),
@@ -149,6 +152,21 @@ impl Shared {
                 Err(errno) => reply.error(errno),
             }
         });
+    }
+
+    /// Gives the kernel all bytes of a file that it has not asked for. Whether it took them; it does not take those of files
+    /// that it does not know.
+    pub(super) fn give(&self, node: NodeId) -> bool {
+        let (Some(notifier), Some(content)) = (self.notifier.get(), self.nodes.ready(node)) else { return false };
+        let length = readable(&**content, 0, u32::MAX);
+        let given = self.buffers.with(length, |buffer| {
+            let bytes = buffer.get_mut(..length).unwrap_or_default();
+            // Whoever reads the file meets the same error, or panic, and is told.
+            let read = catch_unwind(AssertUnwindSafe(|| content.read_at(0, bytes)));
+            matches!(read, Ok(Ok(()))) && notifier.store(INodeNo(node), 0, bytes).is_ok()
+        });
+        self.resources.counters.files_given.add(given.into());
+        given
     }
 
     /// Has the kernel forget what it keeps of a file.

@@ -49,6 +49,8 @@ pub struct Counters {
     pub cache_hits: Counter,
     /// Number of archives and the like that were made because a directory was listed, before anybody asked for them.
     pub made_ahead: Counter,
+    /// Number of small files that the kernel was given before it asked for them.
+    pub files_given: Counter,
     /// Number of times that a file was opened such that the kernel reads it without asking.
     pub passthrough_opens: Counter,
     /// Number of read requests answered on the session's thread.

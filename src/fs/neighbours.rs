@@ -1,0 +1,117 @@
+//! Small files that are read one after the other, as `tar`, `cp` and importers do with a directory: the kernel is given
+//! those that come next before it asks for them. A request costs more than the bytes of a small file.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::nodes::Nodes;
+use super::requests::Shared;
+use crate::view::NodeId;
+
+/// What the kernel asks for at once, and so gets of larger files ahead of their readers without our help. Bytes.
+const SMALL: u64 = 128 << 10;
+
+/// Files that are given at first; later, twice as many each time.
+const FIRST: usize = 8;
+
+/// Files, and bytes of them, that are given at a time at most.
+const MOST: usize = 128;
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Directories that are remembered, those that were read in last.
+const DIRECTORIES: usize = 8;
+
+/// The directories whose files are being read.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours(Mutex<VecDeque<Run>>);
+
+/// Reading in the order of one directory.
+#[derive(Debug)]
+struct Run {
+    directory: NodeId,
+    /// The position of the file that was asked for last.
+    at: usize,
+    /// The position behind the last file that was given, or asked for.
+    end: usize,
+    /// Files to be given next.
+    step: usize,
+    /// Whether somebody is giving.
+    is_served: bool,
+}
+
+impl Neighbours {
+    /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
+    /// the next ones are given in the background.
+    pub(super) fn reached(&self, node: NodeId, shared: &Arc<Shared>) {
+        let Some((directory, position)) = shared.nodes.place(node) else { return };
+        let mut runs = self.lock();
+        let Some(run) = runs.iter_mut().find(|run| run.directory == directory) else {
+            runs.truncate(DIRECTORIES - 1);
+            runs.push_front(Run::new(directory, position));
+            return;
+        };
+        if !(run.at..=run.end).contains(&position) {
+            *run = Run { is_served: run.is_served, ..Run::new(directory, position) };
+            return;
+        }
+        run.at = position;
+        if run.is_served || position + run.step / 2 < run.end {
+            return;
+        }
+        let next = run.next(&shared.nodes);
+        run.is_served = true;
+        drop(runs);
+        let job = Arc::clone(shared);
+        shared.resources.workers.run(move || {
+            job.neighbours.give(directory, next, &job);
+        });
+    }
+
+    /// Gives the kernel the files at these positions, unless their reader was faster.
+    fn give(&self, directory: NodeId, files: Vec<(usize, NodeId)>, shared: &Shared) {
+        for (position, node) in files {
+            let is_past = self.lock().iter().any(|run| run.directory == directory && run.at >= position);
+            if !is_past && !shared.give(node) {
+                break;
+            }
+        }
+        if let Some(run) = self.lock().iter_mut().find(|run| run.directory == directory) {
+            run.is_served = false;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Run>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Run {
+    fn new(directory: NodeId, position: usize) -> Self {
+        Self { directory, at: position, end: position + 1, step: FIRST, is_served: false }
+    }
+
+    /// The files to be given now. One in the middle is left for the kernel to ask for, which tells how far its reader is.
+    fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
+        let first = self.end.max(self.at + 1);
+        self.end = first + self.step;
+        self.step = (2 * self.step).min(MOST);
+        let mut bytes = 0;
+        let mut files = Vec::new();
+        for (position, child) in nodes.children(self.directory, first) {
+            if position >= self.end || bytes > MOST_BYTES {
+                self.end = position;
+                break;
+            }
+            let node = nodes.number(child.node);
+            let size = nodes.ready(node).map_or(0, |content| content.size());
+            if (1..=SMALL).contains(&size) {
+                bytes += size;
+                files.push((position, node));
+            }
+        }
+        if !files.is_empty() {
+            files.remove(files.len() / 2);
+        }
+        files
+    }
+}
