@@ -125,10 +125,11 @@ class KpackfsMount(Mount):
 
 
 def gauges(status):
-    """The memory that work holds; caches do not count. Which names there are depends on the version."""
+    """What work holds; caches do not count, nor do threads, which stay for ten seconds in case there is more to do. Which names
+    there are depends on the version."""
     held = next((status[name] for name in ("gauges", "memory", "budget") if isinstance(status.get(name), dict)), {})
-    caches = {"capacity", "frames", "spans", "peak"}
-    return {name: value for name, value in held.items() if isinstance(value, int) and name not in caches}
+    others = {"capacity", "frames", "spans", "peak", "threads"}
+    return {name: value for name, value in held.items() if isinstance(value, int) and name not in others}
 
 
 def abandoned(work):

@@ -241,11 +241,12 @@ impl Filesystem for Adapter {
         });
         let (content, prompt) = found.unwrap_or((None, false));
         if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
-        self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
-        // Where files are passed through, the kernel has no pages of ours to keep.
+        // Where files are passed through, the kernel has no pages of ours to keep. Before the answer, since after it the next
+        // request may overtake this one.
         if offset == 0 && !self.passthrough.is_in_use() {
             contained(|| self.shared.neighbours.reached(node.0, &self.shared));
         }
+        self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
     }
 
     fn release(

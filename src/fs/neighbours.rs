@@ -50,6 +50,9 @@ impl Neighbours {
             runs.push_front(Run::new(directory, position));
             return;
         };
+        if position == run.at {
+            return;
+        }
         if !(run.at..=run.end).contains(&position) {
             *run = Run { is_served: run.is_served, ..Run::new(directory, position) };
             return;

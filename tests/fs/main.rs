@@ -5,6 +5,7 @@
 mod changes;
 mod lifecycle;
 mod model;
+mod neighbours;
 mod opening;
 mod semantics;
 mod support;

@@ -13,7 +13,7 @@ use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{EntryPath, open_file};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};
 
-use super::support::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, errno, pattern, run};
+use super::support::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, errno, pattern, run, wait_until};
 
 /// Size of a file that is worth passing through.
 const LARGE: usize = 5 << 20;
@@ -43,14 +43,6 @@ fn is_passed_through(mount: &Mount) -> bool {
         eprintln!("\n*** SKIPPED: no passthrough on this machine; NOTHING about it was checked ***\n");
     }
     passed
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < limit, "{what}");
-        thread::yield_now();
-    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use kpackfs::fs::{MountOptions, Mounted, Served, mount};
 use kpackfs::index::{RequestKind, Resources};
@@ -247,4 +249,13 @@ pub(crate) fn output<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr
 /// The errno of a failure, 0 of a success.
 pub(crate) fn errno(result: io::Result<impl Sized>) -> i32 {
     result.err().map_or(0, |error| error.raw_os_error().unwrap())
+}
+
+/// Waits for what happens in the background.
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < limit, "{what}");
+        thread::yield_now();
+    }
 }

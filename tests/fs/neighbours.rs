@@ -1,0 +1,89 @@
+//! Small files that are read one after the other: few of them are asked for, and all have the right bytes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kpackfs::index::{RequestKind, Resources};
+use kpackfs::rope::{Rope, Segment};
+use kpackfs::source::EntryPath;
+use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+
+use super::support::{DIRECTORY, FILE, Mount, pattern, wait_until};
+
+const FILES: usize = 200;
+
+/// A size of its own for each file; some have nothing, some more than one request asks for.
+fn size(number: usize) -> usize {
+    match number % 50 {
+        20 => 0,
+        40 => 300_000,
+        rest => 1 + rest * 1000,
+    }
+}
+
+fn of_small_files() -> Option<Mount> {
+    let mut tree = Tree::new(DIRECTORY);
+    for number in 0..FILES {
+        let rope = Rope::new([Segment::literal(pattern(size(number)))]).unwrap();
+        let kind = NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group: None };
+        tree.insert(ROOT, &EntryPath::new(name(number).as_bytes()).unwrap(), FILE, kind).unwrap();
+    }
+    Mount::of(tree, &Resources::new(1 << 20))
+}
+
+fn name(number: usize) -> String {
+    format!("many/file_{number:03}")
+}
+
+fn read(place: &Path, number: usize) {
+    assert!(fs::read(place.join(name(number))).unwrap() == pattern(size(number)), "{number}");
+}
+
+fn list(mount: &Mount) {
+    let found: Vec<PathBuf> = fs::read_dir(mount.at("many")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // The kernel keeps only what it knows.
+    assert_eq!(found.iter().filter(|place| place.symlink_metadata().is_ok()).count(), FILES);
+}
+
+#[test]
+fn those_that_come_next_are_given_before_they_are_asked_for() {
+    let Some(mount) = of_small_files() else { return };
+    let place = mount.place.path();
+    list(&mount);
+    let given = || mount.resources.counters.files_given.get();
+    read(place, 0);
+    read(place, 1);
+    // Eight from the third on, but for the one which tells how far the reader has come.
+    wait_until("the first files are given", || given() == 7);
+    let reads = mount.of_kind(RequestKind::Read);
+    (2..10).for_each(|number| read(place, number));
+    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 1);
+    // That one had the next sixteen given, all but one of which have bytes.
+    wait_until("the next files are given", || given() == 21);
+    let reads = mount.of_kind(RequestKind::Read);
+    (10..26).for_each(|number| read(place, number));
+    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 1);
+    (0..FILES).for_each(|number| read(place, number));
+}
+
+#[test]
+fn readers_that_jump_get_what_they_ask_for_only() {
+    let Some(mount) = of_small_files() else { return };
+    let place = mount.place.path();
+    list(&mount);
+    (0..FILES).rev().for_each(|number| read(place, number));
+    assert_eq!(mount.resources.counters.files_given.get(), 0);
+}
+
+#[test]
+fn readers_beside_each_other_see_the_same() {
+    let Some(mount) = of_small_files() else { return };
+    let place = mount.place.path();
+    list(&mount);
+    std::thread::scope(|scope| {
+        for start in [0, 0, 30, 100] {
+            scope.spawn(move || (start..FILES).for_each(|number| read(place, number)));
+        }
+    });
+}
