@@ -7,6 +7,7 @@ mod compress;
 mod inflate;
 mod memfs;
 mod read;
+mod wake;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,8 @@ enum Command {
     Random(read::Random),
     /// Read files front to back, all at the same time
     Many(read::Many),
+    /// Tell how long it takes to wake a thread
+    Wake,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
         Command::Sequential(command) => print(&command.run()?),
         Command::Random(command) => print(&command.run()?),
         Command::Many(command) => print(&command.run()?),
+        Command::Wake => print(&wake::Woken::run()?),
     }
 }
 

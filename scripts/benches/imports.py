@@ -10,6 +10,11 @@ from .results import seconds
 
 PROGRAM = Path(__file__).with_name("load.py")
 
+# How `open` is told to buffer. To decide by itself, Python up to 3.13 asks of each file whether it is a terminal, which the
+# kernel passes on to the file system each time; importlib has it decide.
+BUFFERED = -1
+UNBUFFERED = 0
+
 
 def run(bench):
     package = bench.inputs.package
@@ -21,17 +26,22 @@ def run(bench):
         # Both are warm: that was the first time for the mount, this is for the copy.
         use(copy, package)
         use(merged, package)
-        subject, control = [], []
-        for _ in range(bench.rounds):
-            subject.append(use(merged, package))
-            control.append(use(copy, package))
+        what = f"{bench.inputs.modules} Python files and a library, from merged/{merged.name}, warm"
+        measure(bench, what, merged, copy, package, BUFFERED)
+        measure(bench, f"{what}, not asking whether they are terminals", merged, copy, package, UNBUFFERED)
     bench.discard(copy.parent)
-    what = f"{bench.inputs.modules} Python files and a library, from merged/{merged.name}, warm"
+
+
+def measure(bench, what, merged, copy, package, buffering):
+    subject, control = [], []
+    for _ in range(bench.rounds):
+        subject.append(use(merged, package, buffering))
+        control.append(use(copy, package, buffering))
     bench.compare(what, subject, control, seconds, "unpacked", at_most=1.2)
 
 
-def use(root, package):
+def use(root, package, buffering=BUFFERED):
     """Seconds, without those for starting Python. In a process of its own, for which nothing is mapped yet."""
-    command = [sys.executable, "-S", "-E", PROGRAM, root / package.modules, root / package.library]
+    command = [sys.executable, "-S", "-E", PROGRAM, root / package.modules, root / package.library, str(buffering)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

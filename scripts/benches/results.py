@@ -38,6 +38,7 @@ class Results:
         self.started = time.strftime("%Y-%m-%d %H:%M")
         self.load_before = os.getloadavg()[0]
         self.rounds = set()
+        self.notes = []
 
     def compare(self, scenario, what, subject, control, unit, against, at_least=None, at_most=None):
         """Two lists of values, taken in turn. The ratio is the median of the ratios of the rounds."""
@@ -81,4 +82,4 @@ class Results:
             model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
         load = f"load {self.load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
         rounds = f"{min(self.rounds, default=0)} rounds" if len(self.rounds) < 2 else f"{min(self.rounds)} to {max(self.rounds)} rounds"
-        return f"{self.started} UTC, {os.cpu_count()} cores of {model}, Linux {platform.release()}, {load}, {rounds}"
+        return f"{self.started} UTC, {os.cpu_count()} cores of {model}, Linux {platform.release()}, {', '.join([load, rounds, *self.notes])}"

@@ -39,8 +39,8 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, and must
-    /// not run on a thread that others wait for.
+    /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, or waits for a
+    /// disk, and must not run on a thread that others wait for.
     fn is_prompt(&self, offset: u64, length: usize) -> bool {
         let _ = (offset, length);
         true

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::decoder::{Decoders, Stream};
 use super::deflated::Deflated;
-use super::stamp::{Stamp, read_unchanged};
+use super::stamp::{Stamp, is_cached, read_unchanged};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, Packed, ReadError, check_range};
 
@@ -164,6 +164,10 @@ impl Content for Raw {
         self.wheel.read(&self.entry, data.saturating_add(offset), buffer)
     }
 
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.data.get().is_some_and(|data| is_cached(&self.wheel.file, data.saturating_add(offset), length))
+    }
+
     fn identity(&self) -> Option<Identity> {
         Some(Identity::describe("packed").add(&self.identity.0).finish())
     }
@@ -180,6 +184,10 @@ impl Content for Stored {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.0.read_at(offset, buffer)
+    }
+
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.0.is_prompt(offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {

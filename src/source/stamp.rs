@@ -1,8 +1,11 @@
 //! Reading a file of the input, and noticing that it is no longer the one that was listed.
 
 use std::fs::{File, Metadata};
+use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::index::Resources;
 use crate::rope::{Identity, ReadError, check_range};
@@ -60,6 +63,14 @@ pub(super) fn read_unchanged(
     // After the read, so that bytes of a file that changed meanwhile are never handed out.
     check_unchanged(file, stamp, entry)?;
     read.map_err(|source| ReadError::io(entry, source))
+}
+
+/// Whether these bytes of `file` are in the page cache, so that reading them waits for no disk and no server. Judged by the
+/// last one, since what comes before is read ahead of it. File systems that cannot tell do not have it there.
+pub(super) fn is_cached(file: &File, offset: u64, length: usize) -> bool {
+    let Some(last) = offset.checked_add(length as u64).and_then(|end| end.checked_sub(1)) else { return true };
+    let found = preadv2(file, &mut [IoSliceMut::new(&mut [0])], last, ReadWriteFlags::NOWAIT);
+    found == Ok(1)
 }
 
 /// Fails if `file` is not (any more) the one that `stamp` describes.

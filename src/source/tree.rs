@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use super::stamp::{Stamp, check_unchanged, read_unchanged};
+use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
 use crate::index::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError};
@@ -140,6 +140,10 @@ impl Content for TreeFile {
         read_unchanged(&file, &self.stamp, &self.entry, offset, buffer, &self.resources)
     }
 
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.files.kept(self.id).is_some_and(|file| is_cached(&file, offset, length))
+    }
+
     fn identity(&self) -> Option<Identity> {
         Some(self.stamp.identity())
     }
@@ -172,12 +176,17 @@ impl OpenFiles {
     }
 
     fn get(&self, id: u64, place: &Path) -> io::Result<Arc<File>> {
-        if let Some(file) = self.lock().get(&id) {
-            return Ok(Arc::clone(file));
+        if let Some(file) = self.kept(id) {
+            return Ok(file);
         }
         let file = Arc::new(self.open(place)?);
         self.lock().put(id, Arc::clone(&file));
         Ok(file)
+    }
+
+    /// A file that is open already.
+    fn kept(&self, id: u64) -> Option<Arc<File>> {
+        self.lock().get(&id).cloned()
     }
 
     /// Opens a file, and closes those that nobody uses now if there are too many.
@@ -254,7 +263,9 @@ mod tests {
         let resources = Resources::new(1 << 20);
         let input = Input::open(place.path(), &resources).unwrap();
         let content = content(&input, "data");
+        assert!(!content.is_prompt(0, 10));
         content.read_at(0, &mut [0; 10]).unwrap();
+        assert!(content.is_prompt(0, 10));
         assert_eq!(content.backing().unwrap().open().unwrap().metadata().unwrap().len(), 10);
         assert_eq!(resources.counters.bytes_read.get(), 10);
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap();

@@ -157,11 +157,14 @@ fn visits_cost_few_requests() {
     let reads = of(RequestKind::Read);
     tar();
     let with_bytes = (0..many).filter(|number| number % 7 != 0).count() as u64;
-    assert_eq!(of(RequestKind::Read) - reads, with_bytes, "one for each file that is not empty");
+    let counters = &mount.resources.counters;
+    // Each file that is not empty is asked for, or given before; perhaps both at the same time.
+    let (reads, given) = (of(RequestKind::Read) - reads, counters.files_given.get());
+    eprintln!("tar of {many} files: {reads} reads, {given} files given");
+    assert!(reads < with_bytes && reads + given >= with_bytes, "{reads} reads, {given} files given");
     assert_eq!(of(RequestKind::Open), 1);
     assert_eq!(mount.requests(|| drop(tar())), 0, "the second time nothing");
-    let counters = &mount.resources.counters;
-    assert_eq!((counters.reads_prompt.get(), counters.reads_by_workers.get()), (with_bytes, 0));
+    assert_eq!((counters.reads_prompt.get(), counters.reads_by_workers.get()), (reads, 0));
     assert_eq!(of(RequestKind::Change) + of(RequestKind::Readlink), 0);
 }
 
