@@ -30,7 +30,7 @@ impl Ahead {
         state.next = makes.iter().cloned().collect();
         if !std::mem::replace(&mut state.is_busy, true) {
             let (ahead, shared) = (self.clone(), Arc::clone(resources));
-            resources.workers.run(move || ahead.make(&shared));
+            state.is_busy = resources.workers.offer(move || ahead.make(&shared));
         }
     }
 

@@ -62,12 +62,9 @@ impl Neighbours {
             return;
         }
         let next = run.next(&shared.nodes);
-        run.is_served = true;
-        drop(runs);
         let job = Arc::clone(shared);
-        shared.resources.workers.run(move || {
-            job.neighbours.give(directory, next, &job);
-        });
+        // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
+        run.is_served = shared.resources.workers.offer(move || job.neighbours.give(directory, next, &job));
     }
 
     /// Gives the kernel the files at these positions, unless their reader was faster.

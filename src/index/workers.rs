@@ -50,28 +50,33 @@ impl std::fmt::Debug for Queue {
 impl Workers {
     /// Has a job done soon. Without any thread, because none can be made, the caller does it.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        if let Err(job) = self.accept(Box::new(job)) {
+            contained(job);
+        }
+    }
+
+    /// Has a job done that nobody needs: without any thread it is left. Whether it will be done.
+    pub fn offer(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.accept(Box::new(job)).is_ok()
+    }
+
+    fn accept(&self, job: Job) -> Result<(), Job> {
         let mut state = self.0.lock();
-        state.jobs.push_back(Box::new(job));
-        if state.jobs.len() > state.idle && state.threads < MAX_THREADS {
+        if state.jobs.len() >= state.idle && state.threads < MAX_THREADS {
             let queue = Arc::clone(&self.0);
             let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
             match thread {
                 Ok(_) => state.threads += 1,
-                Err(_) if state.threads == 0 => {
-                    let job = state.jobs.pop_back();
-                    drop(state);
-                    job.into_iter().for_each(contained);
-                    return;
-                }
+                Err(_) if state.threads == 0 => return Err(job),
                 Err(_) => {}
             }
         }
+        state.jobs.push_back(job);
         drop(state);
         self.0.wake.notify_one();
+        Ok(())
     }
-}
 
-impl Workers {
     /// Threads there are now.
     pub fn threads(&self) -> usize {
         self.0.lock().threads

@@ -163,7 +163,10 @@ fn visits_cost_few_requests() {
     eprintln!("tar of {many} files: {reads} reads, {given} files given");
     assert!(reads < with_bytes && reads + given >= with_bytes, "{reads} reads, {given} files given");
     assert_eq!(of(RequestKind::Open), 1);
-    assert_eq!(mount.requests(|| drop(tar())), 0, "the second time nothing");
+    let before = serde_json::to_string(&counters.requests).unwrap();
+    let more = mount.requests(|| drop(tar()));
+    let after = serde_json::to_string(&counters.requests).unwrap();
+    assert_eq!(more, 0, "the second time nothing: {before} {after}");
     assert_eq!((counters.reads_prompt.get(), counters.reads_by_workers.get()), (reads, 0));
     assert_eq!(of(RequestKind::Change) + of(RequestKind::Readlink), 0);
 }
@@ -197,13 +200,14 @@ fn many_slow_readers_hold_up_nobody_else() {
     assert_eq!(fs::read_dir(mount.at("host")).unwrap().count(), 5);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(readers.iter().all(|reader| !reader.is_finished()));
+    let waited = start.elapsed();
     mount.release();
     for reader in readers {
         assert_eq!(reader.join().unwrap(), vec![b'w'; 4096]);
     }
     let requests = &mount.resources.counters.requests;
     wait_until("no request waits", || requests.waiting() == 0);
-    assert_eq!(requests.longest().unwrap().0, RequestKind::Read);
+    assert!(requests.longest().unwrap().1 >= waited);
 }
 
 #[test]
