@@ -67,7 +67,7 @@ fn elf_cases() -> Vec<Case> {
         ("a segment past all addresses", good.with(WRITABLE + 16, u64::MAX - 5, 8).bytes, "past the end"),
         ("an alignment of 3", good.with(LOAD + 48, 3, 8).bytes, "power of two"),
         ("no dynamic section", good.with(DYNAMIC, 0, 4).bytes, "not relocated"),
-        ("a dynamic section past the end", good.with(DYNAMIC + 8, 1 << 60, 8).bytes, "outside"),
+        ("a dynamic section past the end", good.with(DYNAMIC + 8, 1 << 60, 8).bytes, "not loaded"),
         (
             "wrappers in an unused section",
             good.with(good.section(WRAPPER_SECTION) + 4, 0, 4).bytes,

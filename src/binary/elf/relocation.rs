@@ -109,9 +109,15 @@ struct Dynamic(HashMap<i64, u64>);
 impl Dynamic {
     fn read(image: &Image) -> Result<Self, BinaryError> {
         let mut values = HashMap::new();
-        let Some(segment) = image.segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC) else {
-            return Ok(Self(values));
-        };
+        let mut segments = image.segments.iter().filter(|segment| segment.kind == elf::PT_DYNAMIC);
+        let Some(segment) = segments.next() else { return Ok(Self(values)) };
+        if segments.next().is_some() {
+            return Err(BinaryError::unsupported("it has two dynamic segments"));
+        }
+        // The loader takes it from memory, so that is where it has to be.
+        if image.offset_of(segment.address, segment.file_size) != Some(segment.offset) {
+            return Err(BinaryError::malformed("its dynamic segment is not loaded"));
+        }
         let size = size_of::<Dyn64<LE>>() as u64;
         for index in 0..(segment.file_size / size).min(1 << 16) {
             let entry: Dyn64<LE> = read_pod(&image.content, segment.offset.saturating_add(index * size))?;
