@@ -55,7 +55,7 @@ pub enum NodeKind {
 #[derive(Debug)]
 pub struct Child {
     /// The name, without slashes.
-    pub name: Box<[u8]>,
+    pub name: Arc<[u8]>,
     /// The node it leads to.
     pub node: NodeId,
     /// Whether the name is left out of listings although it can be opened.
@@ -207,6 +207,28 @@ impl Tree {
                 Ok(there)
             }
             (Some(_), _) => Err(TreeError::Occupied(path.clone())),
+        }
+    }
+
+    /// Puts copies of all that the directory `from` holds into the empty directory `to`, with the numbers that inserting
+    /// them in the order of their paths would give.
+    pub fn copy(&mut self, from: NodeId, to: NodeId) {
+        let mut copies = Vec::with_capacity(self.children(from).map_or(0, <[Child]>::len));
+        while let Some(child) = self.children(from).and_then(|children| children.get(copies.len())) {
+            let (original, name, hidden) = (child.node, Arc::clone(&child.name), child.hidden);
+            let Some(Node { attributes, kind, origin, .. }) = self.node(original) else { return };
+            let kind = match kind {
+                NodeKind::Directory(_) => NodeKind::Directory(Vec::new()),
+                NodeKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
+                NodeKind::File { body, link_group } => NodeKind::File { body: body.clone(), link_group: *link_group },
+            };
+            self.nodes.push(Node { parent: to, attributes: *attributes, kind, origin: origin.clone() });
+            let node = self.nodes.len() as NodeId;
+            copies.push(Child { name, node, hidden });
+            self.copy(original, node);
+        }
+        if let Some(Node { kind: NodeKind::Directory(children), .. }) = self.node_mut(to) {
+            *children = copies;
         }
     }
 
