@@ -280,3 +280,40 @@ impl Tree {
         self.nodes.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
+
+    fn fill(tree: &mut Tree, place: NodeId) {
+        for (number, path) in ["a", "a/b", "a/b/c", "a/b.x", "a-b", "d", "d/e"].into_iter().enumerate() {
+            let kind = match path {
+                "a" | "a/b" | "d" => NodeKind::Directory(Vec::new()),
+                path => NodeKind::Symlink(path.as_bytes().into()),
+            };
+            let attributes = Attributes { mode: u16::try_from(number).unwrap(), ..ATTRIBUTES };
+            let path = EntryPath::new(path.as_bytes()).unwrap();
+            let node = tree.insert(place, &path, attributes, kind).unwrap();
+            tree.set_origin(node, Origin::of(super::super::origin::OriginKind::Unchanged, &path));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_what_inserting_everything_again_makes() {
+        let [mut copied, mut inserted] = [(); 2].map(|()| Tree::new(ATTRIBUTES));
+        for tree in [&mut copied, &mut inserted] {
+            for name in [b"one", b"two"] {
+                let path = EntryPath::new(name).unwrap();
+                tree.insert(ROOT, &path, ATTRIBUTES, NodeKind::Directory(Vec::new())).unwrap();
+            }
+            fill(tree, 2);
+        }
+        copied.copy(2, 3);
+        fill(&mut inserted, 3);
+        assert_eq!(copied.len(), 3 + 2 * 7);
+        assert_eq!(format!("{copied:?}"), format!("{inserted:?}"));
+    }
+}
