@@ -1,5 +1,6 @@
 //! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
 
+mod changes;
 mod coff;
 mod elf;
 mod rewritten;
@@ -8,7 +9,8 @@ mod split;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rope::{Content, Edit, ReadError, Rope, edited};
+use self::changes::Change;
+use crate::rope::{Content, Edit, ReadError, Rope};
 
 pub use rewritten::Rewritten;
 pub use split::{SplitBinary, SplitWrapper};
@@ -118,9 +120,13 @@ impl FatBinary {
 
     /// The changes after which the binary has no device code, and all wrappers point at `marker`.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+        changes::edits(&self.content, &self.changes(marker)?)
+    }
+
+    fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
         match &self.format {
-            Format::Elf(elf) => elf.edits(marker),
-            Format::Coff(coff) => coff.edits(marker),
+            Format::Elf(elf) => elf.changes(marker),
+            Format::Coff(coff) => coff.changes(marker),
         }
     }
 
@@ -131,6 +137,6 @@ impl FatBinary {
 
     /// The binary after changes.
     pub fn edited(&self, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
-        edited(&self.content, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
+        changes::rope(&self.content, edits)
     }
 }

@@ -1,53 +1,49 @@
-//! A binary without its device code, worked out when somebody reads it.
+//! A binary without its device code.
 
 use std::sync::Arc;
 
+use super::changes::{self, Change};
 use super::{BinaryError, FatBinary};
 use crate::index::{Kind, Memory};
-use crate::rope::{Content, Edit, Identity, Later, Outcome, ReadError, Rope};
+use crate::rope::{Content, Edit, Identity, ReadError, Rope};
 
-/// What a fat binary becomes. Its size is known from the start; if it was learnt in an earlier session, the binary is
-/// looked through again only when its bytes are wanted.
+/// What a fat binary becomes.
 #[derive(Debug)]
 pub struct Rewritten {
     original: Arc<dyn Content>,
-    result: Later<Edited>,
-}
-
-struct Edited {
     edits: Arc<[Edit]>,
     rope: Rope,
+    identity: Option<Identity>,
 }
 
 impl Rewritten {
-    /// What `original` becomes when its wrappers point at `marker`, if that has been found out before; `entry` is for
-    /// messages.
-    pub fn recall(memory: &Memory, entry: &str, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
+    /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
+    pub fn recall(memory: &Memory, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
-        let size = memory.recall(Kind::Rewritten, &identity)?;
-        let (name, whole, marker) = (Arc::from(entry), Arc::clone(original), marker.to_vec());
-        let work = move || match FatBinary::scan(&whole) {
-            Ok(Some(fat)) => Edited::new(&fat, &marker).map_err(|error| read_error(error, &name)),
-            Ok(None) => Err(ReadError::Changed { entry: Arc::clone(&name) }),
-            Err(error) => Err(read_error(error, &name)),
-        };
-        Some(Self { original: Arc::clone(original), result: Later::new(entry, size, Some(identity), work) })
+        let changes: Vec<Change> = memory.recall(Kind::Rewritten, &identity)?;
+        Self::new(original, &changes, Some(identity)).ok()
     }
 
     /// Works out what `original` becomes when its wrappers point at `marker`.
     pub fn make(
         memory: &Memory,
-        entry: &str,
         original: &Arc<dyn Content>,
         fat: &FatBinary,
         marker: &[u8],
     ) -> Result<Self, BinaryError> {
         let identity = identity(&**original, marker);
-        let result = Later::done(entry, identity, Edited::new(fat, marker)?);
+        let changes = fat.changes(marker)?;
+        let made = Self::new(original, &changes, identity)?;
         if let Some(identity) = identity {
-            memory.learn(Kind::Rewritten, &identity, &result.size());
+            memory.learn(Kind::Rewritten, &identity, &changes);
         }
-        Ok(Self { original: Arc::clone(original), result })
+        Ok(made)
+    }
+
+    fn new(original: &Arc<dyn Content>, changes: &[Change], identity: Option<Identity>) -> Result<Self, BinaryError> {
+        let edits = changes::edits(original, changes)?;
+        let rope = changes::rope(original, edits.clone())?;
+        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity })
     }
 
     /// The binary as it was.
@@ -56,8 +52,8 @@ impl Rewritten {
     }
 
     /// The changes.
-    pub fn edits(&self) -> Result<Arc<[Edit]>, ReadError> {
-        self.result.get().map(|edited| Arc::clone(&edited.edits))
+    pub fn edits(&self) -> &Arc<[Edit]> {
+        &self.edits
     }
 }
 
@@ -65,40 +61,70 @@ fn identity(original: &dyn Content, marker: &[u8]) -> Option<Identity> {
     Some(Identity::describe("without device code").add(&original.identity()?.0).add(marker).finish())
 }
 
-fn read_error(error: BinaryError, entry: &Arc<str>) -> ReadError {
-    match error {
-        BinaryError::Read(error) => error,
-        error => ReadError::damaged(entry, error.to_string()),
-    }
-}
-
-impl Edited {
-    fn new(fat: &FatBinary, marker: &[u8]) -> Result<Self, BinaryError> {
-        let edits = fat.edits(marker)?;
-        Ok(Self { rope: fat.edited(edits.clone())?, edits: edits.into() })
-    }
-}
-
-impl Outcome for Edited {
-    fn content(&self) -> &dyn Content {
-        &self.rope
-    }
-}
-
 impl Content for Rewritten {
     fn size(&self) -> u64 {
-        self.result.size()
+        self.rope.size()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.result.read_at(offset, buffer)
+        self.rope.read_at(offset, buffer)
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.result.is_prompt(offset, length)
+        self.rope.is_prompt(offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {
-        self.result.identity()
+        self.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::rope::Segment;
+
+    fn content(bytes: &[u8]) -> Arc<dyn Content> {
+        Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+    }
+
+    fn read(content: &dyn Content) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+        content.read_at(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_another_session_recalls_is_what_was_made() {
+        let place = tempfile::tempdir().unwrap();
+        let input = place.path().join("x.whl");
+        fs::write(&input, "input").unwrap();
+        let [memory, next] = [(); 2].map(|()| Memory::open(place.path(), &input));
+        let mut made = Vec::new();
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let original = content(&bytes);
+            let Ok(Some(fat)) = FatBinary::scan(&original) else { continue };
+            let Ok(changes) = fat.changes(b"marker") else { continue };
+            let rewritten = Rewritten::make(&memory, &original, &fat, b"marker").unwrap();
+            assert!(Rewritten::recall(&memory, &original, b"other").is_none());
+            assert!(Rewritten::new(&content(&bytes[..bytes.len() / 8]), &changes, None).is_err(), "{}", path.display());
+            made.push((original, read(&rewritten)));
+        }
+        memory.save().unwrap();
+        assert!(made.len() > 10, "{}", made.len());
+        assert!(made.iter().all(|(original, _)| Rewritten::recall(&next, original, b"marker").is_none()));
+        let next = Memory::open(place.path(), &input);
+        for (original, expected) in made {
+            assert!(read(&Rewritten::recall(&next, &original, b"marker").unwrap()) == expected);
+        }
     }
 }

@@ -127,7 +127,10 @@ impl CacheOptions {
         if self.no_cache {
             return None;
         }
-        self.cache_dir.clone().or_else(default_directory).filter(|directory| !directory.as_os_str().is_empty())
+        let named = self.cache_dir.clone().or_else(default_directory);
+        let directory = named.filter(|directory| !directory.as_os_str().is_empty())?;
+        // A daemon writes to it after it has changed its directory.
+        Some(std::path::absolute(&directory).unwrap_or(directory))
     }
 }
 

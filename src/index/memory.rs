@@ -21,7 +21,7 @@ use crate::rope::Identity;
 pub enum Kind {
     /// Whether a file has device code, and which.
     Scan = 1,
-    /// How large a binary is without its device code.
+    /// What has to be changed in a binary so that it has no device code.
     Rewritten = 2,
     /// Where reading a deflate stream can start.
     Stream = 3,

@@ -127,9 +127,17 @@ impl Ord for EntryPath {
             Some(&byte) => u16::from(byte) + 2,
         };
         let (ours, theirs) = (&*self.0, &*other.0);
-        let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs).count();
+        let same = common_prefix(ours, theirs);
         rank(ours.get(same)).cmp(&rank(theirs.get(same)))
     }
+}
+
+/// How many bytes two names begin with that are the same; counted eight at a time, since most names in a wheel begin alike.
+fn common_prefix(ours: &[u8], theirs: &[u8]) -> usize {
+    let (steps, other_steps) = (ours.as_chunks::<8>().0, theirs.as_chunks::<8>().0);
+    let whole = 8 * steps.iter().zip(other_steps).take_while(|(ours, theirs)| ours == theirs).count();
+    let rest = ours.iter().zip(theirs).skip(whole).take_while(|(ours, theirs)| ours == theirs);
+    whole + rest.count()
 }
 
 impl PartialOrd for EntryPath {

@@ -253,14 +253,16 @@ impl Tree<'_> {
     }
 
     fn insert(&mut self, path: EntryPath, kind: EntryKind, shown: &Shown) -> Result<(), SourceError> {
-        if self.entries.contains_key(&path) {
-            return Err(self.bad(&path, "the name is there twice"));
-        }
         self.count(&path, &path)?;
-        let attributes = Attributes { mode: shown.mode, mtime: shown.mtime, mtime_nanoseconds: 0, ..self.owner };
-        let entry = Entry { path: path.clone(), kind, attributes };
-        self.entries.insert(path, Node { entry, implied: false });
-        Ok(())
+        match self.entries.entry(path.clone()) {
+            Slot::Occupied(_) => Err(self.bad(&path, "the name is there twice")),
+            Slot::Vacant(slot) => {
+                let attributes =
+                    Attributes { mode: shown.mode, mtime: shown.mtime, mtime_nanoseconds: 0, ..self.owner };
+                slot.insert(Node { entry: Entry { path, kind, attributes }, implied: false });
+                Ok(())
+            }
+        }
     }
 
     /// Adds the directories that hold `path` and are no members. Their time is that of the newest member inside.

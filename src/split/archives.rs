@@ -48,7 +48,7 @@ pub(super) fn assign(
         }
         let EntryKind::File { content, .. } = &entry.kind else { continue };
         let named = name(&entry.path, &root, &plan.group, options.packaging);
-        match named.and_then(|(name, marker)| Ok((name, rewrite(&fat, &entry.path, content, &marker, resources)?))) {
+        match named.and_then(|(name, marker)| Ok((name, rewrite(&fat, content, &marker, resources)?))) {
             Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
                 let place = Place::Rewritten { content: Arc::clone(&content), link_group: link };
@@ -101,16 +101,15 @@ fn name(
 /// The binary without device code.
 fn rewrite(
     fat: &Fat,
-    path: &EntryPath,
     content: &Arc<dyn Content>,
     marker: &[u8],
     resources: &Resources,
 ) -> Result<Arc<Rewritten>, BinaryError> {
-    let (entry, memory) = (path.to_text(), &resources.memory);
-    let make = |binary: &FatBinary| Rewritten::make(memory, &entry, content, binary, marker);
+    let memory = &resources.memory;
+    let make = |binary: &FatBinary| Rewritten::make(memory, content, binary, marker);
     let rewritten = if let Some(binary) = &fat.binary {
         make(binary)?
-    } else if let Some(rewritten) = Rewritten::recall(memory, &entry, content, marker) {
+    } else if let Some(rewritten) = Rewritten::recall(memory, content, marker) {
         rewritten
     } else {
         let binary = FatBinary::scan(content)?;

@@ -63,8 +63,9 @@ pub(super) fn scan(
     candidates.sort_by_key(|(_, content)| Reverse(content.size()));
     progress.total.fetch_add(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
-        .into_par_iter()
-        .with_max_len(1)
+        .into_iter()
+        // Splitting the list in halves would leave the second largest to the end.
+        .par_bridge()
         .map(|(position, content)| {
             let result = scan_file(position, content, options, resources);
             progress.done.fetch_add(content.size(), Ordering::Relaxed);

@@ -80,7 +80,7 @@ pub fn lay_out(
     }
     for target in plan.keys.iter().filter(|key| key.level() == Level::Target) {
         let place = directory(&mut tree, &format!("{MERGED}/{target}"), input.root)?;
-        fill(&mut tree, place, &host)?;
+        tree.copy(host_place, place);
         for key in chain(plan, target) {
             overlay(&mut tree, place, devices.get(&key).map_or(&[], Vec::as_slice))?;
         }

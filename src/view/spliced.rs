@@ -42,6 +42,6 @@ pub(super) fn spliced(
 }
 
 fn make(entry: &Arc<str>, rewritten: &Rewritten, resources: &Resources) -> Result<Option<Deflation>, ReadError> {
-    splice(rewritten.original(), &rewritten.edits()?, &resources.counters)
+    splice(rewritten.original(), rewritten.edits(), &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }

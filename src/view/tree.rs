@@ -55,7 +55,7 @@ pub enum NodeKind {
 #[derive(Debug)]
 pub struct Child {
     /// The name, without slashes.
-    pub name: Box<[u8]>,
+    pub name: Arc<[u8]>,
     /// The node it leads to.
     pub node: NodeId,
     /// Whether the name is left out of listings although it can be opened.
@@ -210,6 +210,28 @@ impl Tree {
         }
     }
 
+    /// Puts copies of all that the directory `from` holds into the empty directory `to`, with the numbers that inserting
+    /// them in the order of their paths would give.
+    pub fn copy(&mut self, from: NodeId, to: NodeId) {
+        let mut copies = Vec::with_capacity(self.children(from).map_or(0, <[Child]>::len));
+        while let Some(child) = self.children(from).and_then(|children| children.get(copies.len())) {
+            let (original, name, hidden) = (child.node, Arc::clone(&child.name), child.hidden);
+            let Some(Node { attributes, kind, origin, .. }) = self.node(original) else { return };
+            let kind = match kind {
+                NodeKind::Directory(_) => NodeKind::Directory(Vec::new()),
+                NodeKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
+                NodeKind::File { body, link_group } => NodeKind::File { body: body.clone(), link_group: *link_group },
+            };
+            self.nodes.push(Node { parent: to, attributes: *attributes, kind, origin: origin.clone() });
+            let node = self.nodes.len() as NodeId;
+            copies.push(Child { name, node, hidden });
+            self.copy(original, node);
+        }
+        if let Some(Node { kind: NodeKind::Directory(children), .. }) = self.node_mut(to) {
+            *children = copies;
+        }
+    }
+
     /// Says where a node comes from; nodes are made from nothing unless this says otherwise.
     pub fn set_origin(&mut self, id: NodeId, origin: Origin) {
         if let Some(node) = self.node_mut(id) {
@@ -256,5 +278,42 @@ impl Tree {
 
     fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
         self.nodes.get_mut(usize::try_from(id.checked_sub(1)?).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
+
+    fn fill(tree: &mut Tree, place: NodeId) {
+        for (number, path) in ["a", "a/b", "a/b/c", "a/b.x", "a-b", "d", "d/e"].into_iter().enumerate() {
+            let kind = match path {
+                "a" | "a/b" | "d" => NodeKind::Directory(Vec::new()),
+                path => NodeKind::Symlink(path.as_bytes().into()),
+            };
+            let attributes = Attributes { mode: u16::try_from(number).unwrap(), ..ATTRIBUTES };
+            let path = EntryPath::new(path.as_bytes()).unwrap();
+            let node = tree.insert(place, &path, attributes, kind).unwrap();
+            tree.set_origin(node, Origin::of(super::super::origin::OriginKind::Unchanged, &path));
+        }
+    }
+
+    #[test]
+    fn a_copy_is_what_inserting_everything_again_makes() {
+        let [mut copied, mut inserted] = [(); 2].map(|()| Tree::new(ATTRIBUTES));
+        for tree in [&mut copied, &mut inserted] {
+            for name in [b"one", b"two"] {
+                let path = EntryPath::new(name).unwrap();
+                tree.insert(ROOT, &path, ATTRIBUTES, NodeKind::Directory(Vec::new())).unwrap();
+            }
+            fill(tree, 2);
+        }
+        copied.copy(2, 3);
+        fill(&mut inserted, 3);
+        assert_eq!(copied.len(), 3 + 2 * 7);
+        assert_eq!(format!("{copied:?}"), format!("{inserted:?}"));
     }
 }

@@ -11,12 +11,15 @@ use crate::rope::{Content, ReadError, check_range, copy_from};
 pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
     + std::mem::offset_of!(ImageOptionalHeader64, check_sum)) as u64;
 
+/// Bytes of the field.
+pub(in crate::binary) const CHECKSUM_SIZE: u64 = 4;
+
 /// Bytes read at a time; even, so that words are not torn apart.
 const CHUNK: usize = 1 << 20;
 
 /// The four bytes of the checksum. Only the whole file reveals them, so they are made at the first read.
 #[derive(Debug)]
-pub(super) struct Checksum {
+pub(in crate::binary) struct Checksum {
     /// The file, with zeros in the field.
     file: Arc<dyn Content>,
     sum: OnceLock<[u8; 4]>,
@@ -25,7 +28,7 @@ pub(super) struct Checksum {
 }
 
 impl Checksum {
-    pub(super) fn new(file: Arc<dyn Content>) -> Self {
+    pub(in crate::binary) fn new(file: Arc<dyn Content>) -> Self {
         Self { file, sum: OnceLock::new(), computing: Mutex::new(()) }
     }
 
@@ -44,7 +47,7 @@ impl Checksum {
 
 impl Content for Checksum {
     fn size(&self) -> u64 {
-        4
+        CHECKSUM_SIZE
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {

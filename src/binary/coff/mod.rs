@@ -15,6 +15,7 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::pe;
 
+pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
 use self::image::{Image, Section};
 pub(super) use self::split::read_split;
 use super::{

@@ -1,80 +1,73 @@
 //! The rewritten file as a rope over the original.
 
-use std::sync::Arc;
-
 use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
 use object::{LittleEndian as LE, U32};
 
-use super::checksum::{Checksum, FIELD};
+use super::checksum::{CHECKSUM_SIZE, FIELD};
 use super::layout::Layout;
 use super::{FatCoff, MARKER};
+use crate::binary::changes::{Change, Piece};
 use crate::binary::{BinaryError, HIPK_MAGIC};
-use crate::rope::{Content, Edit, Segment, edited};
 
 /// The most debug directory entries that are looked at; linkers write a handful.
 pub(super) const MAX_DEBUG: u64 = 1024;
 
 impl FatCoff {
     /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
-    pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+    pub(in crate::binary) fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
         let layout = Layout::plan(self, marker.len() as u64)?;
-        let mut edits = self.point_wrappers()?;
-        edits.extend(self.replace_device_code(&layout, marker)?);
-        edits.extend(self.patch_sections(&layout)?);
-        edits.extend(self.move_debug_data(&layout)?);
-        edits.extend(self.drop_signature(&layout));
+        let mut changes = self.point_wrappers()?;
+        changes.extend(self.replace_device_code(&layout, marker)?);
+        changes.extend(self.patch_sections(&layout)?);
+        changes.extend(self.move_debug_data(&layout)?);
+        changes.extend(self.drop_signature(&layout));
         let headers = self.headers(&layout)?;
         let bytes = bytes_of(&headers);
         let start = self.image.headers_offset;
-        let without_checksum = Edit::patch(start, bytes);
         if self.image.headers.optional_header.check_sum.get(LE) == 0 {
-            edits.push(without_checksum);
-            return Ok(edits);
+            changes.push(Change::patch(start, bytes));
+            return Ok(changes);
         }
         // Whoever had it computed wants it to be right.
-        let zeroed = edits.iter().cloned().chain([without_checksum]).collect();
-        let zeroed =
-            edited(&self.image.content, zeroed).map_err(|error| BinaryError::unsupported(error.to_string()))?;
-        let checksum: Arc<dyn Content> = Arc::new(Checksum::new(Arc::new(zeroed)));
         let field = usize::try_from(FIELD).unwrap_or(0);
-        let behind = field + usize::try_from(checksum.size()).unwrap_or(0);
+        let behind = field + usize::try_from(CHECKSUM_SIZE).unwrap_or(0);
         let replacement = vec![
-            Segment::literal(bytes.get(..field).unwrap_or_default()),
-            Segment::whole(checksum),
-            Segment::literal(bytes.get(behind..).unwrap_or_default()),
+            Piece::literal(bytes.get(..field).unwrap_or_default()),
+            Piece::Checksum,
+            Piece::literal(bytes.get(behind..).unwrap_or_default()),
         ];
-        edits.push(Edit { start, end: start + bytes.len() as u64, replacement });
-        Ok(edits)
+        changes.push(Change { start, end: start + bytes.len() as u64, replacement });
+        Ok(changes)
     }
 
     /// Each wrapper: magic HIPK, the marker's address as linked (its relocation stays), and the wrapper's index in the
     /// field that was unused.
-    fn point_wrappers(&self) -> Result<Vec<Edit>, BinaryError> {
+    fn point_wrappers(&self) -> Result<Vec<Change>, BinaryError> {
         let marker = self.image.base().checked_add(self.device.addresses.start);
         let marker = marker.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
-        let edits = self.wrappers.iter().enumerate().map(|(index, wrapper)| {
+        let changes = self.wrappers.iter().enumerate().map(|(index, wrapper)| {
             let mut bytes = Vec::with_capacity(24);
             bytes.extend(HIPK_MAGIC.to_le_bytes());
             bytes.extend(1_u32.to_le_bytes());
             bytes.extend(marker.to_le_bytes());
             bytes.extend((index as u64).to_le_bytes());
-            Edit::patch(wrapper.offset, bytes)
+            Change::patch(wrapper.offset, bytes)
         });
-        Ok(edits.collect())
+        Ok(changes.collect())
     }
 
     /// The marker, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
-    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
         let device = &self.device.offsets;
         let padding = (layout.cut.start - device.start).checked_sub(marker.len() as u64);
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let replacement = vec![Segment::literal(marker), Segment::zeros(padding)];
-        let rest = vec![Segment::zeros(device.end - layout.cut.end)];
+        let replacement = vec![Piece::literal(marker), Piece::Zeros(padding)];
+        let rest = vec![Piece::Zeros(device.end - layout.cut.end)];
         Ok(vec![
-            Edit { start: device.start, end: layout.cut.start, replacement },
-            Edit::cut(layout.cut.start, layout.cut.end),
-            Edit { start: layout.cut.end, end: device.end, replacement: rest },
+            Change { start: device.start, end: layout.cut.start, replacement },
+            Change::cut(layout.cut.start, layout.cut.end),
+            Change { start: layout.cut.end, end: device.end, replacement: rest },
         ])
     }
 
@@ -95,7 +88,7 @@ impl FatCoff {
         Ok(headers)
     }
 
-    fn patch_sections(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+    fn patch_sections(&self, layout: &Layout) -> Result<Option<Change>, BinaryError> {
         let image = &self.image;
         let cut = cut_size(layout)?;
         let mut sections = Vec::with_capacity(image.sections.len());
@@ -110,11 +103,11 @@ impl FatCoff {
             header.pointer_to_linenumbers = U32::new(LE, layout.moved(header.pointer_to_linenumbers.get(LE))?);
             sections.push(header);
         }
-        Ok(Some(Edit::patch(image.table_offset, bytes_of_slice(&sections))))
+        Ok(Some(Change::patch(image.table_offset, bytes_of_slice(&sections))))
     }
 
     /// Debug data need not be loaded, so its directory has file offsets beside RVAs.
-    fn move_debug_data(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+    fn move_debug_data(&self, layout: &Layout) -> Result<Option<Change>, BinaryError> {
         let Some((address, size)) = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
         let count = size / size_of::<ImageDebugDirectory>() as u64;
         if count > MAX_DEBUG {
@@ -129,18 +122,18 @@ impl FatCoff {
         for entry in &mut entries {
             entry.pointer_to_raw_data = U32::new(LE, layout.moved(entry.pointer_to_raw_data.get(LE))?);
         }
-        Ok(Some(Edit::patch(start, bytes_of_slice(&entries))))
+        Ok(Some(Change::patch(start, bytes_of_slice(&entries))))
     }
 
     /// No signature is valid after this, so there must not seem to be one; see [`Layout::certificates`].
-    fn drop_signature(&self, layout: &Layout) -> Vec<Edit> {
+    fn drop_signature(&self, layout: &Layout) -> Vec<Change> {
         let index = pe::IMAGE_DIRECTORY_ENTRY_SECURITY;
         if self.image.directories.get(index).is_none() {
             return Vec::new();
         }
         let size = size_of::<ImageDataDirectory>();
         let entry = self.image.directories_offset() + (index * size) as u64;
-        vec![Edit::patch(entry, vec![0; size]), Edit::cut(layout.certificates.start, layout.certificates.end)]
+        vec![Change::patch(entry, vec![0; size]), Change::cut(layout.certificates.start, layout.certificates.end)]
     }
 }
 

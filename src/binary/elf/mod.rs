@@ -19,6 +19,7 @@ use self::image::{Image, Section, read_wrappers};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
 pub(super) use self::split::read_split;
+pub(super) use self::symbols::Symbols;
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper, any_overlap};
 use crate::rope::Content;
 

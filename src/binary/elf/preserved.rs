@@ -10,8 +10,9 @@ use object::elf::{ProgramHeader64, Rela64};
 use super::image::{Image, Section};
 use super::relocation::Carrier;
 use super::{FatElf, WRAPPERS, symbols};
+use crate::binary::changes;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
-use crate::rope::{Content, edited};
+use crate::rope::Content;
 
 /// Bytes compared at a time.
 const STEP: u64 = 1 << 20;
@@ -61,8 +62,9 @@ impl FatElf {
 
     fn old(&self) -> Old {
         let content = Arc::clone(&self.image.content);
-        let edits = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start));
-        let moved_symbols = edits.and_then(|edits| edited(&content, edits).ok());
+        let symbols = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start));
+        let edits = symbols.and_then(|changes| changes::edits(&content, &changes).ok());
+        let moved_symbols = edits.and_then(|edits| changes::rope(&content, edits).ok());
         Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
     }
 

@@ -1,7 +1,6 @@
 //! The rewritten file as a rope over the original.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
@@ -12,15 +11,15 @@ use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
 use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
 use super::symbols;
+use crate::binary::changes::{Change, Piece};
 use crate::binary::{BinaryError, HIPK_MAGIC};
-use crate::rope::{Edit, Segment};
 
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// What is added to the section names, and where.
 struct Names {
-    edit: Edit,
+    change: Change,
     /// The name of each section, if they have been packed anew.
     packed: Vec<u32>,
     /// Where the table begins in the new file.
@@ -36,41 +35,41 @@ struct Names {
 
 impl FatElf {
     /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
-    pub(in crate::binary) fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+    pub(in crate::binary) fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
         let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
-        let mut edits = self.point_wrappers()?;
-        edits.extend(self.patch_program_headers(&layout)?);
+        let mut changes = self.point_wrappers()?;
+        changes.extend(self.patch_program_headers(&layout)?);
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
             let names = self.add_name(section, &layout)?;
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, names.moved(&layout, offset));
-            edits.push(Edit::patch(offset, self.section_headers(section, &layout, &names, marker)));
-            edits.extend(symbols::replace(&self.image, section, self.addresses.start));
-            edits.push(names.edit);
+            changes.push(Change::patch(offset, self.section_headers(section, &layout, &names, marker)));
+            changes.extend(symbols::replace(&self.image, section, self.addresses.start));
+            changes.push(names.change);
         } else {
             // What is said of section headers that are not there would lead anywhere in the new file.
             header.e_shoff = U64::new(LE, 0);
             header.e_shnum = U16::new(LE, 0);
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         }
-        edits.push(Edit::patch(0, bytes_of(&header)));
-        edits.extend(self.replace_device_code(&layout, marker)?);
-        Ok(edits)
+        changes.push(Change::patch(0, bytes_of(&header)));
+        changes.extend(self.replace_device_code(&layout, marker)?);
+        Ok(changes)
     }
 
     /// Each wrapper: magic HIPK, the marker's address, and the wrapper's index in the field that was unused.
-    fn point_wrappers(&self) -> Result<Vec<Edit>, BinaryError> {
+    fn point_wrappers(&self) -> Result<Vec<Change>, BinaryError> {
         let marker = self.addresses.start;
         let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
-        let mut edits = Vec::new();
+        let mut changes = Vec::new();
         for (index, wrapper) in self.wrappers.iter().enumerate() {
             let mut bytes = Vec::with_capacity(24);
             bytes.extend(HIPK_MAGIC.to_le_bytes());
             bytes.extend(1_u32.to_le_bytes());
             bytes.extend(marker.to_le_bytes());
             bytes.extend((index as u64).to_le_bytes());
-            edits.push(Edit::patch(wrapper.offset, bytes));
+            changes.push(Change::patch(wrapper.offset, bytes));
             if let Carrier::Addend { entry } = wrapper.carrier {
                 let old: Rela64<LE> = read_pod(&self.image.content, entry)?;
                 let new = Rela64 {
@@ -78,14 +77,14 @@ impl FatElf {
                     r_info: U64::new(LE, machine.relative.into()),
                     r_addend: I64::new(LE, marker.cast_signed()),
                 };
-                edits.push(Edit::patch(entry, bytes_of(&new)));
+                changes.push(Change::patch(entry, bytes_of(&new)));
             }
         }
-        Ok(edits)
+        Ok(changes)
     }
 
     /// The marker, perhaps the program header table, zeros, and the cut.
-    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
+    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
         let device = &self.device.offsets;
         let mut front = marker.to_vec();
         if layout.table_moved {
@@ -97,17 +96,17 @@ impl FatElf {
         let end = if layout.cut.is_empty() { device.end } else { layout.cut.start };
         let padding = (end - device.start).checked_sub(front.len() as u64);
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let replacement = vec![Segment::literal(front), Segment::zeros(padding)];
-        let mut edits = vec![Edit { start: device.start, end, replacement }];
+        let replacement = vec![Piece::literal(front), Piece::Zeros(padding)];
+        let mut changes = vec![Change { start: device.start, end, replacement }];
         if !layout.cut.is_empty() {
-            edits.push(Edit::cut(layout.cut.start, layout.cut.end));
-            let replacement = vec![Segment::zeros(device.end - layout.cut.end)];
-            edits.push(Edit { start: layout.cut.end, end: device.end, replacement });
+            changes.push(Change::cut(layout.cut.start, layout.cut.end));
+            let replacement = vec![Piece::Zeros(device.end - layout.cut.end)];
+            changes.push(Change { start: layout.cut.end, end: device.end, replacement });
             let gap = &layout.gap;
-            let replacement = vec![Segment::zeros(gap.zeros)];
-            edits.push(Edit { start: gap.offsets.start, end: gap.offsets.end, replacement });
+            let replacement = vec![Piece::Zeros(gap.zeros)];
+            changes.push(Change { start: gap.offsets.start, end: gap.offsets.end, replacement });
         }
-        Ok(edits)
+        Ok(changes)
     }
 
     /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
@@ -125,8 +124,8 @@ impl FatElf {
             // A file that does not get shorter need not get longer either.
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
-                let edit = Edit::patch(table.offset, bytes);
-                return Ok(Names { edit, packed, offset, size, growth: 0, end, marker });
+                let change = Change::patch(table.offset, bytes);
+                return Ok(Names { change, packed, offset, size, growth: 0, end, marker });
             }
         }
         let packed = Vec::new();
@@ -135,16 +134,16 @@ impl FatElf {
             let alignment =
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
             let growth = (MARKER.len() as u64).next_multiple_of(alignment);
-            let replacement = vec![Segment::literal(MARKER), Segment::zeros(growth - MARKER.len() as u64)];
-            let edit = Edit { start: end, end, replacement };
+            let replacement = vec![Piece::literal(MARKER), Piece::Zeros(growth - MARKER.len() as u64)];
+            let change = Change { start: end, end, replacement };
             let offset = layout.moved(table.offset);
-            return Ok(Names { edit, packed, offset, size, growth, end, marker });
+            return Ok(Names { change, packed, offset, size, growth, end, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
-        let old = Segment::range(Arc::clone(&image.content), table.offset, table.size)?;
-        let edit = Edit { start: file, end: file, replacement: vec![old, Segment::literal(MARKER)] };
-        Ok(Names { edit, packed, offset: layout.moved(file), size, growth: 0, end: file, marker })
+        let old = Piece::Original { offset: table.offset, length: table.size };
+        let change = Change { start: file, end: file, replacement: vec![old, Piece::literal(MARKER)] };
+        Ok(Names { change, packed, offset: layout.moved(file), size, growth: 0, end: file, marker })
     }
 
     fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
@@ -155,7 +154,7 @@ impl FatElf {
         Ok(header)
     }
 
-    fn patch_program_headers(&self, layout: &Layout) -> Result<Option<Edit>, BinaryError> {
+    fn patch_program_headers(&self, layout: &Layout) -> Result<Option<Change>, BinaryError> {
         if layout.table_moved {
             return Ok(None);
         }
@@ -166,7 +165,7 @@ impl FatElf {
             return Err(BinaryError::unsupported("there is no place for one more program header"));
         }
         table.resize(old, 0);
-        Ok(Some(Edit::patch(layout.table, table)))
+        Ok(Some(Change::patch(layout.table, table)))
     }
 
     fn section_headers(&self, device: usize, layout: &Layout, names: &Names, marker: &[u8]) -> Vec<u8> {

@@ -5,26 +5,34 @@ use std::sync::Arc;
 use object::elf::{self, Sym64};
 use object::pod::{bytes_of, from_bytes};
 use object::{LittleEndian as LE, U64};
+use serde::{Deserialize, Serialize};
 
 use super::image::{Image, Section};
-use crate::rope::{Content, Edit, ReadError, Segment, check_range};
+use crate::binary::changes::{Change, Piece};
+use crate::rope::{Content, ReadError, Segment, check_range};
 
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
 
 /// A symbol table in which symbols of one section stand at its beginning and have no size. It is looked through when it
 /// is read, since it can be larger than everything else that planning reads.
-#[derive(Debug)]
-struct Symbols {
-    content: Arc<dyn Content>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::binary) struct Symbols {
     offset: u64,
     size: u64,
     section: u16,
     address: u64,
 }
 
+/// The same as a content.
+#[derive(Debug)]
+struct Changed {
+    original: Arc<dyn Content>,
+    symbols: Symbols,
+}
+
 /// Replaces all symbol tables: symbols of section number `section` stand at `address` afterwards.
-pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Edit> {
+pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Change> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
@@ -35,15 +43,22 @@ pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Edit> 
     tables
         .map(|table| {
             let size = table.size / ENTRY * ENTRY;
-            let content = Arc::clone(&image.content);
-            let symbols = Symbols { content, offset: table.offset, size, section, address };
-            let replacement = vec![Segment::whole(Arc::new(symbols))];
-            Edit { start: table.offset, end: table.offset + size, replacement }
+            let replacement = vec![Piece::Symbols(Symbols { offset: table.offset, size, section, address })];
+            Change { start: table.offset, end: table.offset + size, replacement }
         })
         .collect()
 }
 
 impl Symbols {
+    /// The table as it is to be in place of that in `original`.
+    pub(in crate::binary) fn of(&self, original: &Arc<dyn Content>) -> Result<Segment, ReadError> {
+        let end = self.offset.checked_add(self.size).filter(|&end| end <= original.size());
+        if end.is_none() || !self.size.is_multiple_of(ENTRY) {
+            return Err(ReadError::OutOfRange { offset: self.offset, length: self.size, size: original.size() });
+        }
+        Ok(Segment::whole(Arc::new(Changed { original: Arc::clone(original), symbols: self.clone() })))
+    }
+
     fn patch(&self, symbol: &mut [u8]) {
         let Ok((old, _)) = from_bytes::<Sym64<LE>>(symbol) else { return };
         if old.st_shndx.get(LE).0 == self.section {
@@ -55,18 +70,18 @@ impl Symbols {
     }
 }
 
-impl Content for Symbols {
+impl Content for Changed {
     fn size(&self) -> u64 {
-        self.size
+        self.symbols.size
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size)?;
+        check_range(offset, buffer.len(), self.size())?;
         let start = offset / ENTRY * ENTRY;
         let end = (offset + buffer.len() as u64).next_multiple_of(ENTRY);
         let mut symbols = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
-        self.content.read_at(self.offset + start, &mut symbols)?;
-        symbols.chunks_exact_mut(size_of::<Sym64<LE>>()).for_each(|symbol| self.patch(symbol));
+        self.original.read_at(self.symbols.offset + start, &mut symbols)?;
+        symbols.chunks_exact_mut(size_of::<Sym64<LE>>()).for_each(|symbol| self.symbols.patch(symbol));
         let skipped = usize::try_from(offset - start).unwrap_or(0);
         let piece = symbols.get(skipped..).and_then(|rest| rest.get(..buffer.len()));
         buffer.copy_from_slice(piece.unwrap_or_default());
@@ -74,6 +89,6 @@ impl Content for Symbols {
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.content.is_prompt(self.offset + offset, length)
+        self.original.is_prompt(self.symbols.offset + offset, length)
     }
 }

@@ -1,0 +1,85 @@
+//! What makes a binary without device code of a fat one, in a form that can be kept from session to session.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+use super::BinaryError;
+use super::coff::{CHECKSUM_SIZE, Checksum};
+use super::elf::Symbols;
+use crate::rope::{Content, Edit, ReadError, Rope, Segment, edited};
+
+/// Replaces the bytes `start..end` of the original; like an [`Edit`], but it holds no content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Change {
+    /// First byte that is replaced.
+    pub(super) start: u64,
+    /// The byte after the last one that is replaced.
+    pub(super) end: u64,
+    /// What stands there instead.
+    pub(super) replacement: Vec<Piece>,
+}
+
+/// A part of what stands in another's place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Piece {
+    /// These bytes.
+    Literal(ByteBuf),
+    /// So many zeros.
+    Zeros(u64),
+    /// `length` bytes of the original from `offset` on.
+    Original { offset: u64, length: u64 },
+    /// A symbol table of the original, changed.
+    Symbols(Symbols),
+    /// The checksum of the image that comes out.
+    Checksum,
+}
+
+impl Piece {
+    pub(super) fn literal(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::Literal(ByteBuf::from(bytes))
+    }
+}
+
+impl Change {
+    /// Overwrites the bytes at `start` with as many others.
+    pub(super) fn patch(start: u64, bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![Piece::literal(bytes)] }
+    }
+
+    /// Leaves `start..end` out.
+    pub(super) fn cut(start: u64, end: u64) -> Self {
+        Self { start, end, replacement: Vec::new() }
+    }
+}
+
+/// The changes as edits of `original`. Fails if they cannot be made of it.
+pub(super) fn edits(original: &Arc<dyn Content>, changes: &[Change]) -> Result<Vec<Edit>, BinaryError> {
+    let convert = |checksum: &Segment| -> Result<Vec<Edit>, ReadError> {
+        let segment = |piece: &Piece| match piece {
+            Piece::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
+            Piece::Zeros(length) => Ok(Segment::zeros(*length)),
+            Piece::Original { offset, length } => Segment::range(Arc::clone(original), *offset, *length),
+            Piece::Symbols(symbols) => symbols.of(original),
+            Piece::Checksum => Ok(checksum.clone()),
+        };
+        let edit = |change: &Change| {
+            let replacement = change.replacement.iter().map(segment).collect::<Result<_, _>>()?;
+            Ok(Edit { start: change.start, end: change.end, replacement })
+        };
+        changes.iter().map(edit).collect()
+    };
+    let without_checksum = convert(&Segment::zeros(CHECKSUM_SIZE))?;
+    if !changes.iter().flat_map(|change| &change.replacement).any(|piece| matches!(piece, Piece::Checksum)) {
+        return Ok(without_checksum);
+    }
+    let checksum = Checksum::new(Arc::new(rope(original, without_checksum)?));
+    Ok(convert(&Segment::whole(Arc::new(checksum)))?)
+}
+
+/// What `original` becomes.
+pub(super) fn rope(original: &Arc<dyn Content>, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
+    edited(original, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
+}
