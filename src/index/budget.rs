@@ -22,6 +22,9 @@ use super::idle::Idle;
 /// Room for so many bytes is not only made but also taken from the heap's free pages.
 const WORTH_TRIMMING: u64 = 4 << 20;
 
+/// The part of the budget that each cache has for itself.
+const SHARES: u64 = 32;
+
 /// What memory is used for, in the order in which a thread may ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -121,6 +124,15 @@ impl State {
         }
     }
 
+    /// Whether `holder` may be asked to give something up for `purpose`. It keeps its share. Frames are made of many times
+    /// their size in bundles, so for a bundle they leave only if there is no other whose end could be waited for.
+    fn may_shed(&mut self, holder: Use, purpose: Use, demand: Demand) -> bool {
+        let is_spared = holder == Use::Frames && purpose == Use::Bundles && self.bundles.bytes > 0;
+        let account = self.account(holder);
+        let is_own = holder == purpose && demand == Demand::Cache;
+        is_own || account.bytes > account.share && !is_spared
+    }
+
     /// Bytes that are taken, or would be if `more` were for `purpose`.
     fn taken(&mut self, purpose: Use, more: u64) -> u64 {
         let account = self.account(purpose);
@@ -128,6 +140,14 @@ impl State {
         let all = [&self.bundles, &self.compression, &self.inflation, &self.frames, &self.spans];
         all.iter().map(|account| account.bytes.max(account.share)).sum::<u64>().saturating_add(here)
     }
+}
+
+/// What memory is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Demand {
+    Work,
+    /// A value in a cache; it may take the place of another one of the same cache.
+    Cache,
 }
 
 /// A part of the budget, given back when it is dropped.
@@ -142,8 +162,9 @@ impl Budget {
     pub fn new(capacity: u64) -> Arc<Self> {
         let mut state = State::default();
         // Content that is read in pieces must survive from one piece to the next whatever else is going on.
-        state.frames.share = capacity / 32;
-        state.spans.share = capacity / 32;
+        let share = capacity / SHARES;
+        state.frames.share = share;
+        state.spans.share = share;
         Arc::new(Self {
             capacity,
             state: Mutex::new(state),
@@ -157,6 +178,11 @@ impl Budget {
     /// The most bytes that are in use, but for single things that are larger.
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// Bytes that each cache has for itself.
+    pub fn share(&self) -> u64 {
+        self.capacity / SHARES
     }
 
     /// Bytes in use now.
@@ -246,7 +272,7 @@ impl Budget {
     /// Has caches give up what stands in the way of `bytes` more. Whether there was anything.
     fn make_room(&self, purpose: Use, bytes: u64) -> bool {
         let mut has_shed = false;
-        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(None) {
+        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(purpose, Demand::Work) {
             has_shed = true;
         }
         if has_shed && bytes >= WORTH_TRIMMING {
@@ -271,7 +297,7 @@ impl Budget {
             }
             drop(state);
             // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
-            if !self.shed(Some(purpose)) {
+            if !self.shed(purpose, Demand::Cache) {
                 return None;
             }
         }
@@ -308,18 +334,13 @@ impl Budget {
         shedders.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has given up what was not used for the longest time, of those that hold more than their share, or are
-    /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
-    /// reserved.
-    fn shed(&self, own: Option<Use>) -> bool {
+    /// Has given up for `purpose` what was not used for the longest time. Whether there was anything. No lock may be held,
+    /// because values that are dropped give back what they reserved.
+    fn shed(&self, purpose: Use, demand: Demand) -> bool {
         let shedders = self.shedders();
         let mut oldest: Vec<_> = shedders
             .iter()
-            .filter(|shedder| {
-                let mut state = self.lock();
-                let account = state.account(shedder.purpose());
-                account.bytes > account.share || own == Some(shedder.purpose())
-            })
+            .filter(|shedder| self.lock().may_shed(shedder.purpose(), purpose, demand))
             .filter_map(|shedder| Some((shedder.oldest()?, shedder)))
             .collect();
         oldest.sort_by_key(|(used, _)| *used);

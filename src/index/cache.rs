@@ -113,6 +113,15 @@ where
         Some(entry.value.clone())
     }
 
+    /// Has the value leave before all others, as if it was not used for the longest time.
+    pub fn demote(&self, key: &K) {
+        let mut held = self.held.lock();
+        if let Some(entry) = held.values.peek_mut(key) {
+            entry.used = 0;
+            held.values.demote(key);
+        }
+    }
+
     /// Keeps a value that was made elsewhere.
     pub fn put(&self, key: K, value: V) {
         let budget = &self.held.budget;
