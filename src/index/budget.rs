@@ -124,15 +124,6 @@ impl State {
         }
     }
 
-    /// Whether `holder` may be asked to give something up for `purpose`. It keeps its share. Frames are made of many times
-    /// their size in bundles, so for a bundle they leave only if there is no other whose end could be waited for.
-    fn may_shed(&mut self, holder: Use, purpose: Use, demand: Demand) -> bool {
-        let is_spared = holder == Use::Frames && purpose == Use::Bundles && self.bundles.bytes > 0;
-        let account = self.account(holder);
-        let is_own = holder == purpose && demand == Demand::Cache;
-        is_own || account.bytes > account.share && !is_spared
-    }
-
     /// Bytes that are taken, or would be if `more` were for `purpose`.
     fn taken(&mut self, purpose: Use, more: u64) -> u64 {
         let account = self.account(purpose);
@@ -142,12 +133,12 @@ impl State {
     }
 }
 
-/// What memory is wanted for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Demand {
-    Work,
-    /// A value in a cache; it may take the place of another one of the same cache.
-    Cache,
+/// A larger share of a cache, until it is dropped.
+#[derive(Debug)]
+pub struct Promise {
+    budget: Arc<Budget>,
+    purpose: Use,
+    more: u64,
 }
 
 /// A part of the budget, given back when it is dropped.
@@ -170,7 +161,7 @@ impl Budget {
             state: Mutex::new(state),
             changed: Condvar::new(),
             shedders: Mutex::default(),
-            clock: AtomicU64::new(0),
+            clock: AtomicU64::new(1),
             idle: Arc::default(),
         })
     }
@@ -196,6 +187,20 @@ impl Budget {
             frames: state.frames.bytes,
             spans: state.spans.bytes,
         }
+    }
+
+    /// Gives a cache a share of `bytes`, so that work does not take what the cache is going to be filled with; less if it
+    /// cannot be had without waiting. What is idle is given back for that.
+    pub fn promise(self: &Arc<Self>, purpose: Use, bytes: u64) -> Promise {
+        self.release_idle();
+        let mut state = self.lock();
+        let taken = state.taken(purpose, 0);
+        let account = state.account(purpose);
+        let here = account.bytes.max(account.share);
+        let most = bytes.min(self.capacity.saturating_sub(taken - here));
+        let more = most.saturating_sub(account.share);
+        account.share += more;
+        Promise { budget: Arc::clone(self), purpose, more }
     }
 
     /// Reserves memory for inflating members; see [`Budget::reserve_for`]. Whoever holds it waits for no other reservation.
@@ -272,7 +277,7 @@ impl Budget {
     /// Has caches give up what stands in the way of `bytes` more. Whether there was anything.
     fn make_room(&self, purpose: Use, bytes: u64) -> bool {
         let mut has_shed = false;
-        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(purpose, Demand::Work) {
+        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(None) {
             has_shed = true;
         }
         if has_shed && bytes >= WORTH_TRIMMING {
@@ -297,7 +302,7 @@ impl Budget {
             }
             drop(state);
             // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
-            if !self.shed(purpose, Demand::Cache) {
+            if !self.shed(Some(purpose)) {
                 return None;
             }
         }
@@ -334,13 +339,18 @@ impl Budget {
         shedders.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has given up for `purpose` what was not used for the longest time. Whether there was anything. No lock may be held,
-    /// because values that are dropped give back what they reserved.
-    fn shed(&self, purpose: Use, demand: Demand) -> bool {
+    /// Has given up what was not used for the longest time, of those that hold more than their share, or are
+    /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
+    /// reserved.
+    fn shed(&self, own: Option<Use>) -> bool {
         let shedders = self.shedders();
         let mut oldest: Vec<_> = shedders
             .iter()
-            .filter(|shedder| self.lock().may_shed(shedder.purpose(), purpose, demand))
+            .filter(|shedder| {
+                let mut state = self.lock();
+                let account = state.account(shedder.purpose());
+                account.bytes > account.share || own == Some(shedder.purpose())
+            })
             .filter_map(|shedder| Some((shedder.oldest()?, shedder)))
             .collect();
         oldest.sort_by_key(|(used, _)| *used);
@@ -367,7 +377,7 @@ impl Budget {
         self.idle.watch(self);
     }
 
-    /// A time that every call moves on.
+    /// A time that every call moves on. It is never 0, which is before everything.
     pub(super) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -391,6 +401,13 @@ impl Reservation {
         account.bytes = account.bytes.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;
         drop(state);
+        self.budget.look_again();
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.budget.lock().account(self.purpose).share -= self.more;
         self.budget.look_again();
     }
 }

@@ -236,6 +236,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_demoted_leaves_first() {
+        let budget = Budget::new(3200);
+        let [one, two] = [Use::Spans, Use::Frames].map(|purpose| ByteCache::new(&budget, purpose));
+        for number in 0..15 {
+            one.put(number, value(100));
+            two.put(number, value(100));
+        }
+        two.demote(&7);
+        two.demote(&99);
+        one.put(99, value(300));
+        let left =
+            |cache: &ByteCache<i32, Arc<[u8]>>| (0..15).filter(|number| !cache.contains(number)).collect::<Vec<_>>();
+        assert_eq!((left(&one), left(&two)), (vec![], vec![7]));
+    }
+
+    #[test]
     fn a_value_is_made_once_however_many_ask() {
         let cache = ByteCache::new(&Budget::new(100), Use::Frames);
         let made = AtomicUsize::new(0);

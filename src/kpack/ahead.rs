@@ -30,6 +30,8 @@ struct Reader {
     wanted: Range<usize>,
     /// Threads that make some.
     makers: usize,
+    /// Up to here it is not worth making frames of other archives at the same time.
+    alone_until: usize,
 }
 
 impl Stream {
@@ -66,13 +68,14 @@ impl Stream {
                 // In the end the first one leaves first.
                 self.frames.iter().rev().for_each(|(frame, _)| frame.leave_first());
             }
-            if !frame.is_there() {
+            if number >= reader.alone_until && !frame.is_there() {
                 drop(reader);
                 let ahead = self.frames.get(number..end).unwrap_or_default();
                 if place.make_ahead(ahead.iter().map(|(frame, _)| frame)) {
                     return;
                 }
                 reader = self.lock();
+                reader.alone_until = end;
             }
         }
         reader.wanted = first..end.max(first);

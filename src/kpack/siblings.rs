@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::frame::Frame;
 use super::layout::Archive;
 use super::making::make;
+use crate::index::Use;
 use crate::rope::ReadError;
 
 /// All archives of a split, in the order in which a reader of all views comes to them.
@@ -93,7 +94,7 @@ impl Place {
                 frames.extend(chosen);
             }
         }
-        let result = make(frames, &AtomicU64::new(0));
+        let result = self.make(frames, 0);
         archive.learn_lengths();
         for (_, other) in self.others() {
             other.learn_lengths();
@@ -113,7 +114,8 @@ impl Place {
         if frames.is_empty() {
             return true;
         }
-        let room = room(&frames).saturating_sub(self.siblings.awaited_size());
+        let awaited = self.siblings.awaited_size();
+        let room = room(&frames).saturating_sub(awaited);
         let companions = self.companions(&frames, &self.others(), room, lacks);
         if companions.is_empty() {
             return false;
@@ -124,13 +126,22 @@ impl Place {
             frames.extend(chosen);
         }
         // Whoever reads the frame that failed meets the same error and reports it.
-        let _ = make(frames, &AtomicU64::new(0));
+        let _ = self.make(frames, awaited);
         true
     }
 
     /// A reader from front to back has come to the end of the archive.
     pub(super) fn passed(&self) {
         self.set_awaited(self.position, false);
+    }
+
+    /// Makes frames so that all of them can stay, beside others that take `awaited` bytes.
+    fn make(&self, frames: Vec<Arc<Frame>>, awaited: u64) -> Result<(), ReadError> {
+        let Some(first) = frames.first() else { return Ok(()) };
+        let resources = Arc::clone(first.resources());
+        let expected = Expected::of(&self.siblings.frames()).size(&frames).min(room(&frames));
+        let _kept = resources.budget.promise(Use::Frames, expected.saturating_add(awaited));
+        make(frames, &AtomicU64::new(0))
     }
 
     fn set_awaited(&self, position: usize, is_awaited: bool) {
