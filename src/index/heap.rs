@@ -48,7 +48,7 @@ fn is_address_space_limited() -> bool {
 }
 
 /// An empty buffer for `size` bytes. A large one is asked for in large pages, each of which costs one page fault instead of
-/// 512: a tenth of the time that decompressing a bundle into fresh memory takes.
+/// 512. That is a fifth of the time that one architecture of jax takes.
 pub(super) fn buffer(size: usize) -> Vec<u8> {
     let mut buffer = Vec::<u8>::with_capacity(size);
     #[cfg(target_os = "linux")]

@@ -65,13 +65,13 @@ impl Stream {
         if follows && let Some(place) = &self.siblings {
             if number + 1 == self.frames.len() {
                 place.passed();
-                // In the end the first one leaves first.
-                self.frames.iter().rev().for_each(|(frame, _)| frame.leave_first());
+                // In the end the first one leaves first. Requests for the last ones may be under way.
+                self.frames.iter().rev().skip(DISORDER).for_each(|(frame, _)| frame.leave_first());
             }
             if number >= reader.alone_until && !frame.is_there() {
                 drop(reader);
                 let ahead = self.frames.get(number..end).unwrap_or_default();
-                if place.make_ahead(ahead.iter().map(|(frame, _)| frame)) {
+                if place.make_ahead(ahead) {
                     return;
                 }
                 reader = self.lock();

@@ -81,36 +81,42 @@ impl Place {
     /// Makes all frames of `archive`, which is the one at this place, whose length is not known.
     pub(super) fn make_lengths(&self, archive: &Archive) -> Result<(), ReadError> {
         let is_alone = self.ask() < 2;
-        let _turn = self.siblings.turn();
         let lacks = |frame: &Frame| frame.known_length().is_none();
-        let mut frames: Vec<_> = archive.frames().filter(|frame| lacks(frame)).cloned().collect();
-        if !is_alone {
-            // It happens once to each frame, so whatever else is in the cache may go.
-            let others = self.others();
-            for (_, other) in &others {
-                other.recalled();
-            }
-            for (_, chosen) in self.companions(&frames, &others, room(&frames), lacks) {
-                frames.extend(chosen);
-            }
+        let lacking = || archive.frames().filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>();
+        // With little memory nobody counts on any room, and readers at the same time share the bundles they hold.
+        let turn = (room(&lacking()) > 0).then(|| self.siblings.turn());
+        let frames = lacking();
+        if is_alone || turn.is_none() {
+            let result = make(frames, &AtomicU64::new(0));
+            archive.learn_lengths();
+            return result;
         }
-        let result = self.make(frames, 0);
-        archive.learn_lengths();
-        for (_, other) in self.others() {
-            other.learn_lengths();
+        let others = self.others();
+        for (_, other) in &others {
+            other.recalled();
+        }
+        // It happens once to each frame, so whatever else is in the cache may go.
+        let companions = self.companions(&frames, &others, room(&frames), lacks);
+        let result = self.make_to_stay(frames, companions, 0);
+        for archive in others.iter().map(|(_, other)| &**other).chain([archive]) {
+            archive.learn_lengths();
         }
         result
     }
 
     /// Makes those of `frames` that are not there, if that is worth doing for other archives at the same time: these are
     /// the next that somebody wants who reads the archive from front to back. Whether it was done.
-    pub(super) fn make_ahead<'a>(&self, frames: impl Iterator<Item = &'a Arc<Frame>>) -> bool {
-        if self.ask() < 2 {
+    pub(super) fn make_ahead(&self, frames: &[(Arc<Frame>, u64)]) -> bool {
+        let lacks = |frame: &Frame| !frame.is_there();
+        let lacking = || {
+            let frames = frames.iter().map(|(frame, _)| frame);
+            frames.filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>()
+        };
+        if self.ask() < 2 || room(&lacking()) == 0 {
             return false;
         }
         let _turn = self.siblings.turn();
-        let lacks = |frame: &Frame| !frame.is_there();
-        let mut frames: Vec<_> = frames.filter(|frame| lacks(frame)).cloned().collect();
+        let frames = lacking();
         if frames.is_empty() {
             return true;
         }
@@ -120,13 +126,11 @@ impl Place {
         if companions.is_empty() {
             return false;
         }
-        self.set_awaited(self.position, true);
-        for (position, chosen) in companions {
+        for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
             self.set_awaited(position, true);
-            frames.extend(chosen);
         }
         // Whoever reads the frame that failed meets the same error and reports it.
-        let _ = self.make(frames, awaited);
+        let _ = self.make_to_stay(frames, companions, awaited);
         true
     }
 
@@ -135,12 +139,19 @@ impl Place {
         self.set_awaited(self.position, false);
     }
 
-    /// Makes frames so that all of them can stay, beside others that take `awaited` bytes.
-    fn make(&self, frames: Vec<Arc<Frame>>, awaited: u64) -> Result<(), ReadError> {
+    /// Makes frames and their companions so that all of them stay, beside others that take `awaited` bytes.
+    fn make_to_stay(
+        &self,
+        mut frames: Vec<Arc<Frame>>,
+        companions: Vec<(usize, Vec<Arc<Frame>>)>,
+        awaited: u64,
+    ) -> Result<(), ReadError> {
+        let room = room(&frames);
+        frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
         let Some(first) = frames.first() else { return Ok(()) };
         let resources = Arc::clone(first.resources());
-        let expected = Expected::of(&self.siblings.frames()).size(&frames).min(room(&frames));
-        let _kept = resources.budget.promise(Use::Frames, expected.saturating_add(awaited));
+        let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
+        let _kept = resources.budget.promise(Use::Frames, expected.min(room));
         make(frames, &AtomicU64::new(0))
     }
 
@@ -177,9 +188,7 @@ impl Place {
         let bundles: HashSet<_> = frames.iter().filter_map(|frame| bundle(frame)).collect();
         let expected = Expected::of(&self.siblings.frames());
         let mut companions = Vec::new();
-        let Some(mut left) = room.checked_sub(expected.size(frames)).filter(|_| !bundles.is_empty()) else {
-            return companions;
-        };
+        let Some(mut left) = room.checked_sub(expected.size(frames)) else { return companions };
         let mut seen: HashSet<_> = frames.iter().map(Arc::as_ptr).collect();
         for (position, other) in others {
             let mut chosen: Vec<_> = other.frames().filter(|frame| lacks(frame)).cloned().collect();
@@ -196,16 +205,15 @@ impl Place {
 }
 
 /// Bytes of frames that can be kept until they are read, while one bundle of `frames` after the other is decompressed and
-/// all cores compress.
+/// all cores compress. None without bundles, which are all that making frames together saves.
 fn room(frames: &[Arc<Frame>]) -> u64 {
-    let Some(first) = frames.first() else { return 0 };
+    let bundle = frames.iter().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max();
+    let (Some(first), Some(bundle)) = (frames.first(), bundle) else { return 0 };
     let resources = first.resources();
-    let capacity = resources.budget.capacity();
-    let bundle = frames.iter().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max().unwrap_or(0);
     let object = frames.iter().map(|frame| frame.object.content.size()).max().unwrap_or(0);
     let compression = resources.compressors.memory_for(object).saturating_mul(rayon::current_num_threads() as u64);
     let working = bundle.saturating_add(compression).saturating_add(resources.budget.share());
-    capacity.saturating_sub(working).min(resources.frames.capacity())
+    resources.budget.capacity().saturating_sub(working).min(resources.frames.capacity())
 }
 
 /// How much smaller code objects become, judged by those that were compressed. One architecture tells it of the others
