@@ -96,7 +96,7 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30), help_heading = "Resources")]
     keep_frames: Option<u64>,
 
-    /// Memory for caches, in MiB
+    /// Memory for caches and buffers, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
 

@@ -22,6 +22,9 @@ use super::idle::Idle;
 /// Room for so many bytes is not only made but also taken from the heap's free pages.
 const WORTH_TRIMMING: u64 = 4 << 20;
 
+/// The part of the budget that each cache has for itself.
+const SHARES: u64 = 32;
+
 /// What memory is used for, in the order in which a thread may ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
@@ -130,6 +133,14 @@ impl State {
     }
 }
 
+/// A larger share of a cache, until it is dropped.
+#[derive(Debug)]
+pub struct Promise {
+    budget: Arc<Budget>,
+    purpose: Use,
+    more: u64,
+}
+
 /// A part of the budget, given back when it is dropped.
 pub struct Reservation {
     budget: Arc<Budget>,
@@ -142,14 +153,15 @@ impl Budget {
     pub fn new(capacity: u64) -> Arc<Self> {
         let mut state = State::default();
         // Content that is read in pieces must survive from one piece to the next whatever else is going on.
-        state.frames.share = capacity / 32;
-        state.spans.share = capacity / 32;
+        let share = capacity / SHARES;
+        state.frames.share = share;
+        state.spans.share = share;
         Arc::new(Self {
             capacity,
             state: Mutex::new(state),
             changed: Condvar::new(),
             shedders: Mutex::default(),
-            clock: AtomicU64::new(0),
+            clock: AtomicU64::new(1),
             idle: Arc::default(),
         })
     }
@@ -157,6 +169,11 @@ impl Budget {
     /// The most bytes that are in use, but for single things that are larger.
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+
+    /// Bytes that each cache has for itself.
+    pub fn share(&self) -> u64 {
+        self.capacity / SHARES
     }
 
     /// Bytes in use now.
@@ -170,6 +187,20 @@ impl Budget {
             frames: state.frames.bytes,
             spans: state.spans.bytes,
         }
+    }
+
+    /// Gives a cache a share of `bytes`, so that work does not take what the cache is going to be filled with; less if it
+    /// cannot be had without waiting. What is idle is given back for that.
+    pub fn promise(self: &Arc<Self>, purpose: Use, bytes: u64) -> Promise {
+        self.release_idle();
+        let mut state = self.lock();
+        let taken = state.taken(purpose, 0);
+        let account = state.account(purpose);
+        let here = account.bytes.max(account.share);
+        let most = bytes.min(self.capacity.saturating_sub(taken - here));
+        let more = most.saturating_sub(account.share);
+        account.share += more;
+        Promise { budget: Arc::clone(self), purpose, more }
     }
 
     /// Reserves memory for inflating members; see [`Budget::reserve_for`]. Whoever holds it waits for no other reservation.
@@ -346,7 +377,7 @@ impl Budget {
         self.idle.watch(self);
     }
 
-    /// A time that every call moves on.
+    /// A time that every call moves on. It is never 0, which is before everything.
     pub(super) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -370,6 +401,13 @@ impl Reservation {
         account.bytes = account.bytes.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;
         drop(state);
+        self.budget.look_again();
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.budget.lock().account(self.purpose).share -= self.more;
         self.budget.look_again();
     }
 }

@@ -66,6 +66,12 @@ impl Compressors {
         Ok(frame)
     }
 
+    /// Bytes that are reserved for whoever compresses `size` bytes.
+    pub fn memory_for(&self, size: u64) -> u64 {
+        let bound = zstd::zstd_safe::compress_bound(usize::try_from(size).unwrap_or(usize::MAX));
+        (CONTEXT as u64).saturating_add(size).saturating_add(bound as u64)
+    }
+
     fn borrow(&self, size: usize) -> Loan<'_> {
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         while *lent >= rayon::current_num_threads() {
@@ -82,7 +88,7 @@ impl Compressors {
         }
         // One that is too small leaves, so that there are never more of them than cores.
         self.pool.discard();
-        let bytes = CONTEXT.saturating_add(size).saturating_add(bound) as u64;
+        let bytes = self.memory_for(size as u64);
         let reserved = self.budget.reserve_unless(Use::Compression, bytes, || self.pool.idle(is_fit));
         loan.tool = Some(reserved.map_or_else(
             |idle| idle,

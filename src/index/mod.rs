@@ -19,7 +19,7 @@ mod workers;
 
 use std::sync::{Arc, OnceLock};
 
-pub use budget::{Budget, Gauges, Reservation, Use};
+pub use budget::{Budget, Gauges, Promise, Reservation, Use};
 pub use cache::{ByteCache, Weight};
 pub use compressors::Compressors;
 pub use counters::{Counter, Counters};

@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::budget::{Budget, Reservation, Shed, Use};
+use super::heap;
 
 /// A buffer serves for less than it can hold, but not for less than this part of it.
 const LEAST_PART: usize = 4;
@@ -66,14 +67,14 @@ impl Pool<Vec<u8>> {
     /// A buffer that can hold `size` bytes without growing. Waits until the budget has room for it.
     pub fn buffer(&self, size: usize) -> Lent<Vec<u8>> {
         let reserved = self.0.budget.reserve_unless(self.0.purpose, size as u64, || self.idle_buffer(size));
-        reserved.map_or_else(|lent| lent, |reservation| self.lend(Vec::with_capacity(size), reservation))
+        reserved.map_or_else(|lent| lent, |reservation| self.lend(heap::buffer(size), reservation))
     }
 
     /// The same if it can be had without waiting.
     pub fn try_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
         self.idle_buffer(size).or_else(|| {
             let reservation = self.0.budget.try_reserve(self.0.purpose, size as u64)?;
-            Some(self.lend(Vec::with_capacity(size), reservation))
+            Some(self.lend(heap::buffer(size), reservation))
         })
     }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::frame::Frame;
+use super::siblings::Place;
 use crate::rope::{Content, Identity, ReadError};
 
 /// Bytes of frames that are made ahead of a reader: what fits, but at most this, and at most this part of the budget.
@@ -17,6 +18,7 @@ const DISORDER: usize = 8;
 #[derive(Debug)]
 pub(super) struct Stream {
     frames: Vec<(Arc<Frame>, u64)>,
+    siblings: Option<Place>,
     reader: Mutex<Reader>,
 }
 
@@ -28,12 +30,14 @@ struct Reader {
     wanted: Range<usize>,
     /// Threads that make some.
     makers: usize,
+    /// Up to here it is not worth making frames of other archives at the same time.
+    alone_until: usize,
 }
 
 impl Stream {
-    /// A stream of frames with their lengths.
-    pub(super) fn new(frames: Vec<(Arc<Frame>, u64)>) -> Arc<Self> {
-        Arc::new(Self { frames, reader: Mutex::default() })
+    /// A stream of the frames of an archive, with their lengths.
+    pub(super) fn new(frames: Vec<(Arc<Frame>, u64)>, siblings: Option<Place>) -> Arc<Self> {
+        Arc::new(Self { frames, siblings, reader: Mutex::default() })
     }
 
     /// The frames as contents.
@@ -57,8 +61,24 @@ impl Stream {
         let first = if follows { reader.wanted.start.max(reader.next) } else { reader.next };
         // Where a reader jumps to it may stay.
         let end = if follows { self.end_of_what_is_ahead(reader.next) } else { first };
-        reader.wanted = first..end.max(first);
         let Some((frame, _)) = self.frames.get(number) else { return };
+        if follows && let Some(place) = &self.siblings {
+            if number + 1 == self.frames.len() {
+                place.passed();
+                // In the end the first one leaves first. Requests for the last ones may be under way.
+                self.frames.iter().rev().skip(DISORDER).for_each(|(frame, _)| frame.leave_first());
+            }
+            if number >= reader.alone_until && !frame.is_there() {
+                drop(reader);
+                let ahead = self.frames.get(number..end).unwrap_or_default();
+                if place.make_ahead(ahead) {
+                    return;
+                }
+                reader = self.lock();
+                reader.alone_until = end;
+            }
+        }
+        reader.wanted = first..end.max(first);
         while reader.makers < rayon::current_num_threads().min(reader.wanted.len()) {
             reader.makers += 1;
             let stream = Arc::clone(self);

@@ -53,6 +53,11 @@ impl Frame {
         self.spooled.get().is_some() || self.resources.frames.contains(&self.id)
     }
 
+    /// Lets it leave the cache before all others: whoever wanted it has it.
+    pub(super) fn leave_first(&self) {
+        self.resources.frames.demote(&self.id);
+    }
+
     /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
     pub(super) fn is_prepared(&self) -> bool {
         if self.resources.spool.get().is_some() { self.is_there() } else { self.length.get().is_some() }

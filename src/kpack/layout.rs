@@ -9,7 +9,7 @@ use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 use super::ahead::Stream;
 use super::frame::Frame;
 use super::making::make_together;
-use super::siblings::Siblings;
+use super::siblings::Place;
 use super::{Compression, toc_key};
 use crate::index::Kind;
 use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
@@ -38,7 +38,7 @@ pub struct Archive {
     made: Mutex<Option<Arc<dyn Content>>>,
     /// Under what the lengths of its frames are remembered. Empty until somebody tried to recall them.
     remembered: OnceLock<Option<Identity>>,
-    siblings: OnceLock<Arc<Siblings>>,
+    siblings: OnceLock<Place>,
 }
 
 impl Archive {
@@ -66,8 +66,8 @@ impl Archive {
     }
 
     /// Makes the others known to it.
-    pub(super) fn join(&self, siblings: &Arc<Siblings>) {
-        self.siblings.get_or_init(|| Arc::clone(siblings));
+    pub(super) fn join(&self, place: Place) {
+        self.siblings.get_or_init(|| place);
     }
 
     /// The frames that have to be made before it can be read, in its order.
@@ -192,15 +192,16 @@ impl Archive {
         };
         self.recalled();
         if self.lengths().is_none() {
-            let others = self.siblings.get().map(|siblings| siblings.wanted_with(self)).unwrap_or_default();
-            let together: Vec<_> = others.iter().map(|other| &**other).chain([self]).collect();
-            make_together(&together, &AtomicU64::new(0))?;
+            match self.siblings.get() {
+                Some(place) => place.make_lengths(self)?,
+                None => make_together(&[self], &AtomicU64::new(0))?,
+            }
         }
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
-        let stream = Stream::new(self.frames().cloned().zip(lengths).collect());
+        let stream = Stream::new(self.frames().cloned().zip(lengths).collect(), self.siblings.get().cloned());
         for content in stream.contents() {
             segments.push(Segment::literal(length_field(content.size())?));
             segments.push(Segment::whole(Arc::new(content)));

@@ -15,7 +15,16 @@ use crate::rope::ReadError;
 /// bundle is decompressed once for all of its code objects that are wanted, and all cores work on it while there is no
 /// memory for another. Adds the bytes that are compressed to `done`.
 pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
-    let closed = groups(archives);
+    let result = make(unprepared(archives), done);
+    for archive in archives {
+        archive.learn_lengths();
+    }
+    result
+}
+
+/// Makes these frames in the way of [`make_together`].
+pub(super) fn make(frames: Vec<Arc<Frame>>, done: &AtomicU64) -> Result<(), ReadError> {
+    let closed = groups(frames);
     let threads = closed.iter().map(|group| group.frames.len()).sum::<usize>().min(rayon::current_num_threads());
     let making = Making { state: Mutex::new(State { closed, ..State::default() }), changed: Condvar::new(), done };
     // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
@@ -27,15 +36,19 @@ pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
         making.work();
     });
     let state = making.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for archive in archives {
-        archive.learn_lengths();
-    }
     state.failure.map_or(Ok(()), Err)
 }
 
 /// Bytes that [`make_together`] has to compress.
 pub fn unmade_size(archives: &[&Archive]) -> u64 {
-    groups(archives).iter().map(Group::size).sum()
+    unprepared(archives).iter().map(|frame| frame.object.content.size()).sum()
+}
+
+/// The frames that are not prepared, each once.
+fn unprepared(archives: &[&Archive]) -> Vec<Arc<Frame>> {
+    let mut seen = HashSet::new();
+    let frames = archives.iter().flat_map(|archive| archive.frames());
+    frames.filter(|frame| !frame.is_prepared() && seen.insert(Arc::as_ptr(frame))).cloned().collect()
 }
 
 /// Frames of one compressed bundle, or one frame without any.
@@ -56,17 +69,14 @@ impl Group {
     }
 }
 
-/// The frames that are not prepared, each once; the costliest group is the last.
-fn groups(archives: &[&Archive]) -> Vec<Group> {
+/// The costliest group is the last.
+fn groups(frames: Vec<Arc<Frame>>) -> Vec<Group> {
     let mut groups = HashMap::new();
-    let mut seen = HashSet::new();
-    for (position, frame) in archives.iter().flat_map(|archive| archive.frames()).enumerate() {
-        if !frame.is_prepared() && seen.insert(Arc::as_ptr(frame)) {
-            let bundle = frame.object.bundle.clone();
-            let key = bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
-            let group = groups.entry(key).or_insert_with(|| (position, Group { bundle, frames: Vec::new() }));
-            group.1.frames.push(Arc::clone(frame));
-        }
+    for (position, frame) in frames.into_iter().enumerate() {
+        let bundle = frame.object.bundle.clone();
+        let key = bundle.as_ref().map_or(Err(position), |bundle| Ok(bundle.id()));
+        let group = groups.entry(key).or_insert_with(|| (position, Group { bundle, frames: Vec::new() }));
+        group.1.frames.push(frame);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     for (_, group) in &mut groups {

@@ -36,11 +36,11 @@ fn code(seed: u64) -> Vec<u8> {
 }
 
 /// A compressed bundle (version 2 of CCOB) with a code object for each target.
-fn bundle(seed: u64) -> Vec<u8> {
+fn bundle(seed: u64, targets: &[&str]) -> Vec<u8> {
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
-    table.extend((TARGETS.len() as u64).to_le_bytes());
+    table.extend((targets.len() as u64).to_le_bytes());
     let mut payload = Vec::new();
-    for (number, target) in (0..).zip(TARGETS) {
+    for (number, target) in (0..).zip(targets) {
         let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
         for field in [4096 + payload.len() as u64, CODE, id.len() as u64] {
             table.extend(field.to_le_bytes());
@@ -64,9 +64,13 @@ const BUNDLE: u64 = 4096 + 3 * CODE;
 
 /// An archive for each target.
 fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
-    let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
+    archives_for(&TARGETS, resources)
+}
+
+fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+    let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
-        let bytes = bundle(wrapper);
+        let bytes = bundle(wrapper, targets);
         let size = bytes.len() as u64;
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
         let objects = read_bundle(&content, 0, size, resources).unwrap();
@@ -80,7 +84,7 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
         let target: TargetId = target.parse().unwrap();
         Arc::new(Archive::new("torch", target, Compression::default(), entries))
     };
-    TARGETS.iter().zip(entries).map(archive).collect()
+    targets.iter().zip(entries).map(archive).collect()
 }
 
 fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
@@ -242,12 +246,100 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
     }
 }
 
+fn related(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+    let archives = archives_for(targets, resources);
+    Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
+    archives
+}
+
+const MANY_TARGETS: [&str; 7] = ["gfx1030", "gfx1100", "gfx1200", "gfx906", "gfx908", "gfx90a", "gfx942"];
+
+/// Budgets with room for none, 2, 3 and 7 archives of 75 % of their original size, beside one bundle, one compressor,
+/// and the shares of caches; and how often each bundle is decompressed for all seven archives: for the first one alone,
+/// and then for as many at a time as fit.
+const ROOMS: [(u64, u64); 4] = [(6_000_000, 7), (7_500_000, 4), (8_000_000, 3), (64 << 20, 2)];
+
+fn with_one_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(work)
+}
+
+/// How often each bundle is decompressed when archives are read in this order.
+fn decompressions(resources: &Resources, archives: &[Arc<Archive>], order: impl Iterator<Item = usize>) -> u64 {
+    let whole = BUNDLES * (4096 + archives.len() as u64 * CODE);
+    let cost = work(resources, || {
+        for number in order {
+            read(&archives[number]).unwrap();
+            // As if nobody had asked for anything for a while.
+            resources.budget.release_idle();
+        }
+    });
+    assert_eq!(cost.0 % whole, 0, "{} of {whole}", cost.0);
+    cost.0 / whole
+}
+
+#[test]
+fn all_architectures_cost_as_many_decompressions_as_there_is_room_for_parts_of_them() {
+    with_one_thread(|| {
+        for (budget, expected) in ROOMS {
+            let resources = Resources::new(budget);
+            let archives = related(&MANY_TARGETS, &resources);
+            assert_eq!(decompressions(&resources, &archives, 0..7), expected, "budget {budget}");
+            assert!(resources.frames.bytes() <= resources.frames.capacity());
+            let resources = Resources::new(budget);
+            let archives = related(&MANY_TARGETS, &resources);
+            let from_within = [4, 5, 6, 0, 1, 2, 3];
+            assert_eq!(decompressions(&resources, &archives, from_within.into_iter()), expected, "budget {budget}");
+        }
+    });
+}
+
+#[test]
+fn so_they_do_when_their_lengths_are_known_from_another_session() {
+    let first = Resources::new(64 << 20);
+    let made = archives_for(&MANY_TARGETS, &first);
+    together(&made);
+    with_one_thread(|| {
+        for (budget, expected) in ROOMS.into_iter().skip(1) {
+            let resources = Resources::new(budget);
+            let archives = related(&MANY_TARGETS, &resources);
+            for (archive, made) in archives.iter().zip(&made) {
+                assert!(archive.recall(&made.lengths().unwrap()));
+            }
+            assert_eq!(decompressions(&resources, &archives, 0..7), expected, "budget {budget}");
+        }
+    });
+}
+
+#[test]
+fn readers_of_all_views_and_little_memory_do_not_stop_each_other() {
+    for budget in [0, 6_000_000, 7_500_000, 16 << 20] {
+        in_bounded_time(move || {
+            let expected = archives_for(&MANY_TARGETS, &Resources::new(64 << 20));
+            let expected: Vec<_> = expected.iter().map(|archive| read(archive).unwrap()).collect();
+            let resources = Resources::new(budget);
+            let archives = related(&MANY_TARGETS, &resources);
+            thread::scope(|scope| {
+                for reader in 0..6 {
+                    let (archives, expected) = (&archives, &expected);
+                    scope.spawn(move || {
+                        for turn in 0..14 {
+                            let number = (reader * 2 + turn) % 7;
+                            assert!(read(&archives[number]).unwrap() == expected[number], "archive {number}");
+                        }
+                    });
+                }
+            });
+            resources.budget.release_idle();
+            assert!(resources.budget.gauges().total() <= budget.max(CODE));
+        });
+    }
+}
+
 #[test]
 fn who_asks_for_a_second_architecture_is_given_all() {
     for is_roomy in [true, false] {
         let resources = Resources::new(if is_roomy { 64 << 20 } else { 1 << 20 });
-        let archives = archives(&resources);
-        Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
+        let archives = related(&TARGETS, &resources);
         let made = |archive: &Archive| {
             archive.make().unwrap();
             // As if nobody had asked for anything for a while.

@@ -1,70 +1,241 @@
 //! Archives that are made of the same compressed bundles.
 //!
 //! Decompressing a bundle for one architecture after another costs as much each time. Who asks for a second architecture
-//! is likely to ask for all, so then the code objects of all are compressed while the bundle is there, as far as there is
-//! room to keep them.
+//! is likely to ask for all, one after the other. So then the code objects of those that come next are compressed, too,
+//! while the bundle is there: of as many archives as there is room to keep.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::frame::Frame;
 use super::layout::Archive;
+use super::making::make;
+use crate::index::Use;
+use crate::rope::ReadError;
 
-/// All archives of a split, by the device part they belong to.
+/// All archives of a split, in the order in which a reader of all views comes to them.
 #[derive(Debug)]
 pub struct Siblings {
-    archives: Vec<(usize, Weak<Archive>)>,
+    archives: Vec<Sibling>,
     /// Device parts of which an archive was asked for.
     asked: Mutex<BTreeSet<usize>>,
+    /// Held by whoever makes frames together, so that nobody takes the room that another counts on.
+    turn: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Sibling {
+    /// The device part it belongs to.
+    part: usize,
+    archive: Weak<Archive>,
+    /// Whether frames were made for somebody who reads it, or is going to, and has not come to its end.
+    is_awaited: AtomicBool,
+}
+
+/// What an archive knows of its siblings.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    siblings: Arc<Siblings>,
+    /// Where the archive itself is among them.
+    position: usize,
 }
 
 impl Siblings {
-    /// Makes archives known to each other; each comes with the number of its device part.
+    /// Makes archives known to each other; each comes with the number of its device part. Parts with smaller numbers are
+    /// read first.
     pub fn relate(archives: &[(usize, Arc<Archive>)]) {
-        let known = archives.iter().map(|(part, archive)| (*part, Arc::downgrade(archive))).collect();
-        let siblings = Arc::new(Self { archives: known, asked: Mutex::default() });
-        for (_, archive) in archives {
-            archive.join(&siblings);
+        let mut ordered: Vec<_> = archives.iter().collect();
+        ordered.sort_by_key(|(part, _)| *part);
+        let sibling = |(part, archive): &&(usize, Arc<Archive>)| {
+            let (archive, is_awaited) = (Arc::downgrade(archive), AtomicBool::new(false));
+            Sibling { part: *part, archive, is_awaited }
+        };
+        let known = ordered.iter().map(sibling).collect();
+        let siblings = Arc::new(Self { archives: known, asked: Mutex::default(), turn: Mutex::default() });
+        for (position, (_, archive)) in ordered.into_iter().enumerate() {
+            archive.join(Place { siblings: Arc::clone(&siblings), position });
         }
     }
 
-    /// The archives to make together with one that is asked for; none if it should be made alone.
-    pub(super) fn wanted_with(&self, archive: &Archive) -> Vec<Arc<Archive>> {
-        let part = self.archives.iter().find(|(_, other)| std::ptr::eq(other.as_ptr(), archive)).map(|(part, _)| *part);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.extend(part);
-        if asked.len() < 2 {
-            return Vec::new();
-        }
-        drop(asked);
-        let all: Vec<_> = self.archives.iter().filter_map(|(_, archive)| archive.upgrade()).collect();
-        for archive in &all {
-            archive.recalled();
-        }
-        if is_worth_it(&all) { all } else { Vec::new() }
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn frames(&self) -> Vec<Arc<Frame>> {
+        let archives = self.archives.iter().filter_map(|sibling| sibling.archive.upgrade());
+        archives.flat_map(|archive| archive.frames().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Bytes of frames that are there for readers who have not come to them.
+    fn awaited_size(&self) -> u64 {
+        let awaited = self.archives.iter().filter(|sibling| sibling.is_awaited.load(Ordering::Relaxed));
+        let size = |archive: Arc<Archive>| -> u64 {
+            archive.frames().filter(|frame| frame.is_there()).filter_map(|frame| frame.known_length()).sum()
+        };
+        awaited.filter_map(|sibling| sibling.archive.upgrade()).map(size).sum()
     }
 }
 
-/// Whether there are bundles to share, and room for what is made of them beside the bundles that are being decompressed.
-fn is_worth_it(archives: &[Arc<Archive>]) -> bool {
-    let frames = || archives.iter().flat_map(|archive| archive.frames());
-    let Some(first) = frames().next() else { return false };
-    let Some(largest) = frames().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max() else {
-        return false;
-    };
-    let (resources, size) = (first.resources(), expected_size(archives));
-    let working = largest.saturating_mul(rayon::current_num_threads() as u64);
-    size <= resources.frames.capacity() && size.saturating_add(working) <= resources.budget.capacity() / 8 * 7
+impl Place {
+    /// Makes all frames of `archive`, which is the one at this place, whose length is not known.
+    pub(super) fn make_lengths(&self, archive: &Archive) -> Result<(), ReadError> {
+        let is_alone = self.ask() < 2;
+        let lacks = |frame: &Frame| frame.known_length().is_none();
+        let lacking = || archive.frames().filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>();
+        // With little memory nobody counts on any room, and readers at the same time share the bundles they hold.
+        let turn = (room(&lacking()) > 0).then(|| self.siblings.turn());
+        let frames = lacking();
+        if is_alone || turn.is_none() {
+            let result = make(frames, &AtomicU64::new(0));
+            archive.learn_lengths();
+            return result;
+        }
+        let others = self.others();
+        for (_, other) in &others {
+            other.recalled();
+        }
+        // It happens once to each frame, so whatever else is in the cache may go.
+        let companions = self.companions(&frames, &others, room(&frames), lacks);
+        let result = self.make_to_stay(frames, companions, 0);
+        for archive in others.iter().map(|(_, other)| &**other).chain([archive]) {
+            archive.learn_lengths();
+        }
+        result
+    }
+
+    /// Makes those of `frames` that are not there, if that is worth doing for other archives at the same time: these are
+    /// the next that somebody wants who reads the archive from front to back. Whether it was done.
+    pub(super) fn make_ahead(&self, frames: &[(Arc<Frame>, u64)]) -> bool {
+        let lacks = |frame: &Frame| !frame.is_there();
+        let lacking = || {
+            let frames = frames.iter().map(|(frame, _)| frame);
+            frames.filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>()
+        };
+        if self.ask() < 2 || room(&lacking()) == 0 {
+            return false;
+        }
+        let _turn = self.siblings.turn();
+        let frames = lacking();
+        if frames.is_empty() {
+            return true;
+        }
+        let awaited = self.siblings.awaited_size();
+        let room = room(&frames).saturating_sub(awaited);
+        let companions = self.companions(&frames, &self.others(), room, lacks);
+        if companions.is_empty() {
+            return false;
+        }
+        for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
+            self.set_awaited(position, true);
+        }
+        // Whoever reads the frame that failed meets the same error and reports it.
+        let _ = self.make_to_stay(frames, companions, awaited);
+        true
+    }
+
+    /// A reader from front to back has come to the end of the archive.
+    pub(super) fn passed(&self) {
+        self.set_awaited(self.position, false);
+    }
+
+    /// Makes frames and their companions so that all of them stay, beside others that take `awaited` bytes.
+    fn make_to_stay(
+        &self,
+        mut frames: Vec<Arc<Frame>>,
+        companions: Vec<(usize, Vec<Arc<Frame>>)>,
+        awaited: u64,
+    ) -> Result<(), ReadError> {
+        let room = room(&frames);
+        frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
+        let Some(first) = frames.first() else { return Ok(()) };
+        let resources = Arc::clone(first.resources());
+        let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
+        let _kept = resources.budget.promise(Use::Frames, expected.min(room));
+        make(frames, &AtomicU64::new(0))
+    }
+
+    fn set_awaited(&self, position: usize, is_awaited: bool) {
+        if let Some(sibling) = self.siblings.archives.get(position) {
+            sibling.is_awaited.store(is_awaited, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the parts that were asked for, with this one.
+    fn ask(&self) -> usize {
+        let mut asked = self.siblings.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.extend(self.siblings.archives.get(self.position).map(|sibling| sibling.part));
+        asked.len()
+    }
+
+    /// The other archives with their positions, in the order in which the reader of this one comes to them.
+    fn others(&self) -> Vec<(usize, Arc<Archive>)> {
+        let count = self.siblings.archives.len();
+        let positions = (self.position + 1..count).chain(0..self.position);
+        positions.filter_map(|other| Some((other, self.siblings.archives.get(other)?.archive.upgrade()?))).collect()
+    }
+
+    /// For each of the next archives that fit into `room` together with this one, the frames that it lacks of the bundles
+    /// of `frames`.
+    fn companions(
+        &self,
+        frames: &[Arc<Frame>],
+        others: &[(usize, Arc<Archive>)],
+        room: u64,
+        lacks: impl Fn(&Frame) -> bool,
+    ) -> Vec<(usize, Vec<Arc<Frame>>)> {
+        let bundle = |frame: &Frame| frame.object.bundle.as_ref().map(|bundle| bundle.id());
+        let bundles: HashSet<_> = frames.iter().filter_map(|frame| bundle(frame)).collect();
+        let expected = Expected::of(&self.siblings.frames());
+        let mut companions = Vec::new();
+        let Some(mut left) = room.checked_sub(expected.size(frames)) else { return companions };
+        let mut seen: HashSet<_> = frames.iter().map(Arc::as_ptr).collect();
+        for (position, other) in others {
+            let mut chosen: Vec<_> = other.frames().filter(|frame| lacks(frame)).cloned().collect();
+            chosen.retain(|frame| seen.insert(Arc::as_ptr(frame)));
+            let Some(rest) = left.checked_sub(expected.size(&chosen)) else { break };
+            left = rest;
+            chosen.retain(|frame| bundle(frame).is_some_and(|bundle| bundles.contains(&bundle)));
+            if !chosen.is_empty() {
+                companions.push((*position, chosen));
+            }
+        }
+        companions
+    }
 }
 
-/// How large all archives will be, judged by those that were made, and a quarter more.
-fn expected_size(archives: &[Arc<Archive>]) -> u64 {
-    let original = archives.iter().map(|archive| archive.original_size()).sum::<u64>();
-    let made =
-        archives.iter().filter_map(|archive| Some((archive.lengths()?.iter().sum::<u64>(), archive.original_size())));
-    let (compressed, of) = made.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    if of == 0 {
-        original
-    } else {
-        u64::try_from(u128::from(original) * u128::from(compressed) * 5 / 4 / u128::from(of)).unwrap_or(u64::MAX)
+/// Bytes of frames that can be kept until they are read, while one bundle of `frames` after the other is decompressed and
+/// all cores compress. None without bundles, which are all that making frames together saves.
+fn room(frames: &[Arc<Frame>]) -> u64 {
+    let bundle = frames.iter().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max();
+    let (Some(first), Some(bundle)) = (frames.first(), bundle) else { return 0 };
+    let resources = first.resources();
+    let object = frames.iter().map(|frame| frame.object.content.size()).max().unwrap_or(0);
+    let compression = resources.compressors.memory_for(object).saturating_mul(rayon::current_num_threads() as u64);
+    let working = bundle.saturating_add(compression).saturating_add(resources.budget.share());
+    resources.budget.capacity().saturating_sub(working).min(resources.frames.capacity())
+}
+
+/// How much smaller code objects become, judged by those that were compressed. One architecture tells it of the others
+/// within an eighth, and of all together within a few percent.
+struct Expected {
+    compressed: u64,
+    of: u64,
+}
+
+impl Expected {
+    fn of(frames: &[Arc<Frame>]) -> Self {
+        let made = frames.iter().filter_map(|frame| Some((frame.known_length()?, frame.object.content.size())));
+        let (compressed, of) = made.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        if of == 0 { Self { compressed: 1, of: 1 } } else { Self { compressed, of } }
+    }
+
+    /// Bytes that frames will take, and a sixteenth of what is a guess.
+    fn size(&self, frames: &[Arc<Frame>]) -> u64 {
+        let known: u64 = frames.iter().filter_map(|frame| frame.known_length()).sum();
+        let unknown = frames.iter().filter(|frame| frame.known_length().is_none());
+        let original = unknown.map(|frame| u128::from(frame.object.content.size())).sum::<u128>();
+        let guess = original * u128::from(self.compressed) * 17 / 16 / u128::from(self.of);
+        known.saturating_add(u64::try_from(guess).unwrap_or(u64::MAX))
     }
 }

@@ -68,7 +68,8 @@ pub(super) fn assign(
     relate(&plan.archives);
 }
 
-/// Makes archives known to each other that share compressed bundles.
+/// Makes archives known to each other that share compressed bundles. Directories of device parts are read in the order of
+/// their names, which is that of the keys.
 fn relate(archives: &[PlannedArchive]) {
     let keys: BTreeSet<_> = archives.iter().map(|planned| &planned.key).collect();
     let part = |planned: &PlannedArchive| keys.iter().position(|key| **key == planned.key).unwrap_or(0);
