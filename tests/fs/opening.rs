@@ -163,11 +163,16 @@ fn visits_cost_few_requests() {
     eprintln!("tar of {many} files: {reads} reads, {given} files given");
     assert!(reads < with_bytes && reads + given >= with_bytes, "{reads} reads, {given} files given");
     assert_eq!(of(RequestKind::Open), 1);
-    let before = serde_json::to_string(&counters.requests).unwrap();
-    let more = mount.requests(|| drop(tar()));
-    let after = serde_json::to_string(&counters.requests).unwrap();
-    assert_eq!(more, 0, "the second time nothing: {before} {after}");
-    assert_eq!((counters.reads_prompt.get(), counters.reads_by_workers.get()), (reads, 0));
+    let [prompt, by_workers] = [counters.reads_prompt.get(), counters.reads_by_workers.get()];
+    let reads_before = of(RequestKind::Read);
+    let again = mount.requests(|| drop(tar()));
+    let read_again = of(RequestKind::Read) - reads_before;
+    // A kernel that is short of memory, or saves it ahead of need, drops pages whenever it likes.
+    assert!(
+        again == read_again && read_again * 100 <= with_bytes,
+        "the second time {again} requests, {read_again} reads"
+    );
+    assert_eq!((prompt, by_workers), (reads, 0));
     assert_eq!(of(RequestKind::Change) + of(RequestKind::Readlink), 0);
 }
 
