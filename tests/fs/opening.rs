@@ -216,6 +216,32 @@ fn many_slow_readers_hold_up_nobody_else() {
 }
 
 #[test]
+fn an_input_that_answers_slowly_holds_up_nobody_else() {
+    let Some(mut input) = Mount::new() else { return };
+    let resources = Resources::new(1 << 20);
+    let mut tree = Tree::new(DIRECTORY);
+    for (name, place) in [("a", "odd/waits"), ("b", "odd/waits"), ("c", "odd/waits"), ("quick", "host/lib/small.txt")] {
+        let content = open_file(&input.at(place), &resources).unwrap();
+        let kind = NodeKind::File { body: Body::Ready(content), link_group: None };
+        tree.insert(ROOT, &EntryPath::new(name.as_bytes()).unwrap(), FILE, kind).unwrap();
+    }
+    let Some(mount) = Mount::of(tree, &resources) else { return };
+    let readers = ["a", "b", "c"].map(|name| {
+        let place = mount.at(name);
+        thread::spawn(move || fs::read(place).unwrap())
+    });
+    input.asked.recv_timeout(Duration::from_secs(20)).unwrap();
+    let requests = &resources.counters.requests;
+    wait_until("three requests wait", || requests.waiting() == 3);
+    assert_eq!(fs::read(mount.at("quick")).unwrap(), b"hello");
+    assert!(readers.iter().all(|reader| !reader.is_finished()));
+    input.release();
+    for reader in readers {
+        assert_eq!(reader.join().unwrap(), vec![b'w'; 4096]);
+    }
+}
+
+#[test]
 fn listing_begins_with_what_is_expected_and_waits_for_nothing() {
     let mut tree = Tree::new(DIRECTORY);
     let mut add = |directory: &str, make: Arc<Kernels>, expected: bool| {

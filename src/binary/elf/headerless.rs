@@ -85,7 +85,8 @@ pub(super) fn candidates(image: &Image, magic: u32) -> Result<Vec<(Place, u64)>,
 fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) -> Result<(), BinaryError> {
     let mut pattern = magic.to_le_bytes().to_vec();
     pattern.extend(1_u32.to_le_bytes());
-    let mut offset = load.offset.next_multiple_of(8);
+    // Wrappers are aligned in memory; a segment without alignment can be anywhere in the file.
+    let mut offset = load.offset.saturating_add(load.address.wrapping_neg() % 8);
     let mut bytes = Vec::new();
     while offset + FATBIN_WRAPPER_SIZE <= load.end() {
         let here = STEP.min(load.end() - offset) / 8 * 8;
