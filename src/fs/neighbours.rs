@@ -67,11 +67,12 @@ impl Neighbours {
         run.is_served = shared.resources.workers.offer(move || job.neighbours.give(directory, next, &job));
     }
 
-    /// Gives the kernel the files at these positions, unless their reader was faster.
+    /// Gives the kernel the files at these positions, the last one first: so a reader who is as fast gets the first ones by
+    /// asking at the same time, and they meet only once.
     fn give(&self, directory: NodeId, files: Vec<(usize, NodeId)>, shared: &Shared) {
-        for (position, node) in files {
+        for (position, node) in files.into_iter().rev() {
             let is_past = self.lock().iter().any(|run| run.directory == directory && run.at >= position);
-            if !is_past && !shared.give(node) {
+            if is_past || !shared.give(node) {
                 break;
             }
         }
@@ -90,7 +91,7 @@ impl Run {
         Self { directory, at: position, end: position + 1, step: FIRST, is_served: false }
     }
 
-    /// The files to be given now. One in the middle is left for the kernel to ask for, which tells how far its reader is.
+    /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is.
     fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
         let first = self.end.max(self.at + 1);
         self.end = first + self.step;
@@ -110,7 +111,7 @@ impl Run {
             }
         }
         if !files.is_empty() {
-            files.remove(files.len() / 2);
+            files.remove(files.len() * 3 / 4);
         }
         files
     }
