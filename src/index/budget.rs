@@ -3,7 +3,7 @@
 //! Caches take what nobody else needs. A reservation for a buffer first makes caches give up what was not used for the
 //! longest time, then waits until other work gives back.
 //!
-//! Nobody waits forever. Uses have an order, bundles before compression before inflation: whoever holds a reservation
+//! Nobody waits forever. Uses have an order, bundles before compression: whoever holds a reservation
 //! waits only for uses that come later in it, and never for a second one of the same use. If the caches have nothing left
 //! to give, the first reservation of its use is let through even if it does not fit. So the last use always goes on; when
 //! it has given back, the one before does, and so forth. Therefore a bundle larger than the whole budget can be read, too,
@@ -14,8 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use serde::Serialize;
-
+use super::gauges::{Gauges, Use};
 use super::heap::trim_heap;
 use super::idle::Idle;
 
@@ -24,50 +23,6 @@ const WORTH_TRIMMING: u64 = 4 << 20;
 
 /// The part of the budget that each cache has for itself.
 const SHARES: u64 = 32;
-
-/// What memory is used for, in the order in which a thread may ask for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Decompressed offload bundles, and the compressed ones while they are read.
-    Bundles,
-    /// Code objects that are being compressed, and what compresses them.
-    Compression,
-    /// What inflates members, and what it inflated ahead of need.
-    Inflation,
-    /// The cache of compressed code objects.
-    Frames,
-    /// The cache of inflated pieces of members.
-    Spans,
-}
-
-/// Bytes in use now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Gauges {
-    /// The budget.
-    pub capacity: u64,
-    /// See [`Use::Bundles`].
-    pub bundles: u64,
-    /// See [`Use::Compression`].
-    pub compression: u64,
-    /// See [`Use::Inflation`].
-    pub inflation: u64,
-    /// See [`Use::Frames`].
-    pub frames: u64,
-    /// See [`Use::Spans`].
-    pub spans: u64,
-}
-
-impl Gauges {
-    /// All bytes in use.
-    pub fn total(&self) -> u64 {
-        self.buffers() + self.frames + self.spans
-    }
-
-    /// Bytes in use for work; zero when nothing is going on and nothing was for a while.
-    pub fn buffers(&self) -> u64 {
-        self.bundles + self.compression + self.inflation
-    }
-}
 
 /// Something that can give memory back although nobody asked it to.
 pub(super) trait Shed: Send + Sync {
@@ -96,7 +51,6 @@ pub struct Budget {
 struct State {
     bundles: Account,
     compression: Account,
-    inflation: Account,
     frames: Account,
     spans: Account,
     tickets: u64,
@@ -118,7 +72,6 @@ impl State {
         match purpose {
             Use::Bundles => &mut self.bundles,
             Use::Compression => &mut self.compression,
-            Use::Inflation => &mut self.inflation,
             Use::Frames => &mut self.frames,
             Use::Spans => &mut self.spans,
         }
@@ -128,7 +81,7 @@ impl State {
     fn taken(&mut self, purpose: Use, more: u64) -> u64 {
         let account = self.account(purpose);
         let here = account.bytes.saturating_add(more).max(account.share) - account.bytes.max(account.share);
-        let all = [&self.bundles, &self.compression, &self.inflation, &self.frames, &self.spans];
+        let all = [&self.bundles, &self.compression, &self.frames, &self.spans];
         all.iter().map(|account| account.bytes.max(account.share)).sum::<u64>().saturating_add(here)
     }
 }
@@ -183,7 +136,6 @@ impl Budget {
             capacity: self.capacity,
             bundles: state.bundles.bytes,
             compression: state.compression.bytes,
-            inflation: state.inflation.bytes,
             frames: state.frames.bytes,
             spans: state.spans.bytes,
         }
@@ -203,13 +155,8 @@ impl Budget {
         Promise { budget: Arc::clone(self), purpose, more }
     }
 
-    /// Reserves memory for inflating members; see [`Budget::reserve_for`]. Whoever holds it waits for no other reservation.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Reservation {
-        self.reserve_for(Use::Inflation, bytes)
-    }
-
     /// Reserves memory for work, and waits for it if need be; see the [module](self) for who may wait for what.
-    pub fn reserve_for(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
+    pub fn reserve(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
         loop {
             if let Ok(reservation) = self.reserve_unless(purpose, bytes, || None::<()>) {
                 return reservation;
@@ -217,7 +164,7 @@ impl Budget {
         }
     }
 
-    /// Like [`Budget::reserve_for`], unless `instead` has something that does as well.
+    /// Like [`Budget::reserve`], unless `instead` has something that does as well.
     pub(super) fn reserve_unless<T>(
         self: &Arc<Self>,
         purpose: Use,

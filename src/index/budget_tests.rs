@@ -23,17 +23,16 @@ fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 #[test]
 fn gauges_are_what_is_held_and_zero_when_it_is_dropped() {
     let budget = Budget::new(1000);
-    let inflation = budget.reserve(10);
-    let mut compression = budget.reserve_for(Use::Compression, 200);
+    let mut compression = budget.reserve(Use::Compression, 200);
     compression.resize(250);
     let cache = ByteCache::new(&budget, Use::Frames);
     cache.put(1, bytes(300));
     let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
     let buffer = pool.buffer(400);
-    let gauges = Gauges { capacity: 1000, bundles: 400, compression: 250, inflation: 10, frames: 300, spans: 0 };
+    let gauges = Gauges { capacity: 1000, bundles: 400, compression: 250, frames: 300, spans: 0 };
     assert_eq!(budget.gauges(), gauges);
-    assert_eq!((gauges.total(), gauges.buffers()), (960, 660));
-    drop((inflation, compression, buffer));
+    assert_eq!((gauges.total(), gauges.buffers()), (950, 650));
+    drop((compression, buffer));
     assert_eq!(budget.gauges().buffers(), 400, "an idle buffer is held");
     budget.release_idle();
     assert_eq!((budget.gauges().buffers(), budget.gauges().total()), (0, 300));
@@ -55,7 +54,7 @@ fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
     }
     assert_eq!((frames.bytes(), spans.bytes()), (2700, 500));
     assert!(frames.contains(&9) && !frames.contains(&10));
-    let reservation = budget.reserve(3000);
+    let reservation = budget.reserve(Use::Compression, 3000);
     assert_eq!((frames.bytes(), spans.bytes()), (100, 100), "the shares stay");
     frames.put(50, bytes(100));
     assert_eq!(frames.bytes(), 100, "the younger one has taken the place of the older");
@@ -120,16 +119,16 @@ fn idle_buffers_are_given_back_after_a_while() {
 #[test]
 fn whoever_waits_gets_what_others_give_back_in_turn() {
     let budget = Budget::new(1000);
-    let first = budget.reserve(800);
+    let first = budget.reserve(Use::Compression, 800);
     let (sender, order) = mpsc::channel();
-    let waiting = |budget: &Budget| budget.lock().inflation.waiting.len();
+    let waiting = |budget: &Budget| budget.lock().compression.waiting.len();
     let threads: Vec<_> = [700, 100]
         .into_iter()
         .enumerate()
         .map(|(position, size)| {
             let (other, sender) = (Arc::clone(&budget), sender.clone());
             let thread = thread::spawn(move || {
-                let reservation = other.reserve(size);
+                let reservation = other.reserve(Use::Compression, size);
                 sender.send(size).unwrap();
                 reservation
             });
@@ -143,7 +142,7 @@ fn whoever_waits_gets_what_others_give_back_in_turn() {
     assert!(order.try_recv().is_err());
     drop(first);
     let reservations: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    assert_eq!(budget.gauges().inflation, 800);
+    assert_eq!(budget.gauges().compression, 800);
     drop(reservations);
     assert_eq!(budget.gauges().total(), 0);
 }
@@ -156,7 +155,7 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let reservation = budget.reserve_for(Use::Bundles, 500);
+                    let reservation = budget.reserve(Use::Bundles, 500);
                     assert_eq!(together.fetch_add(1, Ordering::SeqCst), 0);
                     thread::yield_now();
                     together.fetch_sub(1, Ordering::SeqCst);
@@ -168,8 +167,7 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
     });
 }
 
-/// Every thread takes a bundle, then memory for compression, then for inflation, from a budget that has not even room for
-/// one of each, while caches fill up. No more than the budget and one of each use is ever taken.
+/// Every thread takes a bundle, then memory for compression, from a budget that has not even room for one of each, while caches fill up. No more than the budget and one of each use is ever taken.
 #[test]
 fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
     in_bounded_time(|| {
@@ -182,12 +180,11 @@ fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
                 scope.spawn(move || {
                     for round in 0..100 {
                         let bundle = pool.buffer(20 + usize::try_from((number * round) % 90).unwrap());
-                        let compression = budget.reserve_for(Use::Compression, 30 + number);
-                        let inflation = budget.reserve(5 + round % 7);
+                        let compression = budget.reserve(Use::Compression, 30 + number);
                         let gauges = budget.gauges();
-                        assert!(gauges.total() <= 100 + 110 + 46 + 12, "{gauges:?}");
+                        assert!(gauges.total() <= 100 + 110 + 46, "{gauges:?}");
                         cache.put((number, round), bytes(2));
-                        drop((inflation, compression, bundle));
+                        drop((compression, bundle));
                     }
                 });
             }

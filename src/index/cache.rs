@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use lru::LruCache;
 
-use super::budget::{Budget, Reservation, Shed, Use};
+use super::budget::{Budget, Reservation, Shed};
+use super::gauges::Use;
 use super::pool::Lent;
 
 /// How many bytes a cached value takes.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use zstd::bulk::Compressor;
 
-use super::budget::{Budget, Use};
+use super::budget::Budget;
+use super::gauges::Use;
 use super::pool::{Lent, Pool};
 
 /// What a context is thought to take before it has told, in bytes; at level 3 it is less.

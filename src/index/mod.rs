@@ -6,6 +6,7 @@ mod cache;
 mod compressors;
 mod counters;
 mod folder;
+mod gauges;
 mod heap;
 mod idle;
 mod keeper;
@@ -19,11 +20,12 @@ mod workers;
 
 use std::sync::{Arc, OnceLock};
 
-pub use budget::{Budget, Gauges, Promise, Reservation, Use};
+pub use budget::{Budget, Promise, Reservation};
 pub use cache::{ByteCache, Weight};
 pub use compressors::Compressors;
 pub use counters::{Counter, Counters};
 pub use folder::{Kept, list};
+pub use gauges::{Gauges, Use};
 pub use heap::set_up_heap;
 pub use keeper::keep;
 pub use memory::{Kind, Memory};

@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::budget::{Budget, Reservation, Shed, Use};
+use super::budget::{Budget, Reservation, Shed};
+use super::gauges::Use;
 use super::heap;
 
 /// A buffer serves for less than it can hold, but not for less than this part of it.

@@ -107,7 +107,7 @@ pub enum SourceError {
         source: std::io::Error,
     },
     /// It is neither a directory nor a zip file.
-    #[error("{}: neither a directory nor a .whl file", .0.display())]
+    #[error("{}: neither a directory nor a wheel (a zip file)", .0.display())]
     UnknownKind(PathBuf),
     /// It is a directory, a device or the like.
     #[error("{}: not a regular file", .0.display())]

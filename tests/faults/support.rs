@@ -216,7 +216,7 @@ impl Mount {
     pub(crate) fn is_at_rest(&mut self) {
         self.wait_until("not given back", |mount| {
             let status = mount.status();
-            let memory = ["bundles", "compression", "inflation"].map(|name| format!("/memory/{name}"));
+            let memory = ["bundles", "compression"].map(|name| format!("/memory/{name}"));
             let gauges = ["/gauges/requests_waiting".to_owned()].into_iter().chain(memory);
             gauges.into_iter().all(|gauge| status.pointer(&gauge).and_then(Value::as_u64) == Some(0))
         });

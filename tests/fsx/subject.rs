@@ -75,12 +75,8 @@ impl Subject {
         loop {
             let text = fs::read(self.mount().join(".kpackfs/status.json")).unwrap();
             let status: serde_json::Value = serde_json::from_slice(&text).unwrap();
-            let gauges = [
-                &status["gauges"]["requests_waiting"],
-                &status["memory"]["compression"],
-                &status["memory"]["inflation"],
-                &status["memory"]["bundles"],
-            ];
+            let gauges =
+                [&status["gauges"]["requests_waiting"], &status["memory"]["compression"], &status["memory"]["bundles"]];
             if gauges.iter().all(|gauge| gauge.as_u64() == Some(0)) {
                 return;
             }

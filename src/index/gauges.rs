@@ -1,0 +1,43 @@
+//! What memory is used for, and how much.
+
+use serde::Serialize;
+
+/// What memory is used for, in the order in which a thread may ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Decompressed offload bundles, and the compressed ones while they are read.
+    Bundles,
+    /// Code objects that are being compressed, and what compresses them.
+    Compression,
+    /// The cache of compressed code objects.
+    Frames,
+    /// The cache of inflated pieces of members.
+    Spans,
+}
+
+/// Bytes in use now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Gauges {
+    /// The budget.
+    pub capacity: u64,
+    /// See [`Use::Bundles`].
+    pub bundles: u64,
+    /// See [`Use::Compression`].
+    pub compression: u64,
+    /// See [`Use::Frames`].
+    pub frames: u64,
+    /// See [`Use::Spans`].
+    pub spans: u64,
+}
+
+impl Gauges {
+    /// All bytes in use.
+    pub fn total(&self) -> u64 {
+        self.buffers() + self.frames + self.spans
+    }
+
+    /// Bytes in use for work; zero when nothing is going on and nothing was for a while.
+    pub fn buffers(&self) -> u64 {
+        self.bundles + self.compression
+    }
+}
