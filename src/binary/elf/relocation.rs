@@ -187,6 +187,9 @@ impl Walk<'_> {
             (None, Some(strings)) if strings > start => strings,
             _ => return Ok(()),
         };
+        if start < self.device.end && self.device.start < end {
+            return Err(BinaryError::unsupported("its dynamic symbol table seems to reach into the device code"));
+        }
         let mut index = 0;
         self.each(start..end, |walk, symbol: &Sym64<LE>, _| {
             let value = symbol.st_value.get(LE);
