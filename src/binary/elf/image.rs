@@ -99,6 +99,13 @@ impl Image {
         })
     }
 
+    /// Whether bytes of the section header table, which changes when sections move, are among these.
+    pub(crate) fn is_in_section_headers(&self, offset: u64, size: u64) -> bool {
+        let table = self.header.e_shoff.get(LE);
+        let end = table.saturating_add(self.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64);
+        offset < end && table < offset.saturating_add(size)
+    }
+
     /// The virtual address of a file offset, if a segment maps it.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         self.loads().find_map(|(_, load)| {

@@ -118,6 +118,9 @@ impl Dynamic {
         if image.offset_of(segment.address, segment.file_size) != Some(segment.offset) {
             return Err(BinaryError::malformed("its dynamic segment is not loaded"));
         }
+        if image.is_in_section_headers(segment.offset, segment.file_size) {
+            return Err(BinaryError::malformed("its section headers are in the dynamic segment"));
+        }
         let size = size_of::<Dyn64<LE>>() as u64;
         for index in 0..(segment.file_size / size).min(1 << 16) {
             let entry: Dyn64<LE> = read_pod(&image.content, segment.offset.saturating_add(index * size))?;
@@ -306,6 +309,9 @@ impl Walk<'_> {
             .image
             .offset_of(table.start, count * size)
             .ok_or_else(|| BinaryError::malformed("a dynamic table is not in the file"))?;
+        if self.image.is_in_section_headers(start, count * size) {
+            return Err(BinaryError::malformed("its section headers are in a dynamic table"));
+        }
         let mut bytes = Vec::new();
         for first in (0..count).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
             let here = CHUNK.min(count - first);
