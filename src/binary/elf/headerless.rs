@@ -8,18 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use object::LittleEndian as LE;
 use object::elf;
 
-use super::image::{Image, Segment};
+use super::image::{Image, Segment, read_table};
 use super::layout::Device;
 use super::relocation;
 use super::{Found, Place, split};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE};
-use crate::fatbin::bundle_size;
+use crate::fatbin::{bundle_size, is_bundle};
 
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
 /// Bytes between two bundles that may be padding; what lies between them must be zeros.
 const MAX_PADDING: u64 = 1 << 16;
+
+/// Bytes of the longest magic of a bundle.
+const BUNDLE_MAGIC: u64 = 24;
 
 /// The most places that may look like wrappers; there is one for each translation unit.
 const MAX_CANDIDATES: usize = 1 << 16;
@@ -29,7 +32,7 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     let candidates = candidates(image, FATBIN_WRAPPER_MAGIC)?;
     let found: Vec<_> =
         candidates.into_iter().filter_map(|(place, address)| Some((place, image.offset_of(address, 1)?))).collect();
-    let bundles = bundles(image, found.iter().map(|&(_, offset)| offset).collect());
+    let bundles = bundles(image, found.iter().map(|&(_, offset)| offset).collect())?;
     let (Some((&start, _)), Some(end)) = (bundles.first_key_value(), bundles.values().copied().max()) else {
         return Ok(None);
     };
@@ -52,17 +55,23 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
 }
 
 /// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no
-/// part of the file is read for many of them.
-fn bundles(image: &Image, places: BTreeSet<u64>) -> BTreeMap<u64, u64> {
+/// part of the file is read for many of them. Fails if one begins but its end cannot be told.
+fn bundles(image: &Image, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, BinaryError> {
     let mut bundles = BTreeMap::new();
     let mut limit = image.content.size();
     for offset in places.into_iter().rev() {
         if let Some(size) = bundle_size(&image.content, offset, limit) {
             bundles.insert(offset, offset.saturating_add(size));
             limit = offset;
+            continue;
+        }
+        let length = BUNDLE_MAGIC.min(image.content.size().saturating_sub(offset));
+        if is_bundle(&read_table(&image.content, offset, length)?) {
+            let reason = format!("it has no section headers, and the offload bundle at {offset:#x} has no end");
+            return Err(BinaryError::unsupported(reason));
         }
     }
-    bundles
+    Ok(bundles)
 }
 
 /// The places that look like wrappers with this magic and hold a pointer, and where it leads.
