@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use crate::binary::FatBinary;
-use crate::fatbin::{CodeObject, bundle_size, is_bundle, read_bundle};
+use crate::fatbin::{CodeObject, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 use crate::index::Resources;
 use crate::rope::{Content, copy_from};
 use crate::source::open_file;
@@ -75,7 +75,7 @@ fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u
     let mut bytes = vec![0; usize::try_from(available)?];
     content.read_at(from, &mut bytes)?;
     let Some(padding) = bytes.iter().position(|&byte| byte != 0) else { return Ok(None) };
-    let mut magic = [0; 24];
+    let mut magic = [0; MAGIC_SIZE];
     let found = copy_from(&bytes, padding as u64, &mut magic).is_ok() && is_bundle(&magic);
     Ok(found.then_some(from + padding as u64))
 }

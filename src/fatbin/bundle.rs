@@ -100,6 +100,9 @@ pub fn read_bundle(
     Bundle::read(content, offset, limit, resources)?.objects(content, resources)
 }
 
+/// Bytes that tell whether a bundle begins: the longest magic.
+pub const MAGIC_SIZE: usize = MAGIC.len();
+
 /// Whether a bundle, compressed or not, begins with these bytes.
 pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(super::compressed::MAGIC)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::rope::{Content, ReadError};
 use crate::target::TargetId;
 
-pub use bundle::{Bundle, bundle_size, is_bundle, read_bundle};
+pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, Decompressed};
 
 /// Code for one target.

@@ -18,7 +18,7 @@ const FIRST: usize = 8;
 const MOST: usize = 128;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Directories that are remembered, those that were read in last.
+/// Directories that are remembered, those that somebody began with last.
 const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.

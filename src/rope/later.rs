@@ -5,47 +5,35 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Content, Identity, ReadError, Rope};
 
-/// What comes out of work: a content, and perhaps more.
-pub trait Outcome: Send + Sync {
-    /// The content.
-    fn content(&self) -> &dyn Content;
-}
-
-impl Outcome for Rope {
-    fn content(&self) -> &dyn Content {
-        self
-    }
-}
-
-type Work<T> = Box<dyn Fn() -> Result<T, ReadError> + Send + Sync>;
+type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;
 
 /// A content of a size that was found out before, made by the first who reads it while others wait. If it turns out to
 /// have another size, nothing of it is served.
-pub struct Later<T> {
+pub struct Later {
     entry: Arc<str>,
     size: u64,
     identity: Option<Identity>,
-    work: Work<T>,
-    made: OnceLock<T>,
+    work: Work,
+    made: OnceLock<Rope>,
     /// Held while working.
     turn: Mutex<()>,
 }
 
-impl<T: Outcome> Later<T> {
+impl Later {
     /// What `work` makes, which has `size` bytes; `entry` is for messages.
     pub fn new(
         entry: impl Into<Arc<str>>,
         size: u64,
         identity: Option<Identity>,
-        work: impl Fn() -> Result<T, ReadError> + Send + Sync + 'static,
+        work: impl Fn() -> Result<Rope, ReadError> + Send + Sync + 'static,
     ) -> Self {
         let (made, turn) = (OnceLock::new(), Mutex::default());
         Self { entry: entry.into(), size, identity, work: Box::new(work), made, turn }
     }
 
     /// What was made already.
-    pub fn done(entry: impl Into<Arc<str>>, identity: Option<Identity>, made: T) -> Self {
-        let size = made.content().size();
+    pub fn done(entry: impl Into<Arc<str>>, identity: Option<Identity>, made: Rope) -> Self {
+        let size = made.size();
         let entry = entry.into();
         let never = Arc::clone(&entry);
         let work = Box::new(move || Err(ReadError::Changed { entry: Arc::clone(&never) }));
@@ -53,7 +41,7 @@ impl<T: Outcome> Later<T> {
     }
 
     /// What the work comes to, done now unless it was done before.
-    pub fn get(&self) -> Result<&T, ReadError> {
+    fn get(&self) -> Result<&Rope, ReadError> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
@@ -63,24 +51,24 @@ impl<T: Outcome> Later<T> {
             return Ok(made);
         }
         let made = (self.work)()?;
-        if made.content().size() != self.size {
+        if made.size() != self.size {
             return Err(ReadError::Changed { entry: Arc::clone(&self.entry) });
         }
         Ok(self.made.get_or_init(|| made))
     }
 }
 
-impl<T: Outcome> Content for Later<T> {
+impl Content for Later {
     fn size(&self) -> u64 {
         self.size
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.get()?.content().read_at(offset, buffer)
+        self.get()?.read_at(offset, buffer)
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.made.get().is_some_and(|made| made.content().is_prompt(offset, length))
+        self.made.get().is_some_and(|made| made.is_prompt(offset, length))
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -88,7 +76,7 @@ impl<T: Outcome> Content for Later<T> {
     }
 }
 
-impl<T> fmt::Debug for Later<T> {
+impl fmt::Debug for Later {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Later({:?}, {} bytes)", self.entry, self.size)
     }

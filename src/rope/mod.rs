@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
 pub use identity::{Identifier, Identity};
-pub use later::{Later, Outcome};
+pub use later::Later;
 pub use packed::{Joint, Packed};
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::binary::Rewritten;
 use crate::deflate::{Deflation, splice};
 use crate::index::{Kind, Resources};
-use crate::rope::{Content, Identity, Later, ReadError, Rope};
+use crate::rope::{Content, Identity, Later, ReadError};
 
 /// A deflate stream, and the CRC-32 of what it inflates to.
 pub(super) type Stream = (Arc<dyn Content>, u32);
@@ -36,9 +36,8 @@ pub(super) fn spliced(
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.memory.learn(Kind::Spliced, &identity, &known);
     }
-    Ok(made.map(|Deflation { stream, crc32, .. }| -> Stream {
-        (Arc::new(Later::<Rope>::done(entry, identity, stream)), crc32)
-    }))
+    Ok(made
+        .map(|Deflation { stream, crc32, .. }| -> Stream { (Arc::new(Later::done(entry, identity, stream)), crc32) }))
 }
 
 fn make(entry: &Arc<str>, rewritten: &Rewritten, resources: &Resources) -> Result<Option<Deflation>, ReadError> {

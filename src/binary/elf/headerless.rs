@@ -13,16 +13,13 @@ use super::layout::Device;
 use super::relocation;
 use super::{Found, Place, split};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE};
-use crate::fatbin::{bundle_size, is_bundle};
+use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
 
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
 /// Bytes between two bundles that may be padding; what lies between them must be zeros.
 const MAX_PADDING: u64 = 1 << 16;
-
-/// Bytes of the longest magic of a bundle.
-const BUNDLE_MAGIC: u64 = 24;
 
 /// The most places that may look like wrappers; there is one for each translation unit.
 const MAX_CANDIDATES: usize = 1 << 16;
@@ -65,7 +62,7 @@ fn bundles(image: &Image, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, B
             limit = offset;
             continue;
         }
-        let length = BUNDLE_MAGIC.min(image.content.size().saturating_sub(offset));
+        let length = (MAGIC_SIZE as u64).min(image.content.size().saturating_sub(offset));
         if is_bundle(&read_table(&image.content, offset, length)?) {
             let reason = format!("it has no section headers, and the offload bundle at {offset:#x} has no end");
             return Err(BinaryError::unsupported(reason));

@@ -2,6 +2,7 @@
 //!
 //! Formats and names are those of the System V ABI (gABI), chapters 4 and 5: 64-bit, little-endian.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType, SectionFlags, SectionHeader64};
@@ -99,11 +100,17 @@ impl Image {
         })
     }
 
+    /// File offsets of the section header table.
+    pub(crate) fn section_headers(&self) -> Range<u64> {
+        let start = self.header.e_shoff.get(LE);
+        let size = self.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64;
+        start..start.saturating_add(size)
+    }
+
     /// Whether bytes of the section header table, which changes when sections move, are among these.
     pub(crate) fn is_in_section_headers(&self, offset: u64, size: u64) -> bool {
-        let table = self.header.e_shoff.get(LE);
-        let end = table.saturating_add(self.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64);
-        offset < end && table < offset.saturating_add(size)
+        let table = self.section_headers();
+        offset < table.end && table.start < offset.saturating_add(size)
     }
 
     /// The virtual address of a file offset, if a segment maps it.

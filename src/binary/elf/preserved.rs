@@ -83,8 +83,7 @@ impl FatElf {
         // patchelf loads the section names and headers, too.
         let names = self.image.sections.get(self.image.names_index);
         ranges.extend(names.map(|names| names.offset..names.end()));
-        let sections = self.image.sections.len() as u64 * 64;
-        ranges.push(header.e_shoff.get(LE)..header.e_shoff.get(LE).saturating_add(sections));
+        ranges.push(self.image.section_headers());
         let mut patched = BTreeMap::new();
         for range in ranges {
             let end = patched.entry(range.start).or_insert(range.end);

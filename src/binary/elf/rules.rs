@@ -1,7 +1,7 @@
 //! What every loader, linker and inspection tool asks of a file: rules that a rewritten one breaks most easily.
 
 use object::LittleEndian as LE;
-use object::elf::{self, ProgramHeader64, SectionHeader64};
+use object::elf::{self, ProgramHeader64};
 
 use super::image::{Image, Section, Segment, read_pod};
 use super::{FATBIN, MARKER};
@@ -126,7 +126,7 @@ fn is_in_memory(image: &Image, section: &Section) -> bool {
 fn tables(image: &Image, problems: &mut Problems) {
     let header = &image.header;
     let segments = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
-    let sections = image.sections.len() as u64 * size_of::<SectionHeader64<LE>>() as u64;
+    let sections = image.section_headers();
     let of_sections =
         image.sections.iter().filter(|section| !section.is_null()).map(|section| {
             (section.offset, section.end(), format!("section {}", String::from_utf8_lossy(&section.name)))
@@ -136,7 +136,7 @@ fn tables(image: &Image, problems: &mut Problems) {
         .chain([
             range(0, header.e_ehsize.get(LE).into(), "the file header"),
             range(header.e_phoff.get(LE), segments, "the program header table"),
-            range(header.e_shoff.get(LE), sections, "the section header table"),
+            (sections.start, sections.end, "the section header table".to_owned()),
         ])
         .filter(|(start, end, _)| start < end)
         .collect();
