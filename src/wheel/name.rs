@@ -129,8 +129,16 @@ impl WheelName {
             return Err(bad("no file name can express exactly the Tags in WHEEL"));
         }
         let tags = sets.map(|set| set.into_iter().collect::<Vec<_>>().join("."));
-        let build = build.map(|build| format!("{build}-")).unwrap_or_default();
-        Self::parse(&format!("{stem}-{build}{}.whl", tags.join("-")))
+        let build_part = build.map(|build| format!("{build}-")).unwrap_or_default();
+        let name = Self::parse(&format!("{stem}-{build_part}{}.whl", tags.join("-")))?;
+        // A "-" in one of the parts would make something else of those behind it.
+        if name.stem() != stem {
+            return Err(bad("it is not a name and a version"));
+        }
+        if name.build.as_deref() != build {
+            return Err(bad("the Build in WHEEL is no build tag"));
+        }
+        Ok(name)
     }
 
     /// The same wheel with the distribution's name in normal form, which `PyPI` insists on.
@@ -253,6 +261,9 @@ mod tests {
         assert_eq!(of(&["py2.py3-none-any"], None).unwrap().to_string(), "a_b-1+x-py2.py3-none-any.whl");
         assert!(of(&["cp312-cp312-any", "py3-none-any"], None).is_err());
         assert!(of(&[], None).is_err() && of(&["py3-none"], None).is_err());
+        // Behind these, tags would be taken for a build tag or a variant label.
+        assert!(of(&["py3-none-any"], Some("2-a")).is_err() && of(&["py3-none-any"], Some("a")).is_err());
+        assert!(WheelName::of_unpacked("a-1-2.dist-info", &tags(&["py3-none-any"]), None).is_err());
     }
 
     #[test]
