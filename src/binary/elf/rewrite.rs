@@ -116,6 +116,11 @@ impl FatElf {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
+        // What is put behind the names would become part of these.
+        let is_inside = |it: &Section| u64::from(it.header.sh_name.get(LE)) + (it.name.len() as u64) < table.size;
+        if !image.sections.iter().all(|section| section.is_null() || is_inside(section)) {
+            return Err(BinaryError::malformed("the name of a section does not end among the section names"));
+        }
         let marker = u32::try_from(table.size).map_err(|_| BinaryError::malformed("too many section names"))?;
         let size = table.size + MARKER.len() as u64;
         let end = table.end();
