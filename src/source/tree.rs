@@ -9,19 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use rustix::process::{Resource, getrlimit};
 
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
 use crate::index::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError};
 
-/// Descriptors kept open per input, well below the usual limit of 1024.
-const OPEN_FILES: usize = 128;
+/// Descriptors kept open per input, at most. Fewer where the process may have few: others need some as well.
+const OPEN_FILES: u64 = 128;
 
 /// Lists everything below the directory `location`. Symlinks are not followed. What is neither a file, a directory
 /// nor a symlink is left out with a warning.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let files = Arc::new(OpenFiles::new(OPEN_FILES));
+    let files = Arc::new(OpenFiles::new(most_open_files()));
     let root = metadata(&location)?;
     let mut input =
         Input { kind: InputKind::Tree, root: attributes(&root), location, entries: Vec::new(), warnings: Vec::new() };
@@ -34,6 +35,12 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         input.kind = InputKind::UnpackedWheel(dist_info);
     }
     Ok(input)
+}
+
+/// How many files are kept open: an eighth of what the process may open, and the usual limit of 1024 allows [`OPEN_FILES`].
+fn most_open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from((limit / 8).min(OPEN_FILES)).unwrap_or(usize::MAX)
 }
 
 fn list_directory(
