@@ -107,13 +107,22 @@ impl Adapter {
         contained(|| job(&self.shared));
     }
 
-    /// Begins with what whoever has begun to list a directory will probably ask for next.
+    /// Begins with what whoever lists a directory will probably ask for next.
     fn look_ahead(&self, directory: NodeId, offset: u64) {
-        let Shared { nodes, ahead, resources, .. } = &*self.shared;
-        if offset == 0 {
-            // A panic here is one that whoever asks for it will meet again.
-            contained(|| ahead.expect(nodes.expected(directory), resources));
-        }
+        let Shared { nodes, ahead, neighbours, resources, .. } = &*self.shared;
+        // A panic here is one that whoever asks for it will meet again.
+        contained(|| {
+            if offset == 0 {
+                ahead.expect(nodes.expected(directory), resources);
+            } else if self.can_give() && listing::is_end(nodes, directory, offset) {
+                neighbours.listed(directory, &self.shared);
+            }
+        });
+    }
+
+    /// Whether files can be given to the kernel: where they are passed through, it has no pages of ours to keep.
+    fn can_give(&self) -> bool {
+        !self.passthrough.is_in_use()
     }
 }
 
@@ -241,9 +250,8 @@ impl Filesystem for Adapter {
         });
         let (content, prompt) = found.unwrap_or((None, false));
         if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
-        // Where files are passed through, the kernel has no pages of ours to keep. Before the answer, since after it the next
-        // request may overtake this one.
-        if offset == 0 && !self.passthrough.is_in_use() {
+        // Before the answer, since after it the next request may overtake this one.
+        if offset == 0 && self.can_give() {
             contained(|| self.shared.neighbours.reached(node.0, &self.shared));
         }
         self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));

@@ -39,6 +39,11 @@ pub(super) fn is_prompt(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
     is_put_off(nodes, node, offset) || !nodes.has_unsized(node, child_at(offset))
 }
 
+/// Whether there is nothing to list from `offset` on, which the kernel asks for at the end of every listing.
+pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
+    nodes.children(node, child_at(offset)).next().is_none()
+}
+
 /// Answers with the names from `offset` on, and with the attributes of what they lead to.
 pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, mut reply: ReplyDirectoryPlus) {
     let nodes = &shared.nodes;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::nodes::Nodes;
 use super::requests::Shared;
-use crate::view::NodeId;
+use crate::view::{Child, NodeId};
 
 /// What the kernel asks for at once, and so gets of larger files ahead of their readers without our help. Bytes.
 const SMALL: u64 = 128 << 10;
@@ -29,8 +29,10 @@ pub(super) struct Neighbours(Mutex<VecDeque<Run>>);
 #[derive(Debug)]
 struct Run {
     directory: NodeId,
-    /// The position of the file that was asked for last.
+    /// The position of the file that was asked for last; of the first one that is small if none was.
     at: usize,
+    /// Whether any was asked for.
+    is_begun: bool,
     /// The position behind the last file that was given, or asked for.
     end: usize,
     /// Files to be given next.
@@ -40,16 +42,32 @@ struct Run {
 }
 
 impl Neighbours {
+    /// A directory was listed to its end. If something was asked for from the one before it, its reader will probably go on
+    /// here: the first files are given in the background, all but the very first, which tells whether that is so.
+    pub(super) fn listed(&self, directory: NodeId, shared: &Arc<Shared>) {
+        let mut runs = self.lock();
+        if runs.iter().any(|run| run.directory == directory) {
+            return;
+        }
+        let mut files = shared.nodes.children(directory, 0);
+        let Some((first, _)) = files.find(|(_, child)| small_size(&shared.nodes, child).is_some()) else { return };
+        let is_expected = runs.front().is_some_and(|last| last.is_begun);
+        let run = begin(&mut runs, Run { is_begun: false, ..Run::new(directory, first) });
+        if is_expected {
+            run.serve(shared);
+        }
+    }
+
     /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
     /// the next ones are given in the background.
     pub(super) fn reached(&self, node: NodeId, shared: &Arc<Shared>) {
         let Some((directory, position)) = shared.nodes.place(node) else { return };
         let mut runs = self.lock();
         let Some(run) = runs.iter_mut().find(|run| run.directory == directory) else {
-            runs.truncate(DIRECTORIES - 1);
-            runs.push_front(Run::new(directory, position));
+            begin(&mut runs, Run::new(directory, position));
             return;
         };
+        run.is_begun = true;
         if position == run.at {
             return;
         }
@@ -58,13 +76,9 @@ impl Neighbours {
             return;
         }
         run.at = position;
-        if run.is_served || position + run.step / 2 < run.end {
-            return;
+        if position + run.step / 2 >= run.end {
+            run.serve(shared);
         }
-        let next = run.next(&shared.nodes);
-        let job = Arc::clone(shared);
-        // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
-        run.is_served = shared.resources.workers.offer(move || job.neighbours.give(directory, next, &job));
     }
 
     /// Gives the kernel the files at these positions, the last one first: so a reader who is as fast gets the first ones by
@@ -86,12 +100,40 @@ impl Neighbours {
     }
 }
 
+/// Remembers one more directory.
+fn begin(runs: &mut VecDeque<Run>, run: Run) -> &mut Run {
+    runs.truncate(DIRECTORIES - 1);
+    runs.push_front(run);
+    &mut runs[0]
+}
+
+/// The size of a file that can be given, in bytes.
+fn small_size(nodes: &Nodes, child: &Child) -> Option<u64> {
+    let size = nodes.ready(nodes.number(child.node))?.size();
+    (1..=SMALL).contains(&size).then_some(size)
+}
+
 impl Run {
     fn new(directory: NodeId, position: usize) -> Self {
-        Self { directory, at: position, end: position + 1, step: FIRST, is_served: false }
+        Self { directory, at: position, is_begun: true, end: position + 1, step: FIRST, is_served: false }
     }
 
-    /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is.
+    /// Has the next files given.
+    fn serve(&mut self, shared: &Arc<Shared>) {
+        if self.is_served {
+            return;
+        }
+        let (directory, next) = (self.directory, self.next(&shared.nodes));
+        if next.is_empty() {
+            return;
+        }
+        let job = Arc::clone(shared);
+        // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
+        self.is_served = shared.resources.workers.offer(move || job.neighbours.give(directory, next, &job));
+    }
+
+    /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is;
+    /// not if there are no more behind them.
     fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
         let first = self.end.max(self.at + 1);
         self.end = first + self.step;
@@ -101,17 +143,15 @@ impl Run {
         for (position, child) in nodes.children(self.directory, first) {
             if position >= self.end || bytes > MOST_BYTES {
                 self.end = position;
+                if !files.is_empty() {
+                    files.remove(files.len() * 3 / 4);
+                }
                 break;
             }
-            let node = nodes.number(child.node);
-            let size = nodes.ready(node).map_or(0, |content| content.size());
-            if (1..=SMALL).contains(&size) {
+            if let Some(size) = small_size(nodes, child) {
                 bytes += size;
-                files.push((position, node));
+                files.push((position, nodes.number(child.node)));
             }
-        }
-        if !files.is_empty() {
-            files.remove(files.len() * 3 / 4);
         }
         files
     }

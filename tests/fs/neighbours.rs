@@ -67,6 +67,55 @@ fn those_that_come_next_are_given_before_they_are_asked_for() {
     (0..FILES).for_each(|number| read(place, number));
 }
 
+/// Directories of five files each, as those of a Python package.
+fn of_small_directories() -> Option<Mount> {
+    let mut tree = Tree::new(DIRECTORY);
+    for directory in 0..20 {
+        for file in 0..5 {
+            let rope = Rope::new([Segment::literal(pattern(1000 * directory + file + 1))]).unwrap();
+            let kind = NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group: None };
+            let path = EntryPath::new(format!("{directory:02}/{file}").as_bytes()).unwrap();
+            tree.insert(ROOT, &path, FILE, kind).unwrap();
+        }
+    }
+    Mount::of(tree, &Resources::new(1 << 20))
+}
+
+#[test]
+fn who_reads_from_listed_directories_is_given_the_files_of_the_next_one() {
+    let Some(mount) = of_small_directories() else { return };
+    let given = || mount.resources.counters.files_given.get();
+    let list = |directory: usize| fs::read_dir(mount.at(&format!("{directory:02}"))).unwrap().count();
+    let read = |directory: usize, file: usize| {
+        let bytes = fs::read(mount.at(&format!("{directory:02}/{file}"))).unwrap();
+        assert!(bytes == pattern(1000 * directory + file + 1), "{directory}/{file}");
+    };
+    assert_eq!((list(0), list(1)), (5, 5));
+    (0..5).for_each(|file| read(1, file));
+    let before = given();
+    let reads = mount.of_kind(RequestKind::Read);
+    for directory in 2..20 {
+        list(directory);
+        let all = before + 4 * (directory as u64 - 1);
+        wait_until("all files but the first are given", || given() == all);
+        (0..5).for_each(|file| read(directory, file));
+    }
+    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 18);
+}
+
+#[test]
+fn who_lists_only_is_given_the_files_of_one_directory() {
+    let Some(mount) = of_small_directories() else { return };
+    fs::read_dir(mount.at("00")).unwrap().count();
+    fs::read(mount.at("00/0")).unwrap();
+    for directory in 1..20 {
+        fs::read_dir(mount.at(&format!("{directory:02}"))).unwrap().count();
+    }
+    let counters = &mount.resources.counters;
+    wait_until("the files of the first are given", || counters.files_given.get() == 4);
+    assert_eq!(mount.of_kind(RequestKind::Read), 1);
+}
+
 #[test]
 fn readers_that_jump_get_what_they_ask_for_only() {
     let Some(mount) = of_small_files() else { return };
