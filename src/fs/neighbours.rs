@@ -8,8 +8,8 @@ use super::nodes::Nodes;
 use super::requests::Shared;
 use crate::view::{Child, NodeId};
 
-/// What the kernel asks for at once, and so gets of larger files ahead of their readers without our help. Bytes.
-const SMALL: u64 = 128 << 10;
+/// Larger files are left to the kernel's readahead, which begins with less than it asks for later on: 128 KiB. Bytes.
+const SMALL: u64 = 512 << 10;
 
 /// Files that are given at first; later, twice as many each time.
 const FIRST: usize = 8;
