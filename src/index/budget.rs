@@ -179,13 +179,16 @@ impl Budget {
             ticket
         };
         loop {
-            if let Some(found) = instead() {
+            let mut state = self.lock();
+            let seen = state.changes;
+            let is_first = state.account(purpose).waiting.front() == Some(&ticket);
+            drop(state);
+            // Nobody takes anything from under the noses of those who came before.
+            if is_first && let Some(found) = instead() {
                 self.leave(purpose, ticket);
                 return Err(found);
             }
             let mut state = self.lock();
-            let seen = state.changes;
-            let is_first = state.account(purpose).waiting.front() == Some(&ticket);
             if is_first && state.taken(purpose, bytes) <= self.capacity {
                 return Ok(self.enter(state, purpose, bytes));
             }
@@ -201,6 +204,11 @@ impl Budget {
                 drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
             }
         }
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn is_awaited(&self, purpose: Use) -> bool {
+        !self.lock().account(purpose).waiting.is_empty()
     }
 
     /// A reservation if it fits now, or does when caches give up something.

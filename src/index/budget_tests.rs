@@ -105,6 +105,24 @@ fn idle_buffers_are_used_again_and_make_room_for_others() {
 }
 
 #[test]
+fn who_waits_for_a_buffer_gets_it_before_those_who_come_later() {
+    let budget = Budget::new(1000);
+    let pool = Arc::new(Pool::<Vec<u8>>::new(&budget, Use::Bundles));
+    let held = pool.buffer(600);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| pool.buffer(600).capacity());
+        while !budget.is_awaited(Use::Bundles) {
+            thread::yield_now();
+        }
+        assert!(pool.try_buffer(100).is_none(), "there is room, but somebody waits");
+        let address = held.as_ptr();
+        drop(held);
+        assert_eq!(waiting.join().unwrap(), 600);
+        assert_eq!(pool.try_buffer(600).unwrap().as_ptr(), address);
+    });
+}
+
+#[test]
 fn idle_buffers_are_given_back_after_a_while() {
     let budget = Budget::new(1000);
     let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);

@@ -71,8 +71,11 @@ impl Pool<Vec<u8>> {
         reserved.map_or_else(|lent| lent, |reservation| self.lend(heap::buffer(size), reservation))
     }
 
-    /// The same if it can be had without waiting.
+    /// The same if it can be had without waiting, and nobody else waits.
     pub fn try_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
+        if self.0.budget.is_awaited(self.0.purpose) {
+            return None;
+        }
         self.idle_buffer(size).or_else(|| {
             let reservation = self.0.budget.try_reserve(self.0.purpose, size as u64)?;
             Some(self.lend(heap::buffer(size), reservation))

@@ -88,7 +88,7 @@ fn groups(frames: Vec<Arc<Frame>>) -> Vec<Group> {
 
 struct Making<'a> {
     state: Mutex<State>,
-    /// Told when a bundle was decompressed, or has nothing left to be done.
+    /// Told when there may be something to do for a thread that found nothing.
     changed: Condvar,
     done: &'a AtomicU64,
 }
@@ -99,8 +99,12 @@ struct State {
     closed: Vec<Group>,
     /// The others.
     open: Vec<(Group, Option<Arc<Decompressed>>)>,
-    /// Threads that decompress a bundle.
+    /// Threads that decompress a bundle, or wait for the memory.
     opening: usize,
+    /// Threads that compress a frame.
+    compressing: usize,
+    /// Whether there was no memory for another bundle, and none of these threads has given any back since.
+    is_short: bool,
     failure: Option<ReadError>,
 }
 
@@ -114,8 +118,15 @@ impl Making<'_> {
 
     fn work(&self) {
         while let Some((frame, bundle)) = self.next() {
+            let end = |state: &mut State| {
+                state.compressing -= 1;
+                state.is_short = false;
+            };
+            let compressing = Step { making: self, end };
             let made = frame.make();
+            // Whoever is told finds the memory given back.
             drop(bundle);
+            drop(compressing);
             self.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
             if let Err(error) = made {
                 self.fail(error);
@@ -137,47 +148,43 @@ impl Making<'_> {
         let mut state = self.lock();
         loop {
             if let Some(task) = state.take() {
+                state.compressing += 1;
                 return Some(task);
             }
-            let Some(group) = state.closed.pop() else {
-                if state.opening == 0 {
-                    return None;
-                }
+            if state.must_wait() {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
-            };
+            }
+            let group = state.closed.pop()?;
             let Some(bundle) = group.bundle.clone() else {
                 state.open.push((group, None));
                 continue;
             };
-            // If nobody is about to bring more work for this thread, it may as well wait for memory.
-            let may_wait = state.opening == 0;
+            // Who waited for memory that another of these threads holds would miss the work that this one finds.
+            let may_wait = !state.is_busy();
             state.opening += 1;
             drop(state);
-            let held = if may_wait { bundle.hold().map(Some) } else { bundle.try_hold() };
+            self.open(group, &bundle, may_wait);
             state = self.lock();
-            state.opening -= 1;
-            match held {
-                Ok(Some(held)) if state.failure.is_none() => state.open.push((group, Some(held))),
-                Ok(Some(held)) => {
-                    drop(state);
-                    drop(held);
-                    state = self.lock();
-                }
-                Ok(None) => {
-                    state.closed.push(group);
-                    if state.opening > 0 {
-                        state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                    }
-                    continue;
-                }
-                Err(error) => {
-                    drop(state);
-                    self.fail(error);
-                    state = self.lock();
+        }
+    }
+
+    /// Decompresses a group's bundle. Without memory for that, the group is left for later.
+    fn open(&self, group: Group, bundle: &Compressed, may_wait: bool) {
+        let _opening = Step { making: self, end: |state: &mut State| state.opening -= 1 };
+        match if may_wait { bundle.hold().map(Some) } else { bundle.try_hold() } {
+            Ok(Some(held)) => {
+                let mut state = self.lock();
+                if state.failure.is_none() {
+                    state.open.push((group, Some(held)));
                 }
             }
-            self.changed.notify_all();
+            Ok(None) => {
+                let mut state = self.lock();
+                state.is_short = true;
+                state.closed.push(group);
+            }
+            Err(error) => self.fail(error),
         }
     }
 }
@@ -189,5 +196,28 @@ impl State {
         let frame = group.frames.pop()?;
         let held = if group.frames.is_empty() { self.open.remove(0).1 } else { held.clone() };
         Some((frame, held))
+    }
+
+    /// Whether any thread is about to bring something for the others, be it memory.
+    fn is_busy(&self) -> bool {
+        self.opening + self.compressing > 0
+    }
+
+    /// Whether there is nothing to do now, but will be.
+    fn must_wait(&self) -> bool {
+        if self.closed.is_empty() { self.opening > 0 } else { self.is_short && self.is_busy() }
+    }
+}
+
+/// What a thread is at. The others are told when it ends, also by a panic.
+struct Step<'a, E: Fn(&mut State)> {
+    making: &'a Making<'a>,
+    end: E,
+}
+
+impl<E: Fn(&mut State)> Drop for Step<'_, E> {
+    fn drop(&mut self) {
+        (self.end)(&mut self.making.lock());
+        self.making.changed.notify_all();
     }
 }

@@ -1,12 +1,13 @@
 //! Making frames together, ahead of a reader, and within a budget: what it costs is counted, not timed.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use super::making::make;
 use super::*;
-use crate::fatbin::read_bundle;
+use crate::fatbin::{CodeObject, read_bundle};
 use crate::index::{Resources, Spool};
 use crate::kpack::Siblings;
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
@@ -26,27 +27,27 @@ fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     finished.recv_timeout(LONG).expect("threads wait for each other")
 }
 
-fn code(seed: u64) -> Vec<u8> {
+fn code(seed: u64, size: u64) -> Vec<u8> {
     let mut state = seed + 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state.to_be_bytes()[0] & 0x3F
     };
-    (0..CODE).map(|_| next()).collect()
+    (0..size).map(|_| next()).collect()
 }
 
-/// A compressed bundle (version 2 of CCOB) with a code object for each target.
-fn bundle(seed: u64, targets: &[&str]) -> Vec<u8> {
+/// A compressed bundle (version 2 of CCOB) with a code object of `size` bytes for each target.
+fn bundle(seed: u64, targets: &[&str], size: u64) -> Vec<u8> {
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     table.extend((targets.len() as u64).to_le_bytes());
     let mut payload = Vec::new();
     for (number, target) in (0..).zip(targets) {
         let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
-        for field in [4096 + payload.len() as u64, CODE, id.len() as u64] {
+        for field in [4096 + payload.len() as u64, size, id.len() as u64] {
             table.extend(field.to_le_bytes());
         }
         table.extend(id.as_bytes());
-        payload.extend(code(seed * 10 + number));
+        payload.extend(code(seed * 10 + number, size));
     }
     table.resize(4096, 0);
     table.extend(payload);
@@ -70,7 +71,7 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
 fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
     let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
-        let bytes = bundle(wrapper, targets);
+        let bytes = bundle(wrapper, targets, CODE);
         let size = bytes.len() as u64;
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
         let objects = read_bundle(&content, 0, size, resources).unwrap();
@@ -244,6 +245,70 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
             assert!(resources.budget.gauges().total() <= budget.max(CODE));
         });
     }
+}
+
+/// Code objects of one bundle, where the first one to be read waits until a second one is.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// How many are being read, and whether two were at the same time.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Attending {
+    content: Arc<dyn Content>,
+    meeting: Arc<Meeting>,
+}
+
+impl Content for Attending {
+    fn size(&self) -> u64 {
+        self.content.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let mut state = self.meeting.state.lock().unwrap();
+        state.0 += 1;
+        state.1 |= state.0 > 1;
+        self.meeting.changed.notify_all();
+        let (mut state, waiting) = self.meeting.changed.wait_timeout_while(state, LONG, |state| !state.1).unwrap();
+        state.0 -= 1;
+        assert!(!waiting.timed_out(), "the other threads have nothing to do");
+        drop(state);
+        self.content.read_at(offset, buffer)
+    }
+}
+
+/// While there is memory for one bundle only, a thread that waited for the next would leave all of this one's work to the
+/// other.
+#[test]
+fn all_threads_work_on_the_only_bundle_that_there_is_memory_for() {
+    let bases = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx900", "gfx902", "gfx909"];
+    let features = ["", ":sramecc+", ":sramecc-", ":xnack+", ":xnack-", ":sramecc+:xnack+", ":sramecc-:xnack-"];
+    let targets: Vec<_> = bases.iter().flat_map(|base| features.map(|features| format!("{base}{features}"))).collect();
+    let targets: Vec<_> = targets.iter().map(String::as_str).collect();
+    let size = 4096 + targets.len() as u64 * 3 * CODE;
+    let compression = Resources::new(0).compressors.memory_for(3 * CODE);
+    // The caches' shares are a sixteenth.
+    let budget = (size + 2 * compression) * 16 / 15 + 1000;
+    assert!(2 * size + budget / 16 > budget, "two bundles fit into {budget} bytes");
+    let resources = Resources::new(budget);
+    let frames = (0..4).flat_map(|seed| {
+        let bytes = bundle(seed, &targets, 3 * CODE);
+        let length = bytes.len() as u64;
+        let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
+        let meeting = Arc::<Meeting>::default();
+        let objects = read_bundle(&content, 0, length, &resources).unwrap();
+        let attending = |object: CodeObject| {
+            let content = Arc::new(Attending { content: object.content, meeting: Arc::clone(&meeting) });
+            Arc::new(Frame::new(CodeObject { content, ..object }, 1, &resources))
+        };
+        objects.into_iter().map(attending).collect::<Vec<_>>()
+    });
+    let frames: Vec<_> = frames.collect();
+    let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    in_bounded_time(move || two.install(|| make(frames, &AtomicU64::new(0))).unwrap());
+    assert_eq!(resources.counters.bytes_decompressed.get() / size, 4);
 }
 
 fn related(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
