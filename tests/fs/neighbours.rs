@@ -85,9 +85,9 @@ fn of_small_directories() -> Option<Mount> {
 fn who_reads_from_listed_directories_is_given_the_files_of_the_next_one() {
     let Some(mount) = of_small_directories() else { return };
     let given = || mount.resources.counters.files_given.get();
-    let list = |directory: usize| fs::read_dir(mount.at(&format!("{directory:02}"))).unwrap().count();
+    let list = |directory: usize| fs::read_dir(mount.at(format!("{directory:02}"))).unwrap().count();
     let read = |directory: usize, file: usize| {
-        let bytes = fs::read(mount.at(&format!("{directory:02}/{file}"))).unwrap();
+        let bytes = fs::read(mount.at(format!("{directory:02}/{file}"))).unwrap();
         assert!(bytes == pattern(1000 * directory + file + 1), "{directory}/{file}");
     };
     assert_eq!((list(0), list(1)), (5, 5));
@@ -108,7 +108,7 @@ fn who_lists_only_is_given_the_files_of_one_directory() {
     fs::read_dir(mount.at("00")).unwrap().count();
     fs::read(mount.at("00/0")).unwrap();
     for directory in 1..20 {
-        fs::read_dir(mount.at(&format!("{directory:02}"))).unwrap().count();
+        fs::read_dir(mount.at(format!("{directory:02}"))).unwrap().count();
     }
     let counters = &mount.resources.counters;
     wait_until("the files of the first are given", || counters.files_given.get() == 4);
