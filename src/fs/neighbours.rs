@@ -52,10 +52,11 @@ impl Neighbours {
         let mut files = shared.nodes.children(directory, 0);
         let Some((first, _)) = files.find(|(_, child)| small_size(&shared.nodes, child).is_some()) else { return };
         let is_expected = runs.front().is_some_and(|last| last.is_begun);
-        let run = begin(&mut runs, Run { is_begun: false, ..Run::new(directory, first) });
+        let mut run = Run { is_begun: false, ..Run::new(directory, first) };
         if is_expected {
             run.serve(shared);
         }
+        remember(&mut runs, run);
     }
 
     /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
@@ -64,7 +65,7 @@ impl Neighbours {
         let Some((directory, position)) = shared.nodes.place(node) else { return };
         let mut runs = self.lock();
         let Some(run) = runs.iter_mut().find(|run| run.directory == directory) else {
-            begin(&mut runs, Run::new(directory, position));
+            remember(&mut runs, Run::new(directory, position));
             return;
         };
         run.is_begun = true;
@@ -100,11 +101,10 @@ impl Neighbours {
     }
 }
 
-/// Remembers one more directory.
-fn begin(runs: &mut VecDeque<Run>, run: Run) -> &mut Run {
+/// Remembers one more directory, in the place of the oldest one if there are too many.
+fn remember(runs: &mut VecDeque<Run>, run: Run) {
     runs.truncate(DIRECTORIES - 1);
     runs.push_front(run);
-    &mut runs[0]
 }
 
 /// The size of a file that can be given, in bytes.
