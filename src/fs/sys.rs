@@ -9,6 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
 
+use rustix::process::{Resource, Rlimit, getgid, getrlimit, getuid, setrlimit};
+
 /// Number of a signal.
 pub(super) type Signal = libc::c_int;
 
@@ -67,24 +69,13 @@ pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
 
 /// Allows this process as many open files as the administrator does (`RLIMIT_NOFILE`).
 pub(super) fn raise_open_files() -> io::Result<()> {
-    #[expect(unsafe_code, reason = "system calls with a C structure")]
-    // SAFETY: the structure is a local that outlives both calls.
-    let result = unsafe {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit))?;
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit)
-    };
-    check(result).map(drop)
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
 /// Real user and group of this process.
 pub(super) fn user_and_group() -> (u32, u32) {
-    #[expect(unsafe_code, reason = "system calls")]
-    // SAFETY: these calls take nothing and cannot fail.
-    unsafe {
-        (libc::getuid(), libc::getgid())
-    }
+    (getuid().as_raw(), getgid().as_raw())
 }
 
 /// Room for one control message with one file descriptor, aligned as `cmsghdr` has to be.

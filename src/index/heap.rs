@@ -1,5 +1,8 @@
 //! What glibc's malloc does with memory that is freed: it keeps it, unless told otherwise.
 
+#[cfg(target_env = "gnu")]
+use rustix::process::{Resource, getrlimit};
+
 /// Allocations of so many bytes are mapped one by one, so that freeing them gives them back. Without a fixed number glibc
 /// raises it to the size of what is freed, up to 32 MiB (mallopt(3)), and buffers for bundles stay in the heap.
 #[cfg(target_env = "gnu")]
@@ -39,12 +42,8 @@ pub fn set_up_heap() {
 
 /// Whether there is a limit as `ulimit -v` sets it.
 #[cfg(target_env = "gnu")]
-#[expect(unsafe_code, reason = "there is no safe interface to getrlimit")]
 fn is_address_space_limited() -> bool {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: it writes to what it is given, which lives on.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    result == 0 && limit.rlim_cur != libc::RLIM_INFINITY
+    getrlimit(Resource::As).current.is_some()
 }
 
 /// An empty buffer for `size` bytes. A large one is asked for in large pages, each of which costs one page fault instead of
