@@ -164,7 +164,7 @@ impl Budget {
         }
     }
 
-    /// Like [`Budget::reserve`], unless `instead` has something that does as well.
+    /// Like [`Budget::reserve`], unless `instead` has something that does as well when it is the caller's turn.
     pub(super) fn reserve_unless<T>(
         self: &Arc<Self>,
         purpose: Use,
@@ -206,7 +206,7 @@ impl Budget {
         }
     }
 
-    /// Whether somebody waits.
+    /// Whether somebody waits for memory for this use.
     pub(super) fn is_awaited(&self, purpose: Use) -> bool {
         !self.lock().account(purpose).waiting.is_empty()
     }

@@ -103,7 +103,7 @@ struct State {
     opening: usize,
     /// Threads that compress a frame.
     compressing: usize,
-    /// Whether there was no memory for another bundle, and none of these threads has given any back since.
+    /// Whether there was no memory for another bundle, or nearly none, and nothing has happened here since.
     is_short: bool,
     failure: Option<ReadError>,
 }
@@ -151,17 +151,19 @@ impl Making<'_> {
                 state.compressing += 1;
                 return Some(task);
             }
-            if state.must_wait() {
+            let Some(group) = state.pick() else {
+                if state.closed.is_empty() && state.opening == 0 {
+                    return None;
+                }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
-            }
-            let group = state.closed.pop()?;
+            };
             let Some(bundle) = group.bundle.clone() else {
                 state.open.push((group, None));
                 continue;
             };
-            // Who waited for memory that another of these threads holds would miss the work that this one finds.
-            let may_wait = !state.is_busy();
+            // Only for others' memory: who waited for what one of these threads holds would miss the work that it finds.
+            let may_wait = state.is_short;
             state.opening += 1;
             drop(state);
             self.open(group, &bundle, may_wait);
@@ -171,20 +173,20 @@ impl Making<'_> {
 
     /// Decompresses a group's bundle. Without memory for that, the group is left for later.
     fn open(&self, group: Group, bundle: &Compressed, may_wait: bool) {
-        let _opening = Step { making: self, end: |state: &mut State| state.opening -= 1 };
-        match if may_wait { bundle.hold().map(Some) } else { bundle.try_hold() } {
-            Ok(Some(held)) => {
-                let mut state = self.lock();
-                if state.failure.is_none() {
-                    state.open.push((group, Some(held)));
-                }
-            }
-            Ok(None) => {
-                let mut state = self.lock();
-                state.is_short = true;
-                state.closed.push(group);
-            }
-            Err(error) => self.fail(error),
+        let _opening = Step { making: self, end: |state| state.opening -= 1 };
+        let held = if may_wait { bundle.hold().map(Some) } else { bundle.try_hold() };
+        let held = match held {
+            Ok(held) => held,
+            Err(error) => return self.fail(error),
+        };
+        let mut state = self.lock();
+        if state.failure.is_some() {
+            return;
+        }
+        state.is_short = held.is_none();
+        match held {
+            Some(held) => state.open.push((group, Some(held))),
+            None => state.closed.push(group),
         }
     }
 }
@@ -198,24 +200,26 @@ impl State {
         Some((frame, held))
     }
 
-    /// Whether any thread is about to bring something for the others, be it memory.
-    fn is_busy(&self) -> bool {
-        self.opening + self.compressing > 0
-    }
-
-    /// Whether there is nothing to do now, but will be.
-    fn must_wait(&self) -> bool {
-        if self.closed.is_empty() { self.opening > 0 } else { self.is_short && self.is_busy() }
+    /// The group to begin with next. While there is no memory for another bundle, and one of these threads may give some
+    /// back, only one that needs none.
+    fn pick(&mut self) -> Option<Group> {
+        let is_busy = self.opening + self.compressing > 0;
+        let found = if self.is_short && is_busy {
+            self.closed.iter().rposition(|group| group.bundle.is_none())
+        } else {
+            self.closed.len().checked_sub(1)
+        };
+        found.map(|position| self.closed.remove(position))
     }
 }
 
 /// What a thread is at. The others are told when it ends, also by a panic.
-struct Step<'a, E: Fn(&mut State)> {
+struct Step<'a> {
     making: &'a Making<'a>,
-    end: E,
+    end: fn(&mut State),
 }
 
-impl<E: Fn(&mut State)> Drop for Step<'_, E> {
+impl Drop for Step<'_> {
     fn drop(&mut self) {
         (self.end)(&mut self.making.lock());
         self.making.changed.notify_all();
