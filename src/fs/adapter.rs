@@ -51,10 +51,8 @@ const WORTH_PASSING: u64 = 4 << 20;
 /// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to whoever overlays the mount.
 const STACK_DEPTH: u32 = 1;
 
-const CAPABILITIES: [InitFlags; 6] = [
+const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_DO_READDIRPLUS,
-    // With this, only the first part of a listing comes with attributes unless somebody asks for them.
-    InitFlags::FUSE_READDIRPLUS_AUTO,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_CACHE_SYMLINKS,
     // A new time of change makes the kernel forget the pages of a report.
@@ -107,17 +105,19 @@ impl Adapter {
         contained(|| job(&self.shared));
     }
 
-    /// Begins with what whoever lists a directory will probably ask for next.
+    /// Begins with what whoever lists a directory will probably ask for next. A panic here is one that whoever asks for it
+    /// will meet again.
     fn look_ahead(&self, directory: NodeId, offset: u64) {
         let Shared { nodes, ahead, neighbours, resources, .. } = &*self.shared;
-        // A panic here is one that whoever asks for it will meet again.
-        contained(|| {
-            if offset == 0 {
-                ahead.expect(nodes.expected(directory), resources);
-            } else if self.can_give() && listing::is_end(nodes, directory, offset) {
-                neighbours.listed(directory, &self.shared);
-            }
-        });
+        if offset == 0 {
+            contained(|| ahead.expect(nodes.expected(directory), resources));
+        } else if self.can_give() {
+            contained(|| {
+                if listing::is_end(nodes, directory, offset) {
+                    neighbours.listed(directory, &self.shared);
+                }
+            });
+        }
     }
 
     /// Whether files can be given to the kernel: where they are passed through, it has no pages of ours to keep.
@@ -148,6 +148,10 @@ impl Filesystem for Adapter {
         for capability in CAPABILITIES {
             config.add_capabilities(capability).ok();
         }
+        if !self.shared.nodes.are_sized() {
+            // Then only the first part of a listing comes with attributes, unless somebody asks for them.
+            config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
+        }
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();
         if let Some(sample) = self.shared.nodes.largest_backed(WORTH_PASSING)
@@ -176,7 +180,10 @@ impl Filesystem for Adapter {
             move |shared| {
                 let nodes = &shared.nodes;
                 match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
-                    Ok(found) => reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0)),
+                    Ok(found) => {
+                        nodes.set_told(node, true);
+                        reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0));
+                    }
                     Err(errno) => reply.error(errno),
                 }
             },
@@ -184,7 +191,9 @@ impl Filesystem for Adapter {
     }
 
     // Nodes live as long as the mount.
-    fn forget(&self, _: &Request, _: INodeNo, _: u64) {}
+    fn forget(&self, _: &Request, node: INodeNo, _: u64) {
+        self.shared.nodes.set_told(node.0, false);
+    }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer(
@@ -273,18 +282,19 @@ impl Filesystem for Adapter {
         });
     }
 
+    // As with reads, looking ahead comes before the answer.
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
-        self.answer_now(RequestKind::Readdir, |shared| listing::names(&shared.nodes, node.0, offset, reply));
         self.look_ahead(node.0, offset);
+        self.answer_now(RequestKind::Readdir, |shared| listing::names(&shared.nodes, node.0, offset, reply));
     }
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        self.look_ahead(node.0, offset);
         self.answer(
             RequestKind::Readdirplus,
             |nodes| listing::is_prompt(nodes, node.0, offset),
             move |shared| listing::names_and_attributes(shared, node.0, offset, reply),
         );
-        self.look_ahead(node.0, offset);
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

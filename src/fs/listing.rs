@@ -29,7 +29,8 @@ pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, mut reply: ReplyDi
 ///
 /// It begins every listing by asking for attributes, even that of a plain `ls`, and there is no way to give it an entry
 /// without a size. So if sizes would be work, it goes on from there without asking for attributes, unless somebody has
-/// asked for some in this directory since (fs/fuse/readdir.c, `fuse_use_readdirplus`).
+/// asked for some in this directory since (fs/fuse/readdir.c, `fuse_use_readdirplus`). Where all sizes are known, it is told
+/// at the beginning to ask for attributes always.
 fn is_put_off(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
     offset == 0 && nodes.has_unsized(node, 0)
 }
@@ -65,10 +66,11 @@ pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, m
         let found = shared
             .guarded("readdirplus", number, || nodes.attributes(number))
             .or_else(|_| shared.guarded("readdirplus", number, || nodes.unsizable(number)));
-        if let Ok(found) = found
-            && add(&mut reply, offset_after(position), OsStr::from_bytes(&child.name), &found)
-        {
-            break;
+        if let Ok(found) = found {
+            if add(&mut reply, offset_after(position), OsStr::from_bytes(&child.name), &found) {
+                break;
+            }
+            nodes.set_told(number, true);
         }
     }
     reply.ok();

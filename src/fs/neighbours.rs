@@ -8,17 +8,18 @@ use super::nodes::Nodes;
 use super::requests::Shared;
 use crate::view::{Child, NodeId};
 
-/// Larger files are left to the kernel's readahead, which begins with less than it asks for later on: 128 KiB. Bytes.
+/// Bytes of the largest file that is given. Larger ones are left to the kernel's readahead, which asks for 128 KiB at a time
+/// once it has come to speed.
 const SMALL: u64 = 512 << 10;
 
 /// Files that are given at first; later, twice as many each time.
 const FIRST: usize = 8;
 
-/// Files, and bytes of them, that are given at a time at most.
+/// Files that are given at a time at most; and bytes, but for the last file.
 const MOST: usize = 128;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Directories that are remembered, those that somebody began with last.
+/// Directories that are remembered: those that somebody began to read from last, and the one that was listed last.
 const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.
@@ -33,7 +34,7 @@ struct Run {
     at: usize,
     /// Whether any was asked for.
     is_begun: bool,
-    /// The position behind the last file that was given, or asked for.
+    /// The position behind the last file that was given, or asked for; `at` if none was.
     end: usize,
     /// Files to be given next.
     step: usize,
@@ -45,14 +46,17 @@ impl Neighbours {
     /// A directory was listed to its end. If something was asked for from the one before it, its reader will probably go on
     /// here: the first files are given in the background, all but the very first, which tells whether that is so.
     pub(super) fn listed(&self, directory: NodeId, shared: &Arc<Shared>) {
+        let mut children = shared.nodes.children(directory, 0).take(MOST);
+        let is_small = |child: &Child| small_size(&shared.nodes, shared.nodes.number(child.node)).is_some();
+        let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
         let mut runs = self.lock();
         if runs.iter().any(|run| run.directory == directory) {
             return;
         }
-        let mut files = shared.nodes.children(directory, 0);
-        let Some((first, _)) = files.find(|(_, child)| small_size(&shared.nodes, child).is_some()) else { return };
         let is_expected = runs.front().is_some_and(|last| last.is_begun);
-        let mut run = Run { is_begun: false, ..Run::new(directory, first) };
+        // Whoever lists only must not drive out those who read.
+        runs.retain(|run| run.is_begun);
+        let mut run = Run { is_begun: false, end: first, ..Run::new(directory, first) };
         if is_expected {
             run.serve(shared);
         }
@@ -70,6 +74,7 @@ impl Neighbours {
         };
         run.is_begun = true;
         if position == run.at {
+            run.end = run.end.max(position + 1);
             return;
         }
         if !(run.at..=run.end).contains(&position) {
@@ -107,9 +112,10 @@ fn remember(runs: &mut VecDeque<Run>, run: Run) {
     runs.push_front(run);
 }
 
-/// The size of a file that can be given, in bytes.
-fn small_size(nodes: &Nodes, child: &Child) -> Option<u64> {
-    let size = nodes.ready(nodes.number(child.node))?.size();
+/// The size of a file that can be given, in bytes. What is made of more than itself costs more than whoever reads its
+/// neighbours may have asked for.
+fn small_size(nodes: &Nodes, number: NodeId) -> Option<u64> {
+    let size = nodes.original(number)?.size();
     (1..=SMALL).contains(&size).then_some(size)
 }
 
@@ -141,16 +147,19 @@ impl Run {
         let mut bytes = 0;
         let mut files = Vec::new();
         for (position, child) in nodes.children(self.directory, first) {
-            if position >= self.end || bytes > MOST_BYTES {
+            let number = nodes.number(child.node);
+            let size = small_size(nodes, number);
+            // The kernel does not take those that it was not told of.
+            if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.is_told(number)) {
                 self.end = position;
                 if !files.is_empty() {
                     files.remove(files.len() * 3 / 4);
                 }
                 break;
             }
-            if let Some(size) = small_size(nodes, child) {
+            if let Some(size) = size {
                 bytes += size;
-                files.push((position, nodes.number(child.node)));
+                files.push((position, number));
             }
         }
         files

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
@@ -16,7 +17,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use super::requests::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
-use crate::view::{Body, Child, MERGED, Make, Node, NodeId, NodeKind, ROOT, Tree};
+use crate::view::{Body, Child, MERGED, Make, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
 /// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -51,6 +52,8 @@ struct Inode {
     position: usize,
     /// For a directory: whether the size of a file in it may be unknown.
     has_made: bool,
+    /// Whether the kernel was told of it and has not forgotten it since.
+    is_told: AtomicBool,
 }
 
 /// Attributes, and for how long they are true.
@@ -73,7 +76,7 @@ impl Nodes {
         let mut positions = vec![0; nodes.tree.len()];
         for number in 1..=nodes.tree.len() as NodeId {
             let position = positions.get(index(number)).copied().unwrap_or_default();
-            let mut inode = Inode { number, links: 1, position, has_made: false };
+            let mut inode = Inode { number, links: 1, position, has_made: false, is_told: AtomicBool::new(false) };
             let node = nodes.tree.node(number);
             let parent = node.map_or(ROOT, |node| node.parent);
             let view = match views.get(index(parent)) {
@@ -136,6 +139,23 @@ impl Nodes {
         self.inode(node).map_or(node, |inode| inode.number)
     }
 
+    /// Takes note that the kernel is told of a node, or has forgotten it.
+    pub(super) fn set_told(&self, number: NodeId, is_told: bool) {
+        if let Some(inode) = self.inode(number) {
+            inode.is_told.store(is_told, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the kernel knows of a node.
+    pub(super) fn is_told(&self, number: NodeId) -> bool {
+        self.inode(number).is_some_and(|inode| inode.is_told.load(Ordering::Relaxed))
+    }
+
+    /// Whether the size of every file is known.
+    pub(super) fn are_sized(&self) -> bool {
+        !self.table.iter().any(|inode| inode.has_made && self.has_unsized(inode.number, 0))
+    }
+
     /// Whether the attributes can be told without work.
     pub(super) fn is_sized(&self, node: NodeId) -> bool {
         self.body(node).is_none_or(|body| body.known_size().is_some())
@@ -178,12 +198,12 @@ impl Nodes {
         Some((self.tree.node(node)?.parent, self.inode(node)?.position))
     }
 
-    /// The bytes of a file that never change and need not be made.
-    pub(super) fn ready(&self, node: NodeId) -> Option<&Arc<dyn Content>> {
-        match self.body(node)? {
-            Body::Ready(content) => Some(content),
-            Body::Made(_) | Body::Live(_) => None,
-        }
+    /// The bytes of a file that the input has as they are.
+    pub(super) fn original(&self, node: NodeId) -> Option<&Arc<dyn Content>> {
+        let Node { kind: NodeKind::File { body: Body::Ready(content), .. }, origin, .. } = self.tree.node(node)? else {
+            return None;
+        };
+        matches!(origin.kind(), OriginKind::Unchanged | OriginKind::Database).then_some(content)
     }
 
     /// The bytes of a file if they need not be made.

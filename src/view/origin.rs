@@ -70,6 +70,11 @@ impl Origin {
         Self { digest, ..self }
     }
 
+    /// How it was made.
+    pub fn kind(&self) -> OriginKind {
+        self.kind
+    }
+
     /// The value of an extended attribute, told without work: `kind`; `origin`, the path in the input, of at most 4095
     /// bytes; `sha256` in hexadecimal, as RECORD of the view states it, if it is known already.
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {

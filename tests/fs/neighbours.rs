@@ -5,19 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kpackfs::index::{RequestKind, Resources};
-use kpackfs::rope::{Rope, Segment};
+use kpackfs::rope::{Content, Make, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
-use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
 use super::support::{DIRECTORY, FILE, Mount, pattern, wait_until};
 
 const FILES: usize = 200;
 
-/// A size of its own for each file; some have nothing, some are no small files.
+/// A size of its own for each file; some have nothing, some are just small, some are not.
 fn size(number: usize) -> usize {
     match number % 50 {
         20 => 0,
-        40 => 600_000,
+        30 => 512 << 10,
+        40 => (512 << 10) + 1,
         rest => 1 + rest * 1000,
     }
 }
@@ -25,11 +26,17 @@ fn size(number: usize) -> usize {
 fn of_small_files() -> Option<Mount> {
     let mut tree = Tree::new(DIRECTORY);
     for number in 0..FILES {
-        let rope = Rope::new([Segment::literal(pattern(size(number)))]).unwrap();
-        let kind = NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group: None };
-        tree.insert(ROOT, &EntryPath::new(name(number).as_bytes()).unwrap(), FILE, kind).unwrap();
+        insert(&mut tree, &name(number), pattern(size(number)), OriginKind::Database);
     }
     Mount::of(tree, &Resources::new(1 << 20))
+}
+
+fn insert(tree: &mut Tree, path: &str, bytes: Vec<u8>, origin: OriginKind) {
+    let path = EntryPath::new(path.as_bytes()).unwrap();
+    let rope = Rope::new([Segment::literal(bytes)]).unwrap();
+    let kind = NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group: None };
+    let node = tree.insert(ROOT, &path, FILE, kind).unwrap();
+    tree.set_origin(node, Origin::of(origin, &path));
 }
 
 fn name(number: usize) -> String {
@@ -72,10 +79,8 @@ fn of_small_directories() -> Option<Mount> {
     let mut tree = Tree::new(DIRECTORY);
     for directory in 0..20 {
         for file in 0..5 {
-            let rope = Rope::new([Segment::literal(pattern(1000 * directory + file + 1))]).unwrap();
-            let kind = NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group: None };
-            let path = EntryPath::new(format!("{directory:02}/{file}").as_bytes()).unwrap();
-            tree.insert(ROOT, &path, FILE, kind).unwrap();
+            let bytes = pattern(1000 * directory + file + 1);
+            insert(&mut tree, &format!("{directory:02}/{file}"), bytes, OriginKind::Unchanged);
         }
     }
     Mount::of(tree, &Resources::new(1 << 20))
@@ -112,7 +117,77 @@ fn who_lists_only_is_given_the_files_of_one_directory() {
     }
     let counters = &mount.resources.counters;
     wait_until("the files of the first are given", || counters.files_given.get() == 4);
-    assert_eq!(mount.of_kind(RequestKind::Read), 1);
+    let asked = |directory: usize| {
+        let reads = mount.of_kind(RequestKind::Read);
+        (1..5).for_each(|file| drop(fs::read(mount.at(format!("{directory:02}/{file}"))).unwrap()));
+        mount.of_kind(RequestKind::Read) - reads
+    };
+    assert_eq!((mount.of_kind(RequestKind::Read), asked(1)), (1, 0));
+    assert!((2..20).all(|directory| asked(directory) > 0));
+}
+
+#[test]
+fn one_file_of_a_directory_that_was_listed_is_no_order() {
+    let Some(mount) = of_small_directories() else { return };
+    for directory in (0..20).step_by(2) {
+        // The other one is listed right after a read, and this one is not.
+        for listed in [directory + 1, directory] {
+            fs::read_dir(mount.at(format!("{listed:02}"))).unwrap().count();
+        }
+        let reads = mount.of_kind(RequestKind::Read);
+        for file in [1, 3] {
+            fs::read(mount.at(format!("{directory:02}/{file}"))).unwrap();
+        }
+        assert_eq!(mount.of_kind(RequestKind::Read) - reads, 2);
+    }
+}
+
+/// Archives in order, say, cost the compression of each.
+#[test]
+fn what_is_made_of_others_is_not_given() {
+    let mut tree = Tree::new(DIRECTORY);
+    for number in 0..40 {
+        let origin = [OriginKind::Archive, OriginKind::Wheel, OriginKind::Rewritten, OriginKind::Made][number % 4];
+        insert(&mut tree, &name(number), pattern(size(number)), origin);
+    }
+    let Some(mount) = Mount::of(tree, &Resources::new(1 << 20)) else { return };
+    fs::read_dir(mount.at("many")).unwrap().count();
+    let place = mount.place.path();
+    (0..40).for_each(|number| read(place, number));
+    assert_eq!(mount.resources.counters.files_given.get(), 0);
+}
+
+/// Where sizes are unknown, the kernel gets only the first names of a long listing with attributes, and takes no bytes of
+/// files that it has no attributes of.
+#[test]
+fn only_files_that_the_kernel_knows_are_read_for_it() {
+    let mut tree = Tree::new(DIRECTORY);
+    let name = |number: usize| format!("long/{number:03}{}", "x".repeat(200));
+    for number in 0..500 {
+        insert(&mut tree, &name(number), pattern(1000), OriginKind::Unchanged);
+    }
+    let never: Arc<dyn Make> = Arc::new(Never);
+    let kind = NodeKind::File { body: Body::Made(never), link_group: None };
+    tree.insert(ROOT, &EntryPath::new(b"of/unknown/size").unwrap(), FILE, kind).unwrap();
+    let Some(mount) = Mount::of(tree, &Resources::new(1 << 20)) else { return };
+    assert_eq!(fs::read_dir(mount.at("long")).unwrap().count(), 500);
+    (400..500).for_each(|number| assert!(fs::read(mount.at(name(number))).unwrap() == pattern(1000)));
+    assert_eq!(mount.of_kind(RequestKind::Read), 100);
+    assert_eq!(mount.resources.counters.files_given.get(), 0);
+}
+
+/// Something whose size nobody asks for.
+#[derive(Debug)]
+struct Never;
+
+impl Make for Never {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        None
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        unreachable!("nobody asks for it")
+    }
 }
 
 #[test]

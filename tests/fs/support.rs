@@ -15,7 +15,7 @@ use kpackfs::fs::{MountOptions, Mounted, Served, mount};
 use kpackfs::index::{RequestKind, Resources};
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, Make, NodeKind, ROOT, Report, Tree};
+use kpackfs::view::{Body, Make, NodeKind, Origin, OriginKind, ROOT, Report, Tree};
 
 pub(crate) const DIRECTORY: Attributes =
     Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
@@ -202,7 +202,9 @@ fn tree(kernels: Arc<Kernels>, waits: Odd) -> Tree {
     let mut tree = Tree::new(DIRECTORY);
     let mut add = |name: &[u8], kind| {
         let attributes = if matches!(kind, NodeKind::Directory(_)) { DIRECTORY } else { FILE };
-        tree.insert(ROOT, &EntryPath::new(name).unwrap(), attributes, kind).unwrap();
+        let path = EntryPath::new(name).unwrap();
+        let node = tree.insert(ROOT, &path, attributes, kind).unwrap();
+        tree.set_origin(node, Origin::of(OriginKind::Unchanged, &path));
     };
     let file = |body| NodeKind::File { body, link_group: None };
     let ready = |content| file(Body::Ready(content));
