@@ -101,9 +101,12 @@ pub(super) struct SplitOptions {
     pub(super) memory: u64,
 
     /// Number of threads that plan and compress [default: one for each core]
-    #[arg(short, long, value_name = "N", help_heading = "Resources")]
-    pub(super) jobs: Option<usize>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS), help_heading = "Resources")]
+    pub(super) jobs: Option<u16>,
 }
+
+/// More threads than any machine has cores would only take its memory.
+pub(super) const MOST_JOBS: i64 = 1024;
 
 /// Where compressed code objects are kept in the cache directory.
 pub(super) const FRAMES: &str = "frames";
@@ -193,5 +196,24 @@ impl SplitOptions {
                 Compression::Zstd(_) => Compression::Zstd(self.compression_level),
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::MOST_JOBS;
+    use crate::cli::Cli;
+
+    #[test]
+    fn numbers_that_would_take_the_whole_machine_are_refused() {
+        for (option, least, most) in [("--jobs", 1, MOST_JOBS), ("--memory", 16, 1 << 20)] {
+            for (number, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+                let number = number.to_string();
+                let cli = Cli::try_parse_from(["kpackfs", "split", "a.whl", "--output", "out", option, &number]);
+                assert_eq!(cli.is_ok(), is_taken, "{option} {number}");
+            }
+        }
     }
 }

@@ -20,11 +20,15 @@ pub(super) struct Prepared {
     pub(super) resources: Arc<Resources>,
 }
 
+/// Has as many threads plan and compress as the user wants.
+pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
+    let Some(jobs) = jobs else { return Ok(()) };
+    rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
+}
+
 /// What all work shares, with as many threads and as much memory as the user wants.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
-    if let Some(jobs) = options.jobs {
-        rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
-    }
+    set_jobs(options.jobs)?;
     let directory = options.cache.directory();
     let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
     let resources = Resources::with_memory(options.memory << 20, memory);

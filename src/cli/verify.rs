@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
 
+use super::options::MOST_JOBS;
+use super::prepare::set_jobs;
 use super::progress::show_bytes;
 use super::selection::Selection;
 use crate::artifact;
@@ -45,8 +46,8 @@ pub(super) struct Verify {
     memory: u64,
 
     /// Number of threads [default: one for each core]
-    #[arg(short, long, value_name = "N", help_heading = "Resources")]
-    jobs: Option<usize>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS), help_heading = "Resources")]
+    jobs: Option<u16>,
 }
 
 impl Verify {
@@ -70,9 +71,7 @@ impl Verify {
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
         };
-        if let Some(jobs) = self.jobs {
-            rayon::ThreadPoolBuilder::new().num_threads(jobs).build_global().context("--jobs")?;
-        }
+        set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
         let progress = Progress::default();
         let report = show_bytes("Verifying", &progress.done, &progress.total, || {
