@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use filetime::{FileTime, set_symlink_file_times};
 use rayon::prelude::*;
+use tempfile::Builder;
 
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
@@ -71,9 +72,10 @@ struct Jobs<'a> {
 /// Writes the nodes `views` of a tree, each to the place beside it. What has to be made is made file by file, so whoever
 /// writes several archives makes them together before.
 pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
+    let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
+    let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = Jobs::default();
-    for (view, path) in views {
-        let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+    for (node, path) in nodes {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
@@ -141,11 +143,19 @@ fn write_files(files: Vec<Job<'_>>, progress: &Progress) -> Result<(), ExportErr
         ready.push((job, content));
     }
     ready.sort_by_key(|(_, content)| Reverse(content.size()));
-    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| {
-        let mut file = create(&job.path)?;
-        copy(&**content, &mut file, &job.path, progress)?;
-        finish(&job.path, &job.attributes)
-    })
+    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| write_file(job, &**content, progress))
+}
+
+/// Writes a file under another name until it is complete, so that what is left of a split that was interrupted does not look
+/// like the result of one. Until then only its owner can open it.
+fn write_file(job: &Job<'_>, content: &dyn Content, progress: &Progress) -> Result<(), ExportError> {
+    let directory = job.path.parent().unwrap_or(&job.path);
+    let temporary = Builder::new().prefix(".kpackfs-").suffix(".partial").tempfile_in(directory);
+    let mut file = temporary.map_err(at(&job.path))?;
+    copy(content, file.as_file_mut(), &job.path, progress)?;
+    finish(file.path(), &job.attributes)?;
+    file.persist_noclobber(&job.path).map_err(|error| at(&job.path)(error.error))?;
+    Ok(())
 }
 
 fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress) -> Result<(), ExportError> {
@@ -161,11 +171,6 @@ fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress
         progress.done.fetch_add(here as u64, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// A new file that only its owner can open until it is complete.
-fn create(path: &Path) -> Result<File, ExportError> {
-    File::options().write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
 fn finish(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {

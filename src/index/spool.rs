@@ -5,19 +5,28 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that were put aside, by their offset.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
+    /// What it is, for messages.
+    name: Arc<str>,
     end: AtomicU64,
 }
 
 impl Spool {
     /// An empty one on the disk that holds `directory`.
     pub fn new(directory: &Path) -> io::Result<Self> {
-        Ok(Self { file: tempfile::tempfile_in(directory)?, end: AtomicU64::new(0) })
+        let name = format!("a temporary file in {}", directory.display()).into();
+        Ok(Self { file: tempfile::tempfile_in(directory)?, name, end: AtomicU64::new(0) })
+    }
+
+    /// What it is, for messages.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Puts bytes aside; their offset.

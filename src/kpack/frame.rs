@@ -107,7 +107,9 @@ impl Frame {
 
     fn read_spooled(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match (self.spooled.get(), self.resources.spool.get()) {
-            (Some(start), Some(spool)) => spool.read_at(start + offset, buffer).map_err(|error| self.failed(error)),
+            (Some(start), Some(spool)) => {
+                spool.read_at(start + offset, buffer).map_err(|error| ReadError::io(spool.name(), error))
+            }
             _ => Err(self.failed(io::ErrorKind::NotFound.into())),
         }
     }
@@ -138,7 +140,7 @@ impl Frame {
             store.put(&identity, &frame);
         }
         if let Some(spool) = resources.spool.get() {
-            let start = spool.put(&frame).map_err(|error| self.failed(error))?;
+            let start = spool.put(&frame).map_err(|error| ReadError::io(spool.name(), error))?;
             // It is made by one thread at a time, so this is the only place for it.
             let _ = self.spooled.set(start);
         }

@@ -172,11 +172,33 @@ impl Content for Deflated {
 
     fn packed(&self) -> Option<Packed> {
         let stream = self.stream();
-        Some(Packed { bytes: Arc::clone(&stream.packed), deflated: true, crc32: stream.crc32 })
+        let bytes: Arc<dyn Content> = match self.chunks.damage() {
+            Ok(()) => Arc::clone(&stream.packed),
+            // What is known to be damaged is not handed on as it is.
+            Err(error) => Arc::new(Damaged { size: stream.packed.size(), error }),
+        };
+        Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
 
     fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
         self.chunks.joints().map(Some)
+    }
+}
+
+/// Compressed bytes of a stream that cannot be inflated.
+#[derive(Debug)]
+struct Damaged {
+    size: u64,
+    error: ReadError,
+}
+
+impl Content for Damaged {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+        Err(self.error.clone())
     }
 }
 

@@ -165,3 +165,34 @@ fn too_many_targets_are_refused() {
     let some = Options { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..Options::default() };
     assert!((1..9).contains(&plan(&some).unwrap().keys.len()));
 }
+
+/// What is known to be damaged goes into no wheel, and what could not be completed leaves nothing behind.
+#[test]
+fn a_damaged_library_is_not_copied_into_the_host_wheel() {
+    let target = "hip-amdgcn-amd-amdhsa--gfx942";
+    let library = fat_with(&[plain(&[(target, b"code")])]).bytes;
+    let noise: Vec<u8> = (0..200_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut damaged = packed("x/bad.so", &[&library[..], &noise].concat());
+    let middle = damaged.packed.len() / 2;
+    damaged.packed[middle..middle + 64].fill(0xFF);
+    let record = format!("x/bad.so,sha256={},{}\n", "A".repeat(43), damaged.size);
+    let members = [packed("x/lib.so", &library), damaged, packed("x-1.dist-info/RECORD", record.as_bytes())];
+    let directory = directory();
+    let path = directory.path().join("x-1-py3-none-any.whl");
+    std::fs::write(&path, zipped(&members)).unwrap();
+    for format in ["wheel", "directory"] {
+        let output = directory.path().join(format);
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_kpackfs"))
+            .args(["split", "--no-cache", "--format", format, "--output"])
+            .args([&output, &path])
+            .output()
+            .unwrap();
+        let message = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{message}");
+        assert!(message.lines().last().unwrap().contains("x/bad.so"), "{message}");
+        let mut find = std::process::Command::new("find");
+        let find = find.arg(&output).args(["-name", "*.partial", "-o", "-name", "bad.so", "-o", "-name", "x-1-*.whl"]);
+        let found = find.output().unwrap();
+        assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
+    }
+}
