@@ -14,7 +14,7 @@ use crate::index::{Resources, Spool};
 use crate::kpack::{Archive, make_together, unmade_size};
 use crate::source::EntryPath;
 use crate::split::Plan;
-use crate::view::{self, HOST, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -91,6 +91,9 @@ impl Split {
 
     fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = self.directories(&prepared.plan)?;
+        if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
+            bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
+        }
         prepare_output(&self.output, &prepared.resources)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
@@ -140,6 +143,12 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
+
+/// The directories that a mount would show.
+fn names(tree: &Tree) -> String {
+    let children = tree.children(ROOT).unwrap_or_default().iter().filter(|child| !child.hidden);
+    children.map(|child| String::from_utf8_lossy(&child.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Makes the archives that are in these views, all of them together, and writes the views.
