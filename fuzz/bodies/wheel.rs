@@ -60,8 +60,9 @@ fn check_member(member: &dyn Content, twin: &dyn Content, random: &mut Random) {
         drop(member.peek(&mut [0; 4096]));
         return;
     }
-    let whole = read(member);
+    // Once it is known to be damaged, the packed bytes cannot be had any more.
     let truth = truth(member);
+    let whole = read(member);
     if let Ok(whole) = &whole
         && size > 0
     {

@@ -10,7 +10,7 @@ use crate::rope::Content;
 const MAX_PROBLEMS: usize = 100;
 
 /// The most markers that the wrappers of one binary may lead to; those of real ones share one.
-const MAX_MARKERS: usize = 64;
+pub(super) const MAX_MARKERS: usize = 64;
 
 /// A binary whose device code has been moved into archives.
 #[derive(Debug)]

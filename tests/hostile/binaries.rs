@@ -38,7 +38,7 @@ fn elf_cases() -> Vec<Case> {
         ("program headers past the end", good.with(32, u64::MAX - 9, 8).bytes, "past the end"),
         ("65534 program headers", good.with(56, 65534, 2).bytes, "the limit is 1024"),
         ("program headers of no size", good.with(54, 0, 2).bytes, "unusual size"),
-        ("section headers past the end", good.with(40, u64::MAX - 70, 8).bytes, "outside"),
+        ("section headers past the end", good.with(40, u64::MAX - 70, 8).bytes, "past the end"),
         ("2^60 sections", good.with(60, 0, 2).with(good.sections + 32, 1 << 60, 8).bytes, "sections"),
         ("names past the end", section(NAMES_SECTION, 32, 1 << 20).bytes, "past the end"),
         ("names without an end", section(NAMES_SECTION, 32, 1 << 60).bytes, "section names"),
@@ -81,7 +81,7 @@ fn elf_cases() -> Vec<Case> {
         ),
         ("segments out of order", good.with(DYNAMIC, 1, 4).with(DYNAMIC + 16, 0, 8).bytes, "one after the other"),
         ("an unknown machine", good.with(18, 0xFFFF, 2).bytes, "machine"),
-        ("relocations are the wrappers", good.with(dynamic + 8, wrappers + 0x1000, 8).bytes, "not relocated"),
+        ("relocations are the wrappers", good.with(dynamic + 8, wrappers + 0x1000, 8).bytes, "in a fat binary wrapper"),
         ("section headers in the device code", good.with(40, good.fatbin, 8).bytes, "the limit is"),
         ("relocations are no section", section(RELA_SECTION, 24, u64::MAX).bytes, ""),
     ]
@@ -299,4 +299,54 @@ fn bundles_end_where_the_next_one_begins() {
     let ends: Vec<_> = wrappers.iter().map(|wrapper| wrapper.limit).collect();
     assert_eq!(&ends[..2], wrappers[1..].iter().map(|wrapper| wrapper.bundle).collect::<Vec<_>>());
     assert!(ends[2] > wrappers[2].bundle);
+}
+
+/// What linkers and patchelf made, and what was made of it to mislead; whether it is split, and else why not.
+#[test]
+fn files_of_other_tools_are_split_as_they_are_or_refused() {
+    let split = "";
+    let none = "no device code";
+    for (kind, expected) in [
+        ("program-headers-behind-the-device-code", split),
+        ("program-headers-at-the-end,-by-patchelf", split),
+        ("a-section-in-the-gap,-by-patchelf", split),
+        ("a-segment-in-the-gap", split),
+        ("section-headers-in-the-gap,-by-patchelf", split),
+        ("a-table-of-nothing,-by-mold", split),
+        ("debug-information-only,-by-eu-strip", none),
+        ("no-section-headers,-by-patchelf", split),
+        ("segments-aligned-to-16", split),
+        ("an-executable-aligned-to-16", split),
+        ("two-tables-of-relocations", split),
+        ("symbols-over-the-dynamic-segment", split),
+        ("symbols-over-code", split),
+        ("section-names-in-the-device-code", "is that of the section names"),
+        ("a-dynamic-segment-in-the-device-code", "another program header"),
+        ("a-note-in-the-device-code", "another program header"),
+        ("relative-relocations-in-the-device-code", "in its device code"),
+        ("symbol-names-in-the-device-code", "in its device code"),
+        ("a-marker-is-there", "already"),
+        ("a-split-wrapper-leads-into-the-device-code", "looks like wrappers"),
+        ("an-executable-with-65-false-markers", "looks like wrappers"),
+        ("a-wrapper-in-the-dynamic-segment", "in a fat binary wrapper"),
+        ("a-relocated-index", "in a fat binary wrapper"),
+        ("device-code-in-section-0", "no .hip_fatbin section"),
+    ] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/regressions/elf/").to_owned() + kind;
+        let original = std::fs::read(path).unwrap();
+        let found = match rewritten(original.clone()) {
+            Ok(Some(rope)) => {
+                let bytes = rope.to_vec().unwrap();
+                assert!(bytes.len() < original.len(), "{kind}");
+                // What is in .comment is not loaded, and has to stay all the same.
+                let linker = b"Linker: LLD";
+                let has = |bytes: &[u8]| bytes.windows(linker.len()).any(|there| there == linker);
+                assert_eq!(has(&bytes), has(&original), "{kind}");
+                String::new()
+            }
+            Ok(None) => none.to_owned(),
+            Err(error) => error.to_string(),
+        };
+        assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{kind}: {found:?}");
+    }
 }

@@ -12,7 +12,8 @@ use super::image::{Image, Segment, read_table};
 use super::layout::Device;
 use super::relocation;
 use super::{Found, Place, split};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE};
+use crate::binary::split::MAX_MARKERS;
+use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
 use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
 
 /// Bytes searched at a time.
@@ -26,9 +27,11 @@ const MAX_CANDIDATES: usize = 1 << 16;
 
 /// Finds the device code that wrappers lead to.
 pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
-    let candidates = candidates(image, FATBIN_WRAPPER_MAGIC)?;
-    let found: Vec<_> =
-        candidates.into_iter().filter_map(|(place, address)| Some((place, image.offset_of(address, 1)?))).collect();
+    image.check_bounds()?;
+    let found: Vec<_> = candidates(image, FATBIN_WRAPPER_MAGIC)?
+        .into_iter()
+        .filter_map(|(place, address)| Some((place, image.offset_of(address, 1)?)))
+        .collect();
     let bundles = bundles(image, found.iter().map(|&(_, offset)| offset).collect())?;
     let (Some((&start, _)), Some(end)) = (bundles.first_key_value(), bundles.values().copied().max()) else {
         return Ok(None);
@@ -43,12 +46,13 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     let (load, segment) = image.loads().find(|(_, load)| is_around(load)).ok_or_else(not_loaded)?;
     let address = segment.address.checked_add(start - segment.offset);
     let addresses = address.and_then(|address| Some(address..address.checked_add(end - start)?));
-    Ok(Some(Found {
-        section: None,
-        places,
-        device: Device { offsets: start..end, load },
-        addresses: addresses.ok_or_else(not_loaded)?,
-    }))
+    let addresses = addresses.ok_or_else(not_loaded)?;
+    // They would be taken for split ones afterwards, or keep those from being found.
+    let false_ones = candidates(image, HIPK_MAGIC)?;
+    if false_ones.len() >= MAX_MARKERS || false_ones.iter().any(|(_, address)| addresses.contains(address)) {
+        return Err(BinaryError::unsupported("there is something that looks like wrappers which have been split"));
+    }
+    Ok(Some(Found { section: None, places, device: Device { offsets: start..end, load }, addresses }))
 }
 
 /// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no

@@ -87,9 +87,29 @@ impl Image {
         self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
     }
 
-    /// The first section with this name. What is marked as unused (`SHT_NULL`) is none, whatever its fields say.
+    /// The first section with this name. What is marked as unused (`SHT_NULL`) is none, whatever its fields say, nor is
+    /// what has the index of no section (`SHN_UNDEF`).
     pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &Section)> {
-        self.sections.iter().enumerate().find(|(_, section)| !section.is_null() && section.name == name)
+        self.sections.iter().enumerate().skip(1).find(|(_, section)| !section.is_null() && section.name == name)
+    }
+
+    /// Checks that the bytes of all loadable segments are in the file. They are not in files with debug information only,
+    /// where some tools leave these numbers as they were.
+    pub(crate) fn check_bounds(&self) -> Result<(), BinaryError> {
+        let mut loaded = 0_u64;
+        for (_, segment) in self.loads() {
+            let in_memory = segment.address.checked_add(segment.memory_size);
+            let in_file = segment.offset.checked_add(segment.file_size);
+            if in_memory.is_none() || in_file.is_none_or(|end| end > self.content.size()) {
+                return Err(BinaryError::malformed("a segment reaches past the end of the file"));
+            }
+            // Otherwise a small file could be searched any number of times.
+            loaded = loaded.saturating_add(segment.file_size);
+            if loaded / 2 > self.content.size() {
+                return Err(BinaryError::malformed("its segments overlap in the file"));
+            }
+        }
+        Ok(())
     }
 
     /// The file offset of `length` bytes at a virtual address, if they are in the file.
@@ -244,21 +264,7 @@ pub(super) fn read_segments(
         return Err(BinaryError::malformed("unusual size of a program header"));
     }
     let table = read_table::<ProgramHeader64<LE>>(content, header.e_phoff.get(LE), count.into())?;
-    let segments: Vec<_> = table.iter().map(Segment::decode).collect();
-    let mut loaded = 0_u64;
-    for segment in segments.iter().filter(|segment| segment.kind == elf::PT_LOAD) {
-        let in_memory = segment.address.checked_add(segment.memory_size);
-        let in_file = segment.offset.checked_add(segment.file_size);
-        if in_memory.is_none() || in_file.is_none_or(|end| end > content.size()) {
-            return Err(BinaryError::malformed("a segment reaches past the end of the file"));
-        }
-        // Otherwise a small file could be searched any number of times.
-        loaded = loaded.saturating_add(segment.file_size);
-        if loaded / 2 > content.size() {
-            return Err(BinaryError::malformed("its segments overlap in the file"));
-        }
-    }
-    Ok(segments)
+    Ok(table.iter().map(Segment::decode).collect())
 }
 
 /// The sections and the index of the one that holds their names. Files without section headers have none.
@@ -269,6 +275,9 @@ fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Resul
     }
     if usize::from(header.e_shentsize.get(LE)) != size_of::<SectionHeader64<LE>>() {
         return Err(BinaryError::malformed("unusual size of a section header"));
+    }
+    if offset.saturating_add(size_of::<SectionHeader64<LE>>() as u64) > content.size() {
+        return Err(BinaryError::malformed("the section headers are past the end of the file"));
     }
     // gABI: counts that do not fit into the file header are in section header 0.
     let first: SectionHeader64<LE> = read_pod(content, offset)?;

@@ -10,12 +10,15 @@ use std::ops::Range;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramHeader64};
 
-use super::image::{Image, Segment};
+use super::image::{Image, Section, Segment};
 use super::room::{self, Room};
 use crate::binary::BinaryError;
 
 /// Alignment of what follows in the file when no segment asks for more; that of the strictest usual section.
 const LOOSE_ALIGNMENT: u64 = 16;
+
+/// Bytes of the smallest page. Loaders map whole ones, whatever a segment says of its alignment.
+const PAGE: u64 = 4096;
 
 /// Bytes of a program header.
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
@@ -29,7 +32,7 @@ pub(super) struct Layout {
     pub(super) gap: Gap,
     /// The program headers, with offsets in the new file.
     pub(super) segments: Vec<Segment>,
-    /// Where the program header table stands: its old place, or one inside the device code.
+    /// Where the program header table goes: to its old place, or to one inside the device code.
     pub(super) table: u64,
     /// Whether the table stands inside the device code.
     pub(super) table_moved: bool,
@@ -108,19 +111,21 @@ impl Layout {
             kept = table + (image.segments.len() as u64 + 1) * ENTRY;
         }
         let gap = match room {
-            Room::WithNext { next, .. } => Gap::between(load, image.segment(next)?),
-            Room::Joined { first, second } => Gap::between(image.segment(first)?, image.segment(second)?),
+            Room::WithNext { next, .. } => Gap::between(image, load, image.segment(next)?),
+            Room::Joined { first, second } => Gap::between(image, image.segment(first)?, image.segment(second)?),
             Room::NotNeeded | Room::Entry(_) | Room::Moved => Some(Gap::none(image)),
         };
         let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, room != Room::NotNeeded)?) else {
             return Ok(None);
         };
         let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved: room == Room::Moved };
-        if layout.gain() <= 0 {
+        // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
+        let is_table_pushed = layout.moved(table) != table && room::is_executable(image);
+        if layout.gain() <= 0 || is_table_pushed {
             return Ok(None);
         }
         layout.place_segments(image, device, room)?;
-        Ok(layout.is_loadable().then_some(layout))
+        Ok(layout.is_loadable(image).then_some(layout))
     }
 
     fn place_segments(&mut self, image: &Image, device: &Device, room: Room) -> Result<(), BinaryError> {
@@ -180,8 +185,9 @@ impl Layout {
         } else {
             image.address_of(self.table).unwrap_or(0)
         };
+        let offset = self.moved(self.table);
         for header in self.segments.iter_mut().filter(|segment| segment.kind == elf::PT_PHDR) {
-            header.offset = self.table;
+            header.offset = offset;
             header.address = address;
             header.physical_address = address;
             header.file_size = size;
@@ -190,11 +196,13 @@ impl Layout {
     }
 
     /// What every loader asks of a file (gABI, "Program Header"; glibc's `_dl_map_object_from_fd` refuses a segment
-    /// whose offset and address differ modulo its own alignment).
-    fn is_loadable(&self) -> bool {
+    /// whose offset and address differ modulo its own alignment, and nobody can map one where they differ modulo a page).
+    fn is_loadable(&self, image: &Image) -> bool {
+        let differs = |load: &Segment, unit: u64| load.address.wrapping_sub(load.offset) % unit != 0;
+        let least = if image.loads().any(|(_, load)| differs(load, PAGE)) { 1 } else { PAGE };
         let mut end = 0;
         self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).all(|load| {
-            let is_congruent = load.alignment < 2 || load.address.wrapping_sub(load.offset) % load.alignment == 0;
+            let is_congruent = !differs(load, load.alignment.max(least));
             let is_behind = load.address >= end;
             end = load.address.saturating_add(load.memory_size);
             is_congruent && is_behind && load.file_size <= load.memory_size
@@ -236,11 +244,28 @@ impl Gap {
 
     /// The gap that has to be filled so that two segments can be mapped as one; `None` if they are no neighbours or if
     /// bytes between them would be lost.
-    fn between(first: &Segment, second: &Segment) -> Option<Self> {
+    fn between(image: &Image, first: &Segment, second: &Segment) -> Option<Self> {
         let in_memory = second.address.checked_sub(first.address.checked_add(first.file_size)?)?;
         let in_file = second.offset.checked_sub(first.end())?;
-        (in_memory >= in_file && second.address >= first.address.checked_add(first.memory_size)?)
-            .then(|| Self { offsets: first.end()..second.offset, zeros: in_memory })
+        let is_room = in_memory >= in_file && second.address >= first.address.checked_add(first.memory_size)?;
+        let gap = Self { offsets: first.end()..second.offset, zeros: in_memory };
+        (is_room && gap.is_unused(image)).then_some(gap)
+    }
+
+    /// Whether nothing has its bytes there. patchelf, say, maps what it adds behind everything that is not loaded. Only the
+    /// section names would be copied to elsewhere.
+    fn is_unused(&self, image: &Image) -> bool {
+        let is_there = |start: u64, end: u64| start < self.offsets.end && self.offsets.start < end;
+        let headers = image.section_headers();
+        let table = image.header.e_phoff.get(LE);
+        let table_end = table.saturating_add(image.segments.len() as u64 * ENTRY);
+        let names = |index: usize| index == image.names_index;
+        let has_bytes = |section: &Section| !section.is_null() && is_there(section.offset, section.end());
+        let segments = image.segments.iter().filter(|segment| segment.kind != elf::PT_GNU_RELRO);
+        !is_there(headers.start, headers.end)
+            && !is_there(table, table_end)
+            && !image.sections.iter().enumerate().any(|(index, section)| !names(index) && has_bytes(section))
+            && !{ segments }.any(|segment| is_there(segment.offset, segment.end()))
     }
 
     fn growth(&self) -> i64 {
@@ -259,14 +284,17 @@ fn cut(
 ) -> Result<Option<Range<u64>>, BinaryError> {
     let end = device.offsets.end;
     let later = image.loads().filter(|(_, other)| other.offset >= end && other.file_size > 0);
-    let of_loads = later.map(|(_, other)| other.alignment).max();
+    let of_loads = later.map(|(_, other)| other.alignment.max(PAGE)).max();
     let of_sections = || {
         let later = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
         later.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).max(LOOSE_ALIGNMENT)
     };
-    let own = load.alignment.max(1);
+    if image.loads().any(|(_, other)| !other.alignment.max(1).is_power_of_two()) {
+        return Err(BinaryError::malformed("an alignment is not a power of two"));
+    }
+    let own = load.alignment.max(PAGE);
     let unit = if has_tail { of_loads.unwrap_or(1).max(own) } else { of_loads.unwrap_or_else(of_sections) }.max(1);
-    if !unit.is_power_of_two() || !own.is_power_of_two() {
+    if !unit.is_power_of_two() {
         return Err(BinaryError::malformed("an alignment is not a power of two"));
     }
     let start = if has_tail {

@@ -15,7 +15,9 @@ mod symbols;
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::image::{Image, Section, read_wrappers};
+use object::elf;
+
+use self::image::{Image, Section, Segment, read_wrappers};
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
 pub(super) use self::split::read_split;
@@ -61,7 +63,7 @@ impl FatElf {
         let Some(image) = Image::read(content)? else { return Ok(None) };
         let found = if image.sections.is_empty() { headerless::find(&image)? } else { find(&image)? };
         let Some(Found { section, places, device, addresses }) = found else { return Ok(None) };
-        check_loads(&image)?;
+        check_segments(&image, &device)?;
         let slots: Vec<_> = places.iter().map(Place::pointer).collect();
         let pointers = relocation::resolve(&image, &slots, &addresses)?;
         let wrappers = places
@@ -101,8 +103,14 @@ impl Place {
 }
 
 /// gABI, "Program Header": loadable segments are in ascending order of their addresses. What is changed in one must not
-/// be seen in another.
-fn check_loads(image: &Image) -> Result<(), BinaryError> {
+/// be seen in another, and no other header may tell of device code as of something else.
+fn check_segments(image: &Image, device: &Device) -> Result<(), BinaryError> {
+    let is_other = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO);
+    let code = &device.offsets;
+    let tells = |segment: &Segment| segment.file_size > 0 && segment.offset < code.end && code.start < segment.end();
+    if image.segments.iter().filter(is_other).any(tells) {
+        return Err(BinaryError::unsupported("another program header covers a part of its device code"));
+    }
     let mut end = 0;
     let mut ranges = Vec::new();
     for (_, load) in image.loads() {
@@ -153,6 +161,10 @@ fn only<'a>(image: &'a Image, name: &[u8]) -> Result<Option<(usize, &'a Section)
 /// Finds device code and wrappers by the names of their sections.
 fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
+    let has_bytes = |found: &(usize, &Section)| !found.1.is_nobits();
+    if fatbin.as_ref().is_some_and(has_bytes) || wrappers.as_ref().is_some_and(has_bytes) {
+        image.check_bounds()?;
+    }
     // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
     let places = match wrappers {
         Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
@@ -168,6 +180,12 @@ fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     };
     if places.is_empty() {
         return Err(BinaryError::unsupported("it has a .hip_fatbin section but no fat binary wrappers"));
+    }
+    if section == image.names_index {
+        return Err(BinaryError::malformed("its .hip_fatbin section is that of the section names"));
+    }
+    if image.section(MARKER).is_some() {
+        return Err(BinaryError::unsupported("it has a section .rocm_kpack_ref already"));
     }
     let (device, addresses) = device(image, section, fatbin)?;
     Ok(Some(Found { section: Some(section), places, device, addresses }))

@@ -28,6 +28,13 @@ const MAX_ENTRIES: u64 = 4096;
 
 /// Whether there can be device code. `true` also if that cannot be told this way.
 pub(super) fn is_possible(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
+    match registers(content) {
+        Err(BinaryError::Malformed(_)) => Ok(true),
+        result => result,
+    }
+}
+
+fn registers(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     let Ok(header) = read_pod::<FileHeader64<LE>>(content, 0) else { return Ok(true) };
     if header.e_ident.class != elf::ELFCLASS64 || header.e_ident.data != elf::ELFDATA2LSB {
         return Ok(true);
@@ -36,8 +43,9 @@ pub(super) fn is_possible(content: &Arc<dyn Content>) -> Result<bool, BinaryErro
     let Some(dynamic) = segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC) else { return Ok(true) };
     let count = dynamic.file_size / size_of::<Dyn64<LE>>() as u64;
     let entries = read_table::<Dyn64<LE>>(content, dynamic.offset, count.min(MAX_ENTRIES))?;
-    let get =
-        |tag: DynamicTag| entries.iter().find(|entry| entry.d_tag.get(LE) == tag).map(|entry| entry.d_val.get(LE));
+    let tag = |entry: &&Dyn64<LE>| entry.d_tag.get(LE);
+    let entries: Vec<_> = entries.iter().take_while(|entry| tag(entry) != elf::DT_NULL).collect();
+    let get = |wanted: DynamicTag| Some(entries.iter().rfind(|entry| tag(entry) == wanted)?.d_val.get(LE));
     let (Some(address), Some(size)) = (get(elf::DT_STRTAB), get(elf::DT_STRSZ)) else { return Ok(true) };
     let Some(offset) = offset_of(&segments, address, size) else { return Ok(true) };
     contains_any(content, offset, size)

@@ -3,7 +3,7 @@
 //! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
 //! the truth to the relocation's addend. So the relocation is asked, never the place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
@@ -81,6 +81,11 @@ pub(super) fn resolve_some(image: &Image, slots: &[u64]) -> Result<Vec<Option<u6
     Ok(slots.iter().map(|slot| walk.pointer(*slot).ok().map(|pointer| pointer.value)).collect())
 }
 
+/// The address of the symbol table that the loader uses.
+pub(super) fn symbol_table(image: &Image) -> Option<u64> {
+    Dynamic::read(image).ok()?.get(elf::DT_SYMTAB)
+}
+
 fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
     let mut walk = Walk {
@@ -88,10 +93,15 @@ fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<W
         machine,
         device,
         symbols: HashMap::new(),
-        slots: slots.iter().copied().collect(),
+        slots: slots.iter().copied().collect::<BTreeSet<_>>(),
         found: HashMap::new(),
     };
     let dynamic = Dynamic::read(image)?;
+    walk.check_apart(&dynamic.addresses, "its dynamic section")?;
+    let entry = (image.header.e_entry.get(LE) > 0).then(|| image.header.e_entry.get(LE));
+    for address in ADDRESSES.into_iter().filter_map(|tag| dynamic.get(tag)).chain(entry) {
+        walk.check_apart(&(address..address.saturating_add(1)), "something that its dynamic section tells of")?;
+    }
     walk.read_symbols(&dynamic)?;
     for table in dynamic.rela_tables()? {
         walk.walk_rela(table)?;
@@ -104,13 +114,34 @@ fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<W
 
 /// The values of the dynamic section by tag.
 #[derive(Debug, Default)]
-struct Dynamic(HashMap<i64, u64>);
+struct Dynamic {
+    values: HashMap<i64, u64>,
+    /// Where the section is in memory.
+    addresses: Range<u64>,
+}
+
+/// Tags whose value is an address where loaders read or begin to execute.
+const ADDRESSES: [DynamicTag; 13] = [
+    elf::DT_FINI,
+    elf::DT_FINI_ARRAY,
+    elf::DT_GNU_HASH,
+    elf::DT_HASH,
+    elf::DT_INIT,
+    elf::DT_INIT_ARRAY,
+    elf::DT_PLTGOT,
+    elf::DT_PREINIT_ARRAY,
+    elf::DT_STRTAB,
+    elf::DT_SYMTAB,
+    elf::DT_VERDEF,
+    elf::DT_VERNEED,
+    elf::DT_VERSYM,
+];
 
 impl Dynamic {
     fn read(image: &Image) -> Result<Self, BinaryError> {
         let mut values = HashMap::new();
         let mut segments = image.segments.iter().filter(|segment| segment.kind == elf::PT_DYNAMIC);
-        let Some(segment) = segments.next() else { return Ok(Self(values)) };
+        let Some(segment) = segments.next() else { return Ok(Self::default()) };
         if segments.next().is_some() {
             return Err(BinaryError::unsupported("it has two dynamic segments"));
         }
@@ -128,9 +159,10 @@ impl Dynamic {
             if tag == elf::DT_NULL {
                 break;
             }
-            values.entry(tag.0).or_insert_with(|| entry.d_val.get(LE));
+            // Loaders take the last one (glibc's `elf_get_dynamic_info`).
+            values.insert(tag.0, entry.d_val.get(LE));
         }
-        let dynamic = Self(values);
+        let dynamic = Self { values, addresses: segment.address..segment.address.saturating_add(segment.file_size) };
         // Addends in place, or packed: no toolchain that makes HIP binaries writes these for 64-bit machines.
         if dynamic.get(elf::DT_RELSZ).is_some_and(|size| size > 0)
             || dynamic.get(ANDROID_RELA).is_some()
@@ -142,7 +174,7 @@ impl Dynamic {
     }
 
     fn get(&self, tag: DynamicTag) -> Option<u64> {
-        self.0.get(&tag.0).copied()
+        self.values.get(&tag.0).copied()
     }
 
     /// Address and size of a table.
@@ -174,7 +206,8 @@ struct Walk<'a> {
     device: &'a Range<u64>,
     /// Value of each dynamic symbol that lies in the device code.
     symbols: HashMap<u32, u64>,
-    slots: HashSet<u64>,
+    /// Addresses of the wrappers' pointers.
+    slots: BTreeSet<u64>,
     /// What relocates each slot, or why that is not understood.
     found: HashMap<u64, Result<Pointer, BinaryError>>,
 }
@@ -184,10 +217,13 @@ impl Walk<'_> {
     fn read_symbols(&mut self, dynamic: &Dynamic) -> Result<(), BinaryError> {
         let Some(start) = dynamic.get(elf::DT_SYMTAB) else { return Ok(()) };
         let section = self.image.sections.iter().find(|section| section.address == start && section.is_allocated());
-        // Without section headers the table ends, in every linker's layout, where the string table begins.
+        // Without section headers the table ends, in every linker's layout, where the string table begins. patchelf puts that
+        // into another segment.
+        let loaded = self.image.loads().map(|(_, load)| load.address..load.address.saturating_add(load.file_size));
+        let limit = { loaded }.find(|load| load.contains(&start)).map_or(u64::MAX, |load| load.end);
         let end = match (section, dynamic.get(elf::DT_STRTAB)) {
             (Some(section), _) => start.saturating_add(section.size),
-            (None, Some(strings)) if strings > start => strings,
+            (None, Some(strings)) if strings > start => strings.min(limit),
             _ => return Ok(()),
         };
         if start < self.device.end && self.device.start < end {
@@ -272,12 +308,30 @@ impl Walk<'_> {
         self.found.entry(place).and_modify(|found| *found = Err(twice())).or_insert(pointer);
     }
 
+    /// Fails if these addresses are among those that change: of the device code, or of a wrapper.
+    fn check_apart(&self, addresses: &Range<u64>, what: &str) -> Result<(), BinaryError> {
+        // Without device code, nothing changes.
+        if self.device.is_empty() || addresses.is_empty() {
+            return Ok(());
+        }
+        if addresses.start < self.device.end && self.device.start < addresses.end {
+            return Err(BinaryError::unsupported(format!("{what} is in its device code")));
+        }
+        // A pointer is the third field, behind two of four bytes, of a wrapper of 24.
+        let behind = self.slots.range(addresses.start.saturating_sub(15)..addresses.end.saturating_add(8)).next();
+        if behind.is_some() {
+            return Err(BinaryError::unsupported(format!("{what} is in a fat binary wrapper")));
+        }
+        Ok(())
+    }
+
     fn check_stranger(&self, place: u64, value: Option<u64>) -> Result<(), BinaryError> {
         if self.device.contains(&place) {
             return Err(BinaryError::unsupported(format!(
                 "there is a relocation inside the device code, at {place:#x}"
             )));
         }
+        self.check_apart(&(place..place.saturating_add(8)), "what another relocation than that of a pointer changes")?;
         match value {
             Some(value) if self.device.contains(&value) => Err(BinaryError::unsupported(format!(
                 "the pointer at address {place:#x} leads into the device code at {value:#x} and is not a wrapper's"
@@ -305,6 +359,10 @@ impl Walk<'_> {
     ) -> Result<(), BinaryError> {
         let size = size_of::<T>() as u64;
         let count = (table.end - table.start) / size;
+        // mold writes tables of nothing at address 0.
+        if count == 0 {
+            return Ok(());
+        }
         let start = self
             .image
             .offset_of(table.start, count * size)
@@ -312,6 +370,7 @@ impl Walk<'_> {
         if self.image.is_in_section_headers(start, count * size) {
             return Err(BinaryError::malformed("its section headers are in a dynamic table"));
         }
+        self.check_apart(&table, "a dynamic table")?;
         let mut bytes = Vec::new();
         for first in (0..count).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
             let here = CHUNK.min(count - first);

@@ -40,8 +40,10 @@ impl FatElf {
         let mut changes = self.point_wrappers()?;
         changes.extend(self.patch_program_headers(&layout)?);
         let mut header = self.file_header(&layout)?;
+        header.e_phoff = U64::new(LE, layout.moved(layout.table));
         if let Some(section) = self.section {
             let names = self.add_name(section, &layout)?;
+            header.e_phoff = U64::new(LE, names.moved(&layout, layout.table));
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, names.moved(&layout, offset));
             changes.push(Change::patch(offset, self.section_headers(section, &layout, &names, marker)));
@@ -155,7 +157,6 @@ impl FatElf {
         let mut header = self.image.header;
         let count = u16::try_from(layout.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
-        header.e_phoff = U64::new(LE, layout.table);
         Ok(header)
     }
 

@@ -39,7 +39,7 @@ pub(super) fn candidates(image: &Image, load: usize) -> Vec<Room> {
     let mut rooms = Vec::new();
     rooms.extend(unread_entry(image).map(Room::Entry));
     rooms.extend(protected_next(image, load));
-    rooms.extend(neighbours(image, load));
+    rooms.extend(neighbours(image, load).unwrap_or_default());
     rooms.extend(may_move(image, load).then_some(Room::Moved));
     rooms
 }
@@ -89,25 +89,31 @@ fn tail_has_code(image: &Image, segment: &Segment) -> bool {
 
 /// Two segments with the same permissions next to each other, as lld lays out data: what is made read-only after
 /// relocation, and the rest.
-fn neighbours(image: &Image, load: usize) -> Option<Room> {
+fn neighbours(image: &Image, load: usize) -> Option<Vec<Room>> {
     let loads: Vec<_> = image.loads().collect();
     let permissions = |flags: ProgramFlags| flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0);
-    loads.windows(2).find_map(|pair| match pair {
+    let device_end = image.segments.get(load)?.end();
+    let pairs = loads.windows(2).filter_map(|pair| match pair {
         [(first, a), (second, b)] => {
             let device_is_apart = *first != load && *second != load;
-            let follows = a.offset >= image.segments.get(load)?.end();
+            let follows = a.offset >= device_end;
             (device_is_apart && follows && permissions(a.flags) == permissions(b.flags))
                 .then_some(Room::Joined { first: *first, second: *second })
         }
         _ => None,
-    })
+    });
+    Some(pairs.collect())
+}
+
+/// Whether the kernel starts it, rather than a loader.
+pub(super) fn is_executable(image: &Image) -> bool {
+    position(image, elf::PT_INTERP).is_some() || image.header.e_type.get(LE) == elf::ET_EXEC
 }
 
 /// Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`
 /// (`create_elf_tables` in `fs/binfmt_elf.c`), so its segment must be displaced like the first one.
 fn may_move(image: &Image, load: usize) -> bool {
     let displacement = |segment: &Segment| segment.address.wrapping_sub(segment.offset);
-    let is_executable = position(image, elf::PT_INTERP).is_some() || image.header.e_type.get(LE) == elf::ET_EXEC;
     let first = image.loads().next().map(|(_, first)| displacement(first));
-    !is_executable || image.segments.get(load).map(displacement) == first
+    !is_executable(image) || image.segments.get(load).map(displacement) == first
 }

@@ -50,6 +50,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     if found.is_empty() && marker.is_none_or(Section::is_nobits) {
         return Ok(None);
     }
+    image.check_bounds()?;
     if found.is_empty() {
         problems.push("it has a marker but no wrappers".to_owned());
     }
@@ -72,6 +73,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
 
 /// Looks for split wrappers in a file that does not name its sections.
 fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
+    image.check_bounds()?;
     let places = headerless_places(image)?;
     if places.is_empty() {
         return Ok(None);
