@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::Progress;
 use super::report::{Check, Findings};
-use super::subject::{Part, Parts};
+use super::subject::{Kind, Part, Parts};
 use crate::index::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
@@ -21,7 +21,7 @@ struct Record<'a> {
 
 /// Compares all files that RECORDs name.
 pub(super) fn check(parts: &Parts, resources: &Arc<Resources>, findings: &Findings, progress: &Progress) {
-    let mut records: Vec<_> = parts.all.iter().flat_map(|part| records(part, findings)).collect();
+    let mut records: Vec<_> = parts.all.iter().flat_map(|part| records(part, parts.kind, findings)).collect();
     // An install tree keeps the RECORDs of what was installed there before it was split; these know no archive.
     let know_archives = records.iter().any(|record| record.claims.all().any(|(path, _)| path.ends_with(b".kpack")));
     records.retain(|record| know_archives || record.part.input.dist_info().is_some());
@@ -43,7 +43,7 @@ pub(super) fn check(parts: &Parts, resources: &Arc<Resources>, findings: &Findin
     });
 }
 
-fn records<'a>(part: &'a Part, findings: &Findings) -> Vec<Record<'a>> {
+fn records<'a>(part: &'a Part, kind: Kind, findings: &Findings) -> Vec<Record<'a>> {
     let is_record = |path: &EntryPath| {
         path.depth() == 2
             && path.name() == b"RECORD"
@@ -52,9 +52,11 @@ fn records<'a>(part: &'a Part, findings: &Findings) -> Vec<Record<'a>> {
     let mut records = Vec::new();
     for (path, _) in part.files().filter(|(path, _)| is_record(path)) {
         match Claims::read(&part.input, path) {
-            // METADATA and WHEEL at least are in every one.
             Ok(claims) if claims.all().next().is_none() => {
-                findings.add(Check::Record, part.label(path), "it states SHA-256 and size of no file");
+                // There are wheels in the world whose RECORD states no digest. Whoever splits one has to make it anew.
+                if kind == Kind::Split && part.input.dist_info().is_some() {
+                    findings.add(Check::Record, part.label(path), "it states SHA-256 and size of no file");
+                }
             }
             Ok(claims) => records.push(Record { part, path, claims }),
             Err(error) => findings.add(Check::Record, part.label(path), error),

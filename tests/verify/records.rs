@@ -107,4 +107,12 @@ fn what_record_leaves_open_is_fine() {
     fs::rename(out.join(VERSION), place.path().join("cached")).unwrap();
     symlink(place.path().join("cached"), out.join(VERSION)).unwrap();
     assert_eq!(verify(&[out], None, &Options::default()).findings, []);
+    // Real wheels without device code may state sizes only.
+    let pure = place.path().join("pure");
+    unpacked(&pure, "pure", "1.0");
+    fs::remove_file(pure.join("pure/plain.so")).unwrap();
+    fs::remove_file(pure.join("pure/features.so")).unwrap();
+    write(&pure.join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
+    let report = verify(&[pure], None, &Options::default());
+    assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
 }
