@@ -22,11 +22,13 @@ const UNREADABLE: u8 = 2;
 
 /// Check a split: binaries, archives, and that every kernel is found
 ///
-/// Exit codes: 0 nothing is wrong, 1 something is, 2 wrong command line or unreadable.
+/// Where there is a RECORD, as in wheels, every file that it names is compared with its SHA-256 and size there.
+///
+/// Exit codes: 0 nothing is wrong, 1 something is, 2 wrong command line, unreadable, or nothing there to verify.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts, a binary, an archive;
-    /// or the host part and then the device parts
+    /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts or of wheels, a binary,
+    /// an archive; or the host part and the device parts, as directories or wheels, in any order
     #[arg(required = true)]
     path: Vec<PathBuf>,
 
@@ -93,9 +95,10 @@ impl Verify {
         let counts = &report.counts;
         writeln!(
             out,
-            "{} findings; {} files, {} split binaries with {} wrappers, {} archives with {} code objects",
+            "{} findings; {} files, {} of them compared with RECORD, {} split binaries with {} wrappers, {} archives with {} code objects",
             report.findings.len(),
             counts.files.get(),
+            counts.recorded_files.get(),
             counts.binaries.get(),
             counts.wrappers.get(),
             counts.archives.get(),

@@ -85,7 +85,7 @@ fn open_component(
         }
     }
     let kind = if is_one || !has_generic { Kind::Fragment } else { Kind::Split };
-    Ok(Parts { kind, component: Some(component), all: parts })
+    Ok(Parts { kind, component: Some(component), all: parts.into_iter().map(Arc::new).collect() })
 }
 
 /// A host part that is not there.

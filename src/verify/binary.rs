@@ -35,9 +35,9 @@ pub(super) struct Marker {
 /// The wrappers of the split binaries in the host part, `None` where a wrapper cannot be used.
 pub(super) type Binaries = HashMap<EntryPath, Vec<Option<Request>>>;
 
-/// Checks a binary that was named itself.
-pub(super) fn check_file(file: &SingleFile, findings: &Findings) {
-    check(&file.content, &file.path.display().to_string(), findings);
+/// Checks a binary that was named itself. `false` if it is not split.
+pub(super) fn check_file(file: &SingleFile, findings: &Findings) -> bool {
+    check(&file.content, &file.path.display().to_string(), findings).is_some()
 }
 
 /// Checks all binaries. Databases bring their own code and are not looked into.

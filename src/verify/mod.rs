@@ -6,10 +6,12 @@
 mod against;
 mod against_code;
 mod archive;
+mod arrange;
 mod artifacts;
 mod binary;
 mod code_object;
 mod lookup;
+mod record;
 mod report;
 mod separation;
 mod subject;
@@ -27,7 +29,7 @@ use crate::target::BundleKey;
 use lookup::Shelf;
 use report::Findings;
 pub use report::{Check, Counts, Finding, Report};
-use subject::{Kind, Subject};
+use subject::{Kind, Parts, Subject};
 
 /// What a user can choose.
 #[derive(Clone, Debug)]
@@ -90,9 +92,13 @@ pub enum VerifyError {
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] crate::artifact::ManifestError),
-    /// No path was given.
-    #[error("there is nothing to verify")]
-    Nothing,
+    /// It holds nothing that could be checked.
+    #[error(
+        "{}: there is nothing to verify: no split binary, no .kpack archive, no wheel and no part of a split; \
+         expected is what `kpackfs split` writes or `kpackfs mount` shows, or an installation of that",
+        .0.display()
+    )]
+    Nothing(PathBuf),
 }
 
 /// Checks everything that `paths` name, and compares it with the fat wheel, tree, artifacts or shards `against`.
@@ -105,32 +111,62 @@ pub fn verify(
 ) -> Result<Report, VerifyError> {
     let findings = Findings::default();
     let subjects = subject::open(paths, resources, &findings)?;
+    // A binary without device code is nothing to verify, but may be named together with others.
+    let mut empty = paths.first();
     for subject in &subjects {
         match (subject, against) {
-            (Subject::Binary(file), None) => binary::check_file(file, &findings),
-            (Subject::Archive(file), None) => archive::check_file(file, &findings, progress),
+            (Subject::Binary(file), None) => {
+                if binary::check_file(file, &findings) {
+                    empty = None;
+                }
+            }
+            (Subject::Archive(file), None) => {
+                archive::check_file(file, &findings, progress);
+                empty = None;
+            }
             (Subject::Binary(file) | Subject::Archive(file), Some(_)) => {
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
             (Subject::Parts(parts), against) => {
-                let shelf = Shelf::fill(parts, &findings);
-                let binaries = binary::check_all(parts, options, &findings, progress);
-                shelf.walk(parts, &binaries, options, &findings);
-                archive::check_all(&shelf, parts.kind, options, &findings, progress);
-                if parts.kind != Kind::Installation {
-                    separation::check(parts, &shelf, options, &findings);
-                }
-                if let Some(against) = against {
-                    let fats = match &parts.component {
-                        Some(component) => artifacts::fats(against, component, resources)?,
-                        None => vec![Input::open(against, resources)?],
-                    };
-                    let comparison =
-                        against::Comparison::new(&fats, parts, &shelf, &binaries, options, resources, &findings);
-                    comparison.run(progress);
-                }
+                check_parts(parts, against, options, resources, &findings, progress)?;
+                empty = None;
             }
         }
     }
-    Ok(findings.into_report())
+    match empty {
+        Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),
+        _ => Ok(findings.into_report()),
+    }
+}
+
+fn check_parts(
+    parts: &Parts,
+    against: Option<&Path>,
+    options: &Options,
+    resources: &Arc<Resources>,
+    findings: &Findings,
+    progress: &Progress,
+) -> Result<(), VerifyError> {
+    let before = findings.number();
+    let shelf = Shelf::fill(parts, findings);
+    let binaries = binary::check_all(parts, options, findings, progress);
+    let is_nothing = findings.number() == before && binaries.is_empty() && !parts.is_split();
+    if is_nothing && against.is_none() {
+        let location = parts.all.first().map(|part| part.input.location.clone());
+        return Err(VerifyError::Nothing(location.unwrap_or_default()));
+    }
+    shelf.walk(parts, &binaries, options, findings);
+    archive::check_all(&shelf, parts.kind, options, findings, progress);
+    record::check(parts, resources, findings, progress);
+    if parts.kind != Kind::Installation {
+        separation::check(parts, &shelf, options, findings);
+    }
+    if let Some(against) = against {
+        let fats = match &parts.component {
+            Some(component) => artifacts::fats(against, component, resources)?,
+            None => vec![Input::open(against, resources)?],
+        };
+        against::Comparison::new(&fats, parts, &shelf, &binaries, options, resources, findings).run(progress);
+    }
+    Ok(())
 }

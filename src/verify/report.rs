@@ -33,6 +33,8 @@ pub struct Counts {
     pub code_bytes: Counter,
     /// Wrapper and target pairs that have been looked up as a runtime does.
     pub lookups: Counter,
+    /// Files compared with what a RECORD states.
+    pub recorded_files: Counter,
     /// Code objects compared with those of the fat input.
     pub compared_code_objects: Counter,
     /// Files compared with those of the fat input.
@@ -62,6 +64,8 @@ pub enum Check {
     Lookup,
     /// Manifests and names of artifacts.
     Artifact,
+    /// What wheels state about their files.
+    Record,
     /// What belongs into which part.
     Separation,
     /// The comparison with the fat input.
@@ -85,6 +89,11 @@ impl Findings {
     pub(super) fn add(&self, check: Check, path: impl Into<String>, reason: impl fmt::Display) {
         let finding = Finding { path: path.into(), check, reason: reason.to_string() };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+    }
+
+    /// How many there are.
+    pub(super) fn number(&self) -> usize {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The same findings in the same order, whichever thread was faster.

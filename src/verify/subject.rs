@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::lookup::is_archive;
 use super::report::Findings;
-use super::{VerifyError, artifacts};
+use super::{VerifyError, arrange, artifacts};
+use crate::database::Databases;
 use crate::index::Resources;
 use crate::kpack;
 use crate::rope::Content;
@@ -38,7 +40,7 @@ pub(super) struct Parts {
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
     /// The host part, or the whole installation, is the first.
-    pub(super) all: Vec<Part>,
+    pub(super) all: Vec<Arc<Part>>,
 }
 
 /// How architectures are kept apart.
@@ -73,10 +75,18 @@ pub(super) struct PartFile<'a> {
 }
 
 impl Part {
-    fn open(path: &Path, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+    pub(super) fn open(path: &Path, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
         let input = Input::open(path, resources)?;
         let name = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(Self { name: name.unwrap_or_default(), label, input, origins: HashMap::new() })
+    }
+
+    /// Its files.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
+        self.input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } => Some((&entry.path, content)),
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        })
     }
 
     /// What a finding calls a file of this part.
@@ -93,7 +103,7 @@ impl Part {
 }
 
 impl Parts {
-    fn new(kind: Kind, parts: Vec<Part>) -> Self {
+    pub(super) fn new(kind: Kind, parts: Vec<Arc<Part>>) -> Self {
         Self { kind, component: None, all: parts }
     }
 
@@ -105,12 +115,19 @@ impl Parts {
     /// The files of all parts.
     pub(super) fn files(&self) -> impl Iterator<Item = PartFile<'_>> {
         let numbered = self.all.iter().enumerate();
-        numbered.flat_map(|(part, at)| {
-            at.input.entries.iter().filter_map(move |entry| match &entry.kind {
-                EntryKind::File { content, .. } => Some(PartFile { part, path: &entry.path, content }),
-                EntryKind::Directory | EntryKind::Symlink(_) => None,
-            })
-        })
+        numbered.flat_map(|(part, at)| at.files().map(move |(path, content)| PartFile { part, path, content }))
+    }
+
+    /// Whether these can be parts of a split, even if no binary among them is split: by their form, or because there are
+    /// wheels, archives or databases among them.
+    pub(super) fn is_split(&self) -> bool {
+        let databases = Databases::all();
+        let is_device =
+            |file: PartFile<'_>| is_archive(file.path, file.content) || databases.classify(file.path).is_some();
+        let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
+        (self.kind != Kind::Installation && self.files().next().is_some())
+            || self.all.iter().any(is_wheel)
+            || self.files().any(is_device)
     }
 
     /// What a finding calls a file.
@@ -119,8 +136,9 @@ impl Parts {
     }
 }
 
-/// Sorts the paths: artifacts are told by their manifests; a directory that holds `host/` is a split; of several other
-/// directories or wheels the first is the host part of the others; everything else stands for itself.
+/// Sorts the paths: artifacts are told by their manifests; a directory that holds `host/` is a split; a directory of wheels
+/// stands for its wheels; several other directories or wheels are arranged by what they hold; everything else stands for
+/// itself.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
@@ -129,16 +147,45 @@ pub(super) fn open(
     if let Some(artifacts) = artifacts::open(paths, resources, findings)? {
         return Ok(artifacts.into_iter().map(Subject::Parts).collect());
     }
+    let mut named = Vec::new();
+    for path in paths {
+        match wheels_in(path)? {
+            wheels if wheels.is_empty() => named.push(path.clone()),
+            wheels => named.extend(wheels),
+        }
+    }
     let is_part = |path: &PathBuf| (path.is_dir() && !is_split(path)) || is_wheel(path);
-    if paths.len() > 1 && paths.iter().all(is_part) {
-        let open = |path: &PathBuf| Part::open(path, path.display().to_string(), resources);
-        let parts = paths.iter().map(open).collect::<Result<_, _>>()?;
-        return Ok(vec![Subject::Parts(Parts::new(Kind::Split, parts))]);
+    let (parts, mut others): (Vec<_>, Vec<_>) = named.into_iter().partition(is_part);
+    let mut subjects = Vec::new();
+    if parts.len() > 1 {
+        subjects.extend(arrange::arrange(&parts, resources, findings)?.into_iter().map(Subject::Parts));
+    } else {
+        others.extend(parts);
     }
-    if paths.is_empty() {
-        return Err(VerifyError::Nothing);
+    for path in others {
+        subjects.push(open_one(&path, resources)?);
     }
-    paths.iter().map(|path| open_one(path, resources)).collect()
+    Ok(subjects)
+}
+
+/// The wheels in a directory that holds wheels and no other directory, so that it is neither a split nor an installation.
+fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let io = |source| SourceError::Io { path: path.to_owned(), source };
+    let mut wheels = Vec::new();
+    if !path.is_dir() {
+        return Ok(wheels);
+    }
+    for entry in std::fs::read_dir(path).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && !is_hidden {
+            return Ok(Vec::new());
+        }
+        if path.is_file() && is_wheel(&path) {
+            wheels.push(path);
+        }
+    }
+    Ok(wheels)
 }
 
 fn is_split(path: &Path) -> bool {
@@ -154,7 +201,7 @@ fn open_one(path: &Path, resources: &Arc<Resources>) -> Result<Subject, VerifyEr
         return Ok(Subject::Parts(Parts::new(Kind::Split, open_split(path, resources)?)));
     }
     if path.is_dir() || is_wheel(path) {
-        let parts = vec![Part::open(path, String::new(), resources)?];
+        let parts = vec![Arc::new(Part::open(path, String::new(), resources)?)];
         return Ok(Subject::Parts(Parts::new(Kind::Installation, parts)));
     }
     let content = open_file(path, resources)?;
@@ -172,7 +219,7 @@ fn open_one(path: &Path, resources: &Arc<Resources>) -> Result<Subject, VerifyEr
     }
 }
 
-fn open_split(path: &Path, resources: &Arc<Resources>) -> Result<Vec<Part>, VerifyError> {
+fn open_split(path: &Path, resources: &Arc<Resources>) -> Result<Vec<Arc<Part>>, VerifyError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let mut names = Vec::new();
     for entry in std::fs::read_dir(path).map_err(io)? {
@@ -185,5 +232,5 @@ fn open_split(path: &Path, resources: &Arc<Resources>) -> Result<Vec<Part>, Veri
     }
     names.sort();
     names.insert(0, HOST.to_owned());
-    names.into_iter().map(|name| Part::open(&path.join(&name), name, resources)).collect()
+    names.into_iter().map(|name| Ok(Arc::new(Part::open(&path.join(&name), name, resources)?))).collect()
 }

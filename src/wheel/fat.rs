@@ -40,15 +40,15 @@ impl FatWheel {
     /// Reads the dist-info of a wheel, packed or unpacked.
     pub fn read(input: &Input, resources: &Arc<Resources>) -> Result<Self, WheelError> {
         let dist_info = input.dist_info().ok_or(WheelError::NotAWheel)?.clone();
-        let (metadata_path, wheel_path) = (dist_info.child(b"METADATA"), dist_info.child(b"WHEEL"));
-        let metadata = Metadata::parse(text(input, &metadata_path, LONGEST_TEXT)?, &metadata_path)?;
+        let wheel_path = dist_info.child(b"WHEEL");
+        let metadata = Metadata::read(input)?;
         let wheel_file = WheelFile::parse(text(input, &wheel_path, LONGEST_TEXT)?, &wheel_path)?;
         let mut warnings = Vec::new();
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
         // RECORD is made anew; what the old one says only saves work.
-        let claims = match text(input, &dist_info.child(b"RECORD"), LONGEST_RECORD) {
-            Ok(bytes) => Claims::parse(&bytes),
+        let claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
+            Ok(claims) => claims,
             Err(error) => {
                 warnings.push(format!("{error}; it is made anew"));
                 Claims::default()
@@ -82,6 +82,21 @@ impl FatWheel {
             Some(rest) => Some(below(format!("{}.data", name.stem()), &rest)),
             None => Some(path.clone()),
         }
+    }
+}
+
+impl Metadata {
+    /// Reads the METADATA of a wheel, packed or unpacked.
+    pub fn read(input: &Input) -> Result<Self, WheelError> {
+        let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
+        Self::parse(text(input, &path, LONGEST_TEXT)?, &path)
+    }
+}
+
+impl Claims {
+    /// Reads the RECORD at `path`.
+    pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
+        Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
     }
 }
 

@@ -64,6 +64,15 @@ impl Metadata {
         self.headers.all("Provides-Extra").map(normalise).collect()
     }
 
+    /// The distributions of which exactly one version is required without condition: names in normal form, and versions.
+    pub fn pins(&self) -> impl Iterator<Item = (String, &str)> {
+        let unconditional = self.headers.all("Requires-Dist").filter(|line| !line.contains([';', '[', ',']));
+        unconditional.filter_map(|line| {
+            let (name, version) = line.split_once("==")?;
+            Some((normalise(name.trim_end_matches(['(', ' '])), version.trim_matches(['=', ')', ' '])))
+        })
+    }
+
     /// The paths of licence files.
     pub fn licence_files(&self) -> impl Iterator<Item = &str> {
         self.headers.all("License-File")

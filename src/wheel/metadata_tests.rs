@@ -83,6 +83,27 @@ fn a_variant_chooses_by_property() {
 }
 
 #[test]
+fn pins_are_exact_and_unconditional() {
+    let requires = [
+        ("Torch==2.10.0+rocm7.1", Some(("torch", "2.10.0+rocm7.1"))),
+        ("rocm_sdk.device == 7.1", Some(("rocm-sdk-device", "7.1"))),
+        ("a (==1)", Some(("a", "1"))),
+        ("a===1", Some(("a", "1"))),
+        ("a==1; extra == \"all\"", None),
+        ("a>=1,==1.*", None),
+        ("a[b]==1", None),
+        ("a~=1", None),
+        ("a", None),
+    ];
+    for (line, expected) in requires {
+        let metadata = parse(format!("{HEADER}Requires-Dist: {line}\n\nRequires-Dist: b==1\n").as_bytes());
+        let pins: Vec<_> = metadata.pins().collect();
+        let expected: Vec<_> = expected.map(|(name, version)| (name.to_owned(), version)).into_iter().collect();
+        assert_eq!(pins, expected, "{line}");
+    }
+}
+
+#[test]
 fn device_metadata() {
     let text = format!(
         "{HEADER}License-Expression: BSD-3-Clause\nLicense: ignored\nClassifier: License :: OSI Approved\n\nbody"

@@ -47,6 +47,11 @@ impl Claims {
         Self(claims.into_iter().filter_map(|(path, claim)| Some((path, claim?))).collect())
     }
 
+    /// Every path, as it is written there, and what is claimed for it.
+    pub fn all(&self) -> impl Iterator<Item = (&[u8], Claim)> {
+        self.0.iter().map(|(path, claim)| (&**path, *claim))
+    }
+
     /// What is claimed for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
         self.0.get(path.as_bytes()).copied()

@@ -11,7 +11,10 @@ mod against;
 mod archives;
 mod binaries;
 mod images;
+mod nothing;
+mod records;
 mod support;
+mod wheels;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,118 @@
+//! Files that are not what RECORD says.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use kpackfs::verify::{Check, Options};
+
+use crate::support::{edit, verify};
+use crate::wheels::{split, unpacked};
+
+const VERSION: &str = "host/fat/version.py";
+const RECORD: &str = "host/fat-1.0.dist-info/RECORD";
+const DATABASE: &str = "gfx90a/fat/lib/rocblas/library/TensileLibrary_gfx90a.dat";
+const ARCHIVE: &str = "gfx90a/fat/.kpack/fat_gfx90a.kpack";
+const MERGED: &str = "merged/gfx90a";
+
+/// What is done to a split.
+type Change = fn(&Path);
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn files_that_differ_from_record_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let (fat, out) = (place.path().join("fat"), place.path().join("out"));
+    unpacked(&fat, "fat", "1.0");
+    split(&fat, &out, &[]);
+    split(&fat, &place.path().join("views"), &["--view", MERGED]);
+    let views = [out.clone(), out.join("gfx90a"), place.path().join("views").join(MERGED)];
+    for view in &views {
+        let report = verify(std::slice::from_ref(view), None, &Options::default());
+        assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get() > 3), (&[][..], true), "{view:?}");
+    }
+    let changes: [(&str, Change, &str, &str); 9] = [
+        (
+            "other bytes",
+            |at| write(&at.join(VERSION), "version = 2\n"),
+            VERSION,
+            "its SHA-256 is not the one that fat-1.0.dist-info/RECORD states",
+        ),
+        (
+            "longer",
+            |at| write(&at.join(VERSION), "version = 10\n"),
+            VERSION,
+            "it has 13 bytes, but fat-1.0.dist-info/RECORD states 12",
+        ),
+        ("missing", |at| fs::remove_file(at.join(VERSION)).unwrap(), VERSION, "names it, but there is no such file"),
+        (
+            "a directory",
+            |at| {
+                fs::remove_file(at.join(VERSION)).unwrap();
+                fs::create_dir(at.join(VERSION)).unwrap();
+            },
+            VERSION,
+            "there is no such file",
+        ),
+        (
+            "a symlink to another file",
+            |at| {
+                fs::remove_file(at.join(VERSION)).unwrap();
+                symlink("plain.so", at.join(VERSION)).unwrap();
+            },
+            VERSION,
+            "bytes, but fat-1.0.dist-info/RECORD states 12",
+        ),
+        ("database", |at| write(&at.join(DATABASE), "for gfx90b"), DATABASE, "its SHA-256 is not the one"),
+        (
+            "header of an archive, which nobody reads",
+            |at| edit(&at.join(ARCHIVE), |bytes| bytes[40] ^= 1),
+            ARCHIVE,
+            "its SHA-256 is not the one",
+        ),
+        (
+            "no digests",
+            |at| write(&at.join(RECORD), "fat/version.py,,\n"),
+            RECORD,
+            "it states SHA-256 and size of no file",
+        ),
+        ("no UTF-8, no lines", |at| fs::write(at.join(RECORD), [0xff; 9]).unwrap(), RECORD, "it states SHA-256"),
+    ];
+    for (name, change, path, reason) in changes {
+        let copied = tempfile::tempdir().unwrap();
+        let status = std::process::Command::new("cp").arg("-a").arg(out.join(".")).arg(copied.path()).status();
+        assert!(status.unwrap().success());
+        change(copied.path());
+        let report = verify(&[copied.path().to_owned()], None, &Options::default());
+        let [finding] = report.findings.as_slice() else { panic!("{name}: {:?}", report.findings) };
+        assert_eq!((finding.check, finding.path.as_str()), (Check::Record, path), "{name}");
+        assert!(finding.reason.contains(reason), "{name}: {finding}");
+    }
+}
+
+#[test]
+fn what_record_leaves_open_is_fine() {
+    let place = tempfile::tempdir().unwrap();
+    let (fat, out) = (place.path().join("fat"), place.path().join("out"));
+    unpacked(&fat, "fat", "1.0");
+    split(&fat, &out, &[]);
+    // What installers and Python add: scripts elsewhere, files without digest, files without a line, links to a cache.
+    edit(&out.join(RECORD), |bytes| {
+        bytes.extend(format!("../../bin/fat,sha256={},9\nfat/__pycache__/gone.pyc,,\n", "A".repeat(43)).bytes());
+    });
+    write(&out.join("host/fat/more.py"), "");
+    fs::rename(out.join(VERSION), place.path().join("cached")).unwrap();
+    symlink(place.path().join("cached"), out.join(VERSION)).unwrap();
+    assert_eq!(verify(&[out], None, &Options::default()).findings, []);
+    // Real wheels without device code may state sizes only.
+    let pure = place.path().join("pure");
+    unpacked(&pure, "pure", "1.0");
+    fs::remove_file(pure.join("pure/plain.so")).unwrap();
+    fs::remove_file(pure.join("pure/features.so")).unwrap();
+    write(&pure.join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
+    let report = verify(&[pure], None, &Options::default());
+    assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
+}
