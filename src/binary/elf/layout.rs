@@ -198,7 +198,7 @@ impl Layout {
     /// What every loader asks of a file (gABI, "Program Header"; glibc's `_dl_map_object_from_fd` refuses a segment
     /// whose offset and address differ modulo its own alignment, and nobody can map one where they differ modulo a page).
     fn is_loadable(&self, image: &Image) -> bool {
-        let differs = |load: &Segment, unit: u64| load.address.wrapping_sub(load.offset) % unit != 0;
+        let differs = |load: &Segment, unit: u64| !load.address.wrapping_sub(load.offset).is_multiple_of(unit);
         let least = if image.loads().any(|(_, load)| differs(load, PAGE)) { 1 } else { PAGE };
         let mut end = 0;
         self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).all(|load| {
