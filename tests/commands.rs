@@ -1,0 +1,93 @@
+//! What commands answer to those who call them in a wrong way, or ask for nothing.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+
+/// A directory with inputs, in which commands run.
+struct Place(TempDir);
+
+impl Place {
+    /// With an install tree in `fat` that has code for gfx90a and gfx1030, and one in `plain` that has none.
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.file("plain/readme.txt", b"text");
+        place.file("fat/lib/libx.so", &fixture("plain.so"));
+        place
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.0.path().join(path).exists()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(arguments).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", self.0.path().join("cache"));
+        command
+    }
+
+    /// What a command says; it has to end with this code.
+    #[track_caller]
+    fn ends(&self, code: i32, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
+        said
+    }
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(FIXTURES).join(name)).unwrap()
+}
+
+#[test]
+fn a_target_that_nothing_matches_is_an_error() {
+    let place = Place::new();
+    place.file("m/.keep", b"");
+    for (selection, wanted) in [
+        (["--gpu-targets", "gfx9999"], "--gpu-targets gfx9999"),
+        (["--gpu-targets", "gfx90a,gfx942"], "--gpu-targets gfx942"),
+        (["--exclude-targets", "foo"], "--exclude-targets foo"),
+        (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11"),
+    ] {
+        let expected = format!("kpackfs: {wanted}: the input has nothing for it; it has code for gfx1030, gfx90a\n");
+        for command in [&["split", "fat", "-o", "out"][..], &["mount", "fat", "m"], &["inspect", "fat"]] {
+            assert_eq!(place.ends(1, &[command, &selection].concat()), expected);
+        }
+    }
+    let of_nothing = place.ends(1, &["inspect", "plain", "--gpu-targets", "gfx90a"]);
+    assert!(of_nothing.ends_with("it has code for no GPU at all\n"), "{of_nothing}");
+    assert!(!place.has("out"));
+    // Families are matched by their members, and databases count.
+    place.file("fat/share/miopen/db/gfx94268.db.txt", b"");
+    place.ends(0, &["split", "fat", "-o", "out", "--gpu-targets", "gfx9,gfx942", "--exclude-targets", "gfx10_3"]);
+    assert!(place.has("out/gfx90a") && place.has("out/gfx942") && !place.has("out/gfx1030"));
+}
+
+#[test]
+fn nothing_to_split_is_an_error_of_split() {
+    let place = Place::new();
+    fs::create_dir(place.0.path().join("empty")).unwrap();
+    for input in ["plain", "empty"] {
+        let said = place.ends(1, &["split", input, "-o", "out"]);
+        let reason = "it has neither device code nor kernel databases, so there is nothing to split";
+        assert_eq!(said, format!("kpackfs: {input}: {reason}\n"));
+        place.ends(0, &["inspect", input]);
+    }
+    let nothing_left = ["--gpu-targets", "gfx90a", "--exclude-targets", "gfx90a"];
+    let said = place.ends(1, &[&["split", "fat", "-o", "out"][..], &nothing_left].concat());
+    assert!(said.contains("--gpu-targets and --exclude-targets leave nothing of it"), "{said}");
+    assert!(!place.has("out"));
+}
