@@ -63,7 +63,7 @@ fn a_target_that_nothing_matches_is_an_error() {
         (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11"),
     ] {
         let expected = format!("kpackfs: {wanted}: the input has nothing for it; it has code for gfx1030, gfx90a\n");
-        for command in [&["split", "fat", "-o", "out"][..], &["mount", "fat", "m"], &["inspect", "fat"]] {
+        for command in [&["split", "fat", "-o", "out"][..], &["mount", "--fake", "fat", "m"], &["inspect", "fat"]] {
             assert_eq!(place.ends(1, &[command, &selection].concat()), expected);
         }
     }
@@ -90,4 +90,16 @@ fn nothing_to_split_is_an_error_of_split() {
     let said = place.ends(1, &[&["split", "fat", "-o", "out"][..], &nothing_left].concat());
     assert!(said.contains("--gpu-targets and --exclude-targets leave nothing of it"), "{said}");
     assert!(!place.has("out"));
+}
+
+#[test]
+fn a_download_that_is_cut_off_is_named_so() {
+    let place = Place::new();
+    place.file("x.whl", b"PK\x03\x04 and then some bytes, but no end of the central directory");
+    let said = place.ends(1, &["inspect", "x.whl"]);
+    assert!(said.contains("x.whl: not a usable wheel: it is cut off or damaged"), "{said}");
+    assert!(said.contains("download it again"), "{said}");
+    place.file("x.rpm", b"neither");
+    let said = place.ends(1, &["inspect", "x.rpm"]);
+    assert!(said.contains("x.rpm: neither a directory nor a wheel"), "{said}");
 }
