@@ -103,3 +103,16 @@ fn a_download_that_is_cut_off_is_named_so() {
     let said = place.ends(1, &["inspect", "x.rpm"]);
     assert!(said.contains("x.rpm: neither a directory nor a wheel"), "{said}");
 }
+
+#[test]
+fn recombine_writes_or_mounts() {
+    let place = Place::new();
+    let said = place.ends(2, &["recombine", "packages.json", "shards", "-o", "out", "--mount", "m"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+    place.ends(2, &["recombine", "packages.json", "shards"]);
+    // One of them is enough, and nothing else is there.
+    for destination in [["-o", "out"], ["--mount", "m"]] {
+        let said = place.ends(1, &[&["recombine", "packages.json", "shards"][..], &destination].concat());
+        assert!(said.contains("No such file"), "{said}");
+    }
+}
