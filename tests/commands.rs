@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -115,4 +115,47 @@ fn recombine_writes_or_mounts() {
         let said = place.ends(1, &[&["recombine", "packages.json", "shards"][..], &destination].concat());
         assert!(said.contains("No such file"), "{said}");
     }
+}
+
+#[test]
+fn whoever_stops_reading_gets_no_complaint() {
+    let place = Place::new();
+    place.ends(0, &["index", "fat"]);
+    place.ends(0, &["split", "fat", "-o", "out"]);
+    let archive = "out/gfx90a/.kpack/rocm_gfx90a.kpack";
+    for arguments in [
+        &["inspect", "fat"][..],
+        &["inspect", "--json", "fat"],
+        &["kpack", "list", archive],
+        &["kpack", "list", "--json", archive],
+        &["cache", "list"],
+        &["cache", "list", "--json"],
+        &["index", "fat"],
+        &["cache", "clear"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_cache_is_named_before_or_behind_what_to_do() {
+    let place = Place::new();
+    place.ends(0, &["index", "fat", "--cache-dir", "here"]);
+    let listed = place.ends(0, &["cache", "list", "--cache-dir", "here"]);
+    assert!(listed.contains("fat\n"), "{listed}");
+    assert_eq!(place.ends(0, &["cache", "--cache-dir", "here", "list"]), listed);
+    assert_eq!(place.ends(0, &["cache", "list"]), "");
+    assert!(place.ends(0, &["cache", "list", "--help"]).contains("--cache-dir"));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 1 index, "));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 0 indexes, "));
+}
+
+#[test]
+fn an_index_of_nothing_is_no_failure() {
+    let place = Place::new();
+    assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
 }

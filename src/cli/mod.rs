@@ -22,6 +22,8 @@ mod table;
 mod unbundle;
 mod verify;
 
+use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -102,8 +104,11 @@ fn text(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whoever reads our output may stop reading.
+/// Whoever reads our output may stop reading. `serde_json` wraps what a writer answers.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
+        Some(json) => json.io_error_kind(),
+        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

@@ -116,7 +116,7 @@ pub(super) const FRAMES: &str = "frames";
 pub(super) struct CacheOptions {
     /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs, or
     /// what the variable `KPACKFS_CACHE_DIR` names]
-    #[arg(long, value_name = "DIR", help_heading = "Resources")]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources")]
     cache_dir: Option<PathBuf>,
 
     /// Keep nothing, and use nothing that was kept
