@@ -159,3 +159,24 @@ fn an_index_of_nothing_is_no_failure() {
     let place = Place::new();
     assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
 }
+
+#[test]
+fn options_that_make_no_sense_are_errors_of_the_command_line() {
+    let place = Place::new();
+    let split = ["split", "fat", "-o", "out"];
+    for (options, expected) in [
+        (&["--device-requires-dist", "a b c !!"][..], "invalid value 'a b c !!' for '--device-requires-dist"),
+        (
+            &["--generate-variant-wheel", "--variant-label", "null"],
+            "invalid value 'null' for '--variant-label <LABEL>': a label",
+        ),
+        (&["--variant-label", "x"], "--generate-variant-wheel"),
+        (&["--generate-variant-wheel"], "it needs --format wheel"),
+        (&["--generate-variant-wheel", "--view", "host"], "it needs --format wheel"),
+        (&["--format", "wheel", "--view", "host"], "--view chooses directories"),
+    ] {
+        let said = place.ends(2, &[&split[..], options].concat());
+        assert!(said.contains(expected), "{said}");
+    }
+    assert!(!place.has("out"));
+}

@@ -67,10 +67,13 @@ pub fn run() -> ExitCode {
     match Cli::parse_from(lists::bind(arguments)).command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kpackfs: {}", text(&error));
-            ExitCode::from(FAILURE)
-        }
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(of_usage) => of_usage.exit(),
+            Err(error) => {
+                eprintln!("kpackfs: {}", text(&error));
+                ExitCode::from(FAILURE)
+            }
+        },
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
@@ -50,6 +51,7 @@ enum Format {
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.check_usage()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
                 Format::Directory => artifacts.write(&self.view, &self.output),
@@ -72,9 +74,6 @@ impl Split {
                 self.write_parts(wheels, &prepared.resources, &tree, place)?;
             }
             (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
-            (Format::Wheel, _) if !self.view.is_empty() => {
-                bail!("--view chooses directories; it cannot choose wheels");
-            }
             (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared.resources, &tree)?,
             (Format::Wheel, None) => {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
@@ -82,6 +81,19 @@ impl Split {
         }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses options that would do nothing with this format.
+    fn check_usage(&self) -> Result<(), clap::Error> {
+        let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
+        let problem = match self.format {
+            Format::Wheel if !self.view.is_empty() => "--view chooses directories; it cannot choose wheels",
+            Format::Directory if self.options.generate_variant_wheel && !of_wheels() => {
+                "--generate-variant-wheel makes a wheel; it needs --format wheel"
+            }
+            Format::Wheel | Format::Directory => return Ok(()),
+        };
+        Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
     }
 
     /// Whether there is something to do.
