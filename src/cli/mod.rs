@@ -95,13 +95,15 @@ impl Command {
     }
 }
 
-/// An error with its causes. Errors that quote their cause themselves are not followed by it once more.
+/// An error with its causes. Errors that quote their cause themselves are not followed by it once more, and a cause that
+/// names the same file does without what named it before.
 fn text(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
         match text.as_str() {
             "" => cause,
             text if text.ends_with(&cause) => text.to_owned(),
+            text if cause.starts_with(&format!("{text}: ")) => cause,
             text => format!("{text}: {cause}"),
         }
     })

@@ -215,7 +215,10 @@ impl Plan {
 
     /// Notes that a binary stays as it is.
     fn refuse(&mut self, path: &EntryPath, reason: &dyn std::fmt::Display) {
-        self.warnings.push(format!("{path}: not split: {reason}"));
+        let (name, reason) = (path.to_string(), reason.to_string());
+        // What fails to be read says itself where.
+        let reason = reason.strip_prefix(&name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason);
+        self.warnings.push(format!("{name}: not split: {reason}"));
         self.unsplit.push(path.clone());
     }
 }
