@@ -12,7 +12,7 @@ use super::options::SplitOptions;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
 use super::split::{prepare_output, write_with_archives};
-use super::table::{Column, Style, Table, known_size, size};
+use super::table::{Column, Style, Table, counted, known_size, size};
 use crate::artifact::{find, is_archive};
 use crate::fs::Served;
 use crate::index::{Resources, keep};
@@ -83,7 +83,7 @@ impl PreparedArtifacts {
         write(&parts, output, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
-            failures => bail!("{} artifacts could not be split", failures.len()),
+            failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
         }
     }
 
@@ -109,7 +109,7 @@ impl PreparedArtifacts {
             Column::Number("database size"),
             Column::Number("host code"),
         ];
-        let mut table = Table::new(format!("{} artifacts", self.artifacts.split.len()), columns);
+        let mut table = Table::new(counted(self.artifacts.split.len(), "artifact", "artifacts"), columns);
         for artifact in &self.artifacts.split {
             let summary = Summary::of(&artifact.input, &artifact.plan);
             let count = |number: usize| if number == 0 { String::new() } else { number.to_string() };

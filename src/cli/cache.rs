@@ -1,6 +1,6 @@
 //! `kpackfs cache`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::options::{CacheOptions, FRAMES};
-use super::table::size;
+use super::table::{counted, size};
 use crate::index::{self, Kept};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -70,7 +70,8 @@ impl Cache {
                 let frames = folder.join(FRAMES);
                 let (count, bytes) = index::clear(&frames).with_context(|| frames.display().to_string())?;
                 if count > 0 {
-                    println!("removed {count} compressed code objects, {}", size(bytes));
+                    let removed = counted(count, "compressed code object", "compressed code objects");
+                    writeln!(io::stdout(), "removed {removed}, {}", size(bytes))?;
                 }
             }
         }
@@ -79,7 +80,7 @@ impl Cache {
 }
 
 fn list(kept: &[Kept], json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     if json {
         let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let listed = kept.iter().map(|kept| Listed {
@@ -106,12 +107,11 @@ fn list(kept: &[Kept], json: bool) -> anyhow::Result<()> {
 }
 
 fn remove<'a>(kept: impl Iterator<Item = &'a Kept>) -> anyhow::Result<()> {
-    let (mut count, mut bytes) = (0, 0);
+    let (mut count, mut bytes) = (0_usize, 0);
     for kept in kept {
         kept.remove()?;
         count += 1;
         bytes += kept.size;
     }
-    println!("removed {count} indexes, {}", size(bytes));
-    Ok(())
+    Ok(writeln!(io::stdout(), "removed {}, {}", counted(count, "index", "indexes"), size(bytes))?)
 }

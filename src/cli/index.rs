@@ -1,5 +1,6 @@
 //! `kpackfs index`.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -44,8 +45,14 @@ impl Index {
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
         prepared.resources.memory.save()?;
-        let written = std::fs::metadata(file).with_context(|| file.display().to_string())?.len();
-        println!("{}: {}", file.display(), size(written));
+        let mut out = io::stdout().lock();
+        match std::fs::metadata(file) {
+            Ok(written) => writeln!(out, "{}: {}", file.display(), size(written.len()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                writeln!(out, "{}: there is nothing to keep about it", self.source.path().display())?;
+            }
+            Err(error) => return Err(error).with_context(|| file.display().to_string()),
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -22,6 +22,8 @@ mod table;
 mod unbundle;
 mod verify;
 
+use std::error::Error;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -65,10 +67,13 @@ pub fn run() -> ExitCode {
     match Cli::parse_from(lists::bind(arguments)).command.run() {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kpackfs: {}", text(&error));
-            ExitCode::from(FAILURE)
-        }
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(of_usage) => of_usage.exit(),
+            Err(error) => {
+                eprintln!("kpackfs: {}", text(&error));
+                ExitCode::from(FAILURE)
+            }
+        },
     }
 }
 
@@ -90,20 +95,25 @@ impl Command {
     }
 }
 
-/// An error with its causes. Errors that quote their cause themselves are not followed by it once more.
+/// An error with its causes. Errors that quote their cause themselves are not followed by it once more, and a cause that
+/// names the same file does without what named it before.
 fn text(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
         match text.as_str() {
             "" => cause,
             text if text.ends_with(&cause) => text.to_owned(),
+            text if cause.starts_with(&format!("{text}: ")) => cause,
             text => format!("{text}: {cause}"),
         }
     })
 }
 
-/// Whoever reads our output may stop reading.
+/// Whoever reads our output may stop reading. `serde_json` wraps what a writer answers.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
+        Some(json) => json.io_error_kind(),
+        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

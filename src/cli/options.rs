@@ -13,7 +13,7 @@ use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Options, Packaging};
 use crate::view::WheelOptions;
-use crate::wheel::{self, Label, Stamp};
+use crate::wheel::{self, Label, Stamp, WheelError};
 
 /// What to split.
 #[derive(Clone, Debug, Args)]
@@ -78,16 +78,16 @@ pub(super) struct SplitOptions {
 
     /// Requirements of device wheels, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; those with @GFXARCH@ are left out of
     /// wheels for families
-    #[arg(long, value_name = "REQUIREMENT", num_args = 1.., help_heading = "Wheels")]
+    #[arg(long, value_name = "REQUIREMENT", num_args = 1.., value_parser = requirement, help_heading = "Wheels")]
     device_requires_dist: Vec<String>,
 
     /// Make a variant wheel, too
     #[arg(long, help_heading = "Wheels")]
-    generate_variant_wheel: bool,
+    pub(super) generate_variant_wheel: bool,
 
     /// The label of the variant wheel
-    #[arg(long, value_name = "LABEL", default_value = "variant", help_heading = "Wheels")]
-    variant_label: String,
+    #[arg(long, value_name = "LABEL", default_value = "variant", value_parser = Label::new, requires = "generate_variant_wheel", help_heading = "Wheels")]
+    variant_label: Label,
 
     #[command(flatten)]
     pub(super) cache: CacheOptions,
@@ -105,6 +105,10 @@ pub(super) struct SplitOptions {
     pub(super) jobs: Option<u16>,
 }
 
+fn requirement(text: &str) -> Result<String, WheelError> {
+    wheel::check_requirement(text).map(|()| text.to_owned())
+}
+
 /// More threads than any machine has cores would only take its memory.
 pub(super) const MOST_JOBS: i64 = 1024;
 
@@ -116,7 +120,7 @@ pub(super) const FRAMES: &str = "frames";
 pub(super) struct CacheOptions {
     /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs, or
     /// what the variable `KPACKFS_CACHE_DIR` names]
-    #[arg(long, value_name = "DIR", help_heading = "Resources")]
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources")]
     cache_dir: Option<PathBuf>,
 
     /// Keep nothing, and use nothing that was kept
@@ -162,13 +166,12 @@ impl SplitOptions {
             Ok(seconds) => Stamp::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
             Err(_) => Stamp::default(),
         };
-        let label = self.generate_variant_wheel.then(|| Label::new(&self.variant_label));
         let options = WheelOptions {
             names: wheel::Options {
                 device_prefix: self.device_package_prefix.clone(),
                 device_requires: self.device_requires_dist.clone(),
             },
-            variant: label.transpose().context("--variant-label")?,
+            variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
             stamp,
             fingerprint: 0,
         };

@@ -52,6 +52,7 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
     for warning in plan.warnings.iter().chain(of_wheels) {
         eprintln!("kpackfs: warning: {warning}");
     }
+    plan.check_selection(&choices)?;
     Ok(Prepared { input, plan, wheels, resources })
 }
 

@@ -20,7 +20,7 @@ use crate::view::{Recombined, Shards};
 ///
 /// A shard is a directory of artifacts, as `kpackfs split` writes them or as a build leaves them.
 #[derive(Debug, Args)]
-#[group(id = "destination", required = true, args = ["output", "mount"])]
+#[group(id = "destination", required = true, multiple = false, args = ["output", "mount"])]
 pub(super) struct Recombine {
     /// The packaging configuration, JSON
     config: PathBuf,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
@@ -13,7 +14,7 @@ use crate::export::{self, Progress};
 use crate::index::{Resources, Spool};
 use crate::kpack::{Archive, make_together, unmade_size};
 use crate::source::EntryPath;
-use crate::split::Plan;
+use crate::split::{Packaging, Plan};
 use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
@@ -50,6 +51,7 @@ enum Format {
 
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.check_usage()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
                 Format::Directory => artifacts.write(&self.view, &self.output),
@@ -57,6 +59,7 @@ impl Split {
             };
         }
         let prepared = prepare(self.source.path(), &self.options)?;
+        self.check(&prepared)?;
         let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         match (self.format, &prepared.wheels) {
             (Format::Directory, Some(wheels)) if self.view.is_empty() => {
@@ -71,22 +74,45 @@ impl Split {
                 self.write_parts(wheels, &prepared.resources, &tree, place)?;
             }
             (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
-            (Format::Wheel, _) if !self.view.is_empty() => {
-                bail!("--view chooses directories; it cannot choose wheels");
-            }
-            (Format::Wheel, Some(wheels)) if !prepared.plan.keys.is_empty() => {
-                self.write_wheels(wheels, &prepared.resources, &tree)?;
-            }
-            (Format::Wheel, Some(_)) => {
-                let input = self.source.path().display();
-                bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
-            }
+            (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared.resources, &tree)?,
             (Format::Wheel, None) => {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Refuses options that would do nothing with this format.
+    fn check_usage(&self) -> Result<(), clap::Error> {
+        let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
+        let problem = match self.format {
+            Format::Wheel if !self.view.is_empty() => "--view chooses directories; it cannot choose wheels",
+            Format::Directory if self.options.generate_variant_wheel && !of_wheels() => {
+                "--generate-variant-wheel makes a wheel; it needs --format wheel"
+            }
+            Format::Wheel | Format::Directory => return Ok(()),
+        };
+        Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
+    }
+
+    /// Whether there is something to do.
+    fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        let (input, plan) = (self.source.path().display(), &prepared.plan);
+        if !plan.keys.is_empty() {
+            return Ok(());
+        }
+        if !plan.unsplit.is_empty() {
+            return match self.format {
+                // What a host part is like whose binaries stayed fat is for `verify` to tell.
+                Format::Directory => Ok(()),
+                Format::Wheel => bail!("{input}: none of its fat binaries can be split; the warnings say why"),
+            };
+        }
+        if plan.keys_of_input(Packaging::Bundles).is_empty() {
+            bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
+        }
+        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it, so there is nothing to split");
     }
 
     fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {

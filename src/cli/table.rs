@@ -118,6 +118,11 @@ pub(super) fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
+/// A number of things, which have a name if it is one and another if it is not.
+pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// A size if it is known, or nothing.
 pub(super) fn known_size(bytes: Option<u64>) -> String {
     bytes.map(size).unwrap_or_default()

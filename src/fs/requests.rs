@@ -125,7 +125,9 @@ impl Shared {
         };
         if let Some(suppressed) = self.warnings.pass(Instant::now()) {
             let path = self.nodes.path(node);
-            let panicked = matches!(failure, Failure::Panic(_));
+            // Fields without a value are left out.
+            let panicked = matches!(failure, Failure::Panic(_)).then_some(true);
+            let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::warn!(request, path = %path.display(), panicked, suppressed, "request failed: {reason}");
         }
     }

@@ -22,6 +22,9 @@ const MOST_READ: u64 = 512 << 20;
 /// Bytes read at once.
 const BLOCK: u64 = 16 << 10;
 
+/// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
+const BEGIN: &[u8] = b"PK\x03\x04";
+
 /// Lengths without comment of the end of the central directory and of the Zip64 locator before it
 /// (APPNOTE.TXT 4.3.16 and 4.3.15).
 const END: u64 = 22;
@@ -42,6 +45,11 @@ pub(super) fn parse<'a>(
     };
     let mut window = Window { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ };
     match claimed_members(&mut window).map_err(|source| explain(source.into()))? {
+        None if begins_as_zip(&mut window) => {
+            let reason = "it is cut off or damaged: it begins as a zip file, and has no directory at its end; download it \
+                          again";
+            return Err(SourceError::NotAWheel { path: location.to_owned(), reason: reason.into() });
+        }
         None => return Err(SourceError::UnknownKind(location.to_owned())),
         Some(members) if members > MOST_MEMBERS => {
             let reason = format!("it has {members} members, and the limit is {MOST_MEMBERS}");
@@ -63,6 +71,11 @@ pub(super) fn parse<'a>(
         return Err(SourceError::BadMember { path: location.to_owned(), member, reason });
     }
     Ok(archive)
+}
+
+fn begins_as_zip(window: &mut Window<'_>) -> bool {
+    let mut begin = [0; BEGIN.len()];
+    window.rewind().and_then(|()| window.read_exact(&mut begin)).is_ok() && begin == BEGIN
 }
 
 /// The largest number of members that any possible end of the central directory claims, or `None` if there is no such

@@ -3,6 +3,7 @@
 mod archives;
 mod roots;
 mod scan;
+mod selection;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use crate::target::{BundleKey, TargetId};
 use roots::Roots;
 
 pub use roots::GroupError;
+pub use selection::is_wanted;
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 
 /// Names that a split uses itself, so that no target may have them.
@@ -150,6 +152,16 @@ pub enum SplitError {
     /// The group cannot be a part of a file name.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// A target is named of which the input has nothing.
+    #[error("{option} {wanted}: the input has nothing for it; it has code for {}", join(.there))]
+    NoSuchTarget {
+        /// The option that names it.
+        option: &'static str,
+        /// The target.
+        wanted: BundleKey,
+        /// What there is.
+        there: Vec<BundleKey>,
+    },
     /// There would be too much to show: each target has a view of all files.
     #[error(
         "{keys} targets and families with {entries} files and directories each are more than {MOST_SHOWN}; choose some with --gpu-targets"
@@ -160,6 +172,12 @@ pub enum SplitError {
         /// What the input has.
         entries: usize,
     },
+}
+
+/// Targets as messages list them.
+pub fn join(keys: &[BundleKey]) -> String {
+    let names: Vec<_> = keys.iter().map(BundleKey::as_str).collect();
+    if names.is_empty() { "no GPU at all".to_owned() } else { names.join(", ") }
 }
 
 impl Plan {
@@ -197,7 +215,10 @@ impl Plan {
 
     /// Notes that a binary stays as it is.
     fn refuse(&mut self, path: &EntryPath, reason: &dyn std::fmt::Display) {
-        self.warnings.push(format!("{path}: not split: {reason}"));
+        let (name, reason) = (path.to_string(), reason.to_string());
+        // What fails to be read says itself where.
+        let reason = reason.strip_prefix(&name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason);
+        self.warnings.push(format!("{name}: not split: {reason}"));
         self.unsplit.push(path.clone());
     }
 }
@@ -237,20 +258,5 @@ fn database_place(entry: &Entry, roots: &Roots, options: &Options) -> Place {
             if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
         }
         None => Place::Host,
-    }
-}
-
-/// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
-pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
-    // A generic ISA is wanted for whatever its family is wanted for.
-    let key = key.family_of_generic();
-    let is_excluded = key.packaging_chain().iter().any(|key| excluded.contains(key));
-    !is_excluded && wanted.is_none_or(|wanted| key.is_wanted_for(wanted))
-}
-
-impl Options {
-    /// Whether a device part is to be made.
-    pub fn wants(&self, key: &BundleKey) -> bool {
-        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
     }
 }

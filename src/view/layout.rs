@@ -10,7 +10,7 @@ use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, HOST, MERGED, Plan, WHEELS};
+use crate::split::{DEVICE, HOST, MERGED, Plan, WHEELS, join};
 use crate::target::{BundleKey, Level};
 use crate::wheel::WheelError;
 
@@ -37,10 +37,6 @@ pub enum ViewError {
         /// What there is.
         there: Vec<BundleKey>,
     },
-}
-
-fn join(keys: &[BundleKey]) -> String {
-    keys.iter().map(BundleKey::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The tree that a mount shows. `arch` is overlaid on `host/` itself.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::devices::is_distribution;
 use super::headers::{Headers, MOST_FIELDS};
+use super::requirement::{TARGET, check_requirement};
 use super::{Devices, WheelError, normalise};
 use crate::source::EntryPath;
 use crate::target::{BundleKey, Level};
@@ -144,11 +145,9 @@ impl Metadata {
         lines.extend(licences.iter().map(|path| format!("License-File: {path}")));
         lines.push(format!("Requires-Dist: {name}=={version}"));
         for requirement in requires {
-            if requirement.contains(char::is_control) {
-                return Err(WheelError::Requirement(requirement.clone()));
-            }
-            if is_target || !requirement.contains("@GFXARCH@") {
-                lines.push(format!("Requires-Dist: {}", requirement.trim().replace("@GFXARCH@", key.as_str())));
+            check_requirement(requirement)?;
+            if is_target || !requirement.contains(TARGET) {
+                lines.push(format!("Requires-Dist: {}", requirement.trim().replace(TARGET, key.as_str())));
             }
         }
         if is_target {

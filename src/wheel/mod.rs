@@ -20,6 +20,7 @@ mod licences;
 mod metadata;
 mod name;
 mod record;
+mod requirement;
 #[cfg(test)]
 mod tests;
 mod variant;
@@ -39,6 +40,7 @@ pub use fat::FatWheel;
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use record::{Claim, Claims};
+pub use requirement::check_requirement;
 pub use variant::Label;
 pub use wheel_file::WheelFile;
 pub use zip::{Stamp, archive};
@@ -109,14 +111,14 @@ pub enum WheelError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A requirement given by the user has a line break in it.
-    #[error("--device-requires-dist {0:?}: a requirement is one line of text")]
-    Requirement(String),
-    /// A variant label breaks the rules of PEP 825.
+    /// A text given by the user is no requirement.
     #[error(
-        "--variant-label {0:?}: a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\""
+        "a requirement is one line that begins with a name, such as \"numpy\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\""
     )]
-    Label(String),
+    Requirement,
+    /// A variant label breaks the rules of PEP 825.
+    #[error("a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\"")]
+    Label,
     /// The input has a variant label already.
     #[error("the input is a wheel of the variant {0:?} already")]
     IsVariant(String),

@@ -19,7 +19,7 @@ impl Label {
     pub fn new(label: &str) -> Result<Self, WheelError> {
         let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte);
         if label.is_empty() || label == "null" || !label.bytes().all(valid) {
-            return Err(WheelError::Label(label.to_owned()));
+            return Err(WheelError::Label);
         }
         Ok(Self(label.to_owned()))
     }

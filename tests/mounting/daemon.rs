@@ -75,6 +75,7 @@ fn messages_of_a_daemon_go_to_the_log_file_or_the_systems_log_and_do_not_flood_i
     let log = fs::read_to_string(sandbox.at("log")).unwrap();
     assert_eq!(log.lines().count(), 10, "{log}");
     assert!(log.lines().all(|line| line.contains("WARN") && line.contains("host/plain.so")), "{log}");
+    assert!(!log.contains("panicked") && !log.contains("suppressed"), "{log}");
 
     let refused = sandbox.run("kpackfs mount --log-file \"$D\" \"$IN\" \"$M\"; echo $?");
     assert_eq!(refused, "kpackfs: --log-file $D: Is a directory (os error 21)\n1\n");

@@ -209,6 +209,26 @@ fn a_wheel_with_nothing_to_split() {
 }
 
 #[test]
+fn a_library_that_cannot_be_read_is_named_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = wheel(
+        &directory,
+        "damaged",
+        &[("damaged/lib.so", fixture("plain.so")), ("damaged/other.so", fixture("mixed.so"))],
+    );
+    let mut bytes = fs::read(&input).unwrap();
+    // Its name first stands in its local header, and its deflate stream behind that.
+    let name = b"damaged/lib.so";
+    let begin = bytes.windows(name.len()).position(|there| there == name).unwrap() + name.len();
+    bytes[begin..begin + 64].fill(0xff);
+    fs::write(&input, bytes).unwrap();
+    let output = kpackfs(["inspect", input.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.starts_with("kpackfs: warning: damaged/lib.so: not split: "), "{said}");
+    assert_eq!(said.matches("lib.so").count(), 1, "{said}");
+}
+
+#[test]
 fn a_wheel_with_databases_only() {
     let directory = tempfile::tempdir().unwrap();
     let names = ["gfx90a", "gfx1100"].map(|arch| format!("d/rocblas/library/{arch}/x.dat"));

@@ -1,0 +1,61 @@
+//! Which device parts are wanted.
+
+use std::collections::BTreeSet;
+
+use super::{Options, Packaging, Place, Plan, SplitError};
+use crate::target::BundleKey;
+
+/// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
+pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
+    !is_excluded(key, excluded) && is_among(key, wanted)
+}
+
+// A generic ISA is wanted, and excluded, with its family.
+
+fn is_excluded(key: &BundleKey, excluded: &[BundleKey]) -> bool {
+    key.family_of_generic().packaging_chain().iter().any(|key| excluded.contains(key))
+}
+
+fn is_among(key: &BundleKey, wanted: Option<&[BundleKey]>) -> bool {
+    wanted.is_none_or(|wanted| key.family_of_generic().is_wanted_for(wanted))
+}
+
+impl Options {
+    /// Whether a device part is to be made.
+    pub fn wants(&self, key: &BundleKey) -> bool {
+        is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
+    }
+}
+
+impl Plan {
+    /// Refuses a selection with targets of which the input has nothing: most likely they are misspelt.
+    pub fn check_selection(&self, options: &Options) -> Result<(), SplitError> {
+        let there = self.keys_of_input(options.packaging);
+        let refuse = |option, wanted: &BundleKey| {
+            let (wanted, there) = (wanted.clone(), there.iter().cloned().collect());
+            Err(SplitError::NoSuchTarget { option, wanted, there })
+        };
+        let is_there = |is: &dyn Fn(&BundleKey) -> bool| there.iter().any(is);
+        for target in options.gpu_targets.iter().flatten() {
+            if !is_there(&|key| is_among(key, Some(std::slice::from_ref(target)))) {
+                return refuse("--gpu-targets", target);
+            }
+        }
+        for target in &options.exclude_targets {
+            if !is_there(&|key| is_excluded(key, std::slice::from_ref(target))) {
+                return refuse("--exclude-targets", target);
+            }
+        }
+        Ok(())
+    }
+
+    /// The device parts that there would be if all targets were wanted.
+    pub fn keys_of_input(&self, packaging: Packaging) -> BTreeSet<BundleKey> {
+        let of_databases = self.places.iter().filter_map(|place| match place {
+            Place::Device(key, _) | Place::Unwanted(key, _) => Some(key.clone()),
+            Place::Host | Place::Rewritten { .. } => None,
+        });
+        let objects = self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten());
+        of_databases.chain(objects.map(|(target, _)| packaging.key_of(target))).collect()
+    }
+}

@@ -1,0 +1,189 @@
+//! What commands answer to those who call them in a wrong way, or ask for nothing.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+
+/// A directory with inputs, in which commands run.
+struct Place(TempDir);
+
+impl Place {
+    /// With an install tree in `fat` that has code for gfx90a and gfx1030, and one in `plain` that has none.
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.file("plain/readme.txt", b"text");
+        place.file("fat/lib/libx.so", &fixture("plain.so"));
+        place
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.0.path().join(path).exists()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(arguments).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", self.0.path().join("cache"));
+        command
+    }
+
+    /// What a command says; it has to end with this code.
+    #[track_caller]
+    fn ends(&self, code: i32, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
+        said
+    }
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(FIXTURES).join(name)).unwrap()
+}
+
+#[test]
+fn a_target_that_nothing_matches_is_an_error() {
+    let place = Place::new();
+    place.file("m/.keep", b"");
+    for (selection, wanted) in [
+        (["--gpu-targets", "gfx9999"], "--gpu-targets gfx9999"),
+        (["--gpu-targets", "gfx90a,gfx942"], "--gpu-targets gfx942"),
+        (["--exclude-targets", "foo"], "--exclude-targets foo"),
+        (["--exclude-targets", "gfx90a,gfx11"], "--exclude-targets gfx11"),
+    ] {
+        let expected = format!("kpackfs: {wanted}: the input has nothing for it; it has code for gfx1030, gfx90a\n");
+        for command in [&["split", "fat", "-o", "out"][..], &["mount", "--fake", "fat", "m"], &["inspect", "fat"]] {
+            assert_eq!(place.ends(1, &[command, &selection].concat()), expected);
+        }
+    }
+    let of_nothing = place.ends(1, &["inspect", "plain", "--gpu-targets", "gfx90a"]);
+    assert!(of_nothing.ends_with("it has code for no GPU at all\n"), "{of_nothing}");
+    assert!(!place.has("out"));
+    // Families are matched by their members, and databases count.
+    place.file("fat/share/miopen/db/gfx94268.db.txt", b"");
+    place.ends(0, &["split", "fat", "-o", "out", "--gpu-targets", "gfx9,gfx942", "--exclude-targets", "gfx10_3"]);
+    assert!(place.has("out/gfx90a") && place.has("out/gfx942") && !place.has("out/gfx1030"));
+}
+
+#[test]
+fn nothing_to_split_is_an_error_of_split() {
+    let place = Place::new();
+    fs::create_dir(place.0.path().join("empty")).unwrap();
+    for input in ["plain", "empty"] {
+        let said = place.ends(1, &["split", input, "-o", "out"]);
+        let reason = "it has neither device code nor kernel databases, so there is nothing to split";
+        assert_eq!(said, format!("kpackfs: {input}: {reason}\n"));
+        place.ends(0, &["inspect", input]);
+    }
+    let nothing_left = ["--gpu-targets", "gfx90a", "--exclude-targets", "gfx90a"];
+    let said = place.ends(1, &[&["split", "fat", "-o", "out"][..], &nothing_left].concat());
+    assert!(said.contains("--gpu-targets and --exclude-targets leave nothing of it"), "{said}");
+    assert!(!place.has("out"));
+}
+
+#[test]
+fn a_download_that_is_cut_off_is_named_so() {
+    let place = Place::new();
+    place.file("x.whl", b"PK\x03\x04 and then some bytes, but no end of the central directory");
+    let said = place.ends(1, &["inspect", "x.whl"]);
+    assert!(said.contains("x.whl: not a usable wheel: it is cut off or damaged"), "{said}");
+    assert!(said.contains("download it again"), "{said}");
+    place.file("x.rpm", b"neither");
+    let said = place.ends(1, &["inspect", "x.rpm"]);
+    assert!(said.contains("x.rpm: neither a directory nor a wheel"), "{said}");
+}
+
+#[test]
+fn recombine_writes_or_mounts() {
+    let place = Place::new();
+    let said = place.ends(2, &["recombine", "packages.json", "shards", "-o", "out", "--mount", "m"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+    place.ends(2, &["recombine", "packages.json", "shards"]);
+    // One of them is enough, and nothing else is there.
+    for destination in [["-o", "out"], ["--mount", "m"]] {
+        let said = place.ends(1, &[&["recombine", "packages.json", "shards"][..], &destination].concat());
+        assert!(said.contains("No such file"), "{said}");
+    }
+}
+
+#[test]
+fn whoever_stops_reading_gets_no_complaint() {
+    let place = Place::new();
+    place.ends(0, &["index", "fat"]);
+    place.ends(0, &["split", "fat", "-o", "out"]);
+    let archive = "out/gfx90a/.kpack/rocm_gfx90a.kpack";
+    for arguments in [
+        &["inspect", "fat"][..],
+        &["inspect", "--json", "fat"],
+        &["kpack", "list", archive],
+        &["kpack", "list", "--json", archive],
+        &["cache", "list"],
+        &["cache", "list", "--json"],
+        &["index", "fat"],
+        &["cache", "clear"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_cache_is_named_before_or_behind_what_to_do() {
+    let place = Place::new();
+    place.ends(0, &["index", "fat", "--cache-dir", "here"]);
+    let listed = place.ends(0, &["cache", "list", "--cache-dir", "here"]);
+    assert!(listed.contains("fat\n"), "{listed}");
+    assert_eq!(place.ends(0, &["cache", "--cache-dir", "here", "list"]), listed);
+    assert_eq!(place.ends(0, &["cache", "list"]), "");
+    assert!(place.ends(0, &["cache", "list", "--help"]).contains("--cache-dir"));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 1 index, "));
+    assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 0 indexes, "));
+}
+
+#[test]
+fn an_index_of_nothing_is_no_failure() {
+    let place = Place::new();
+    assert_eq!(place.ends(0, &["index", "plain"]), "plain: there is nothing to keep about it\n");
+}
+
+#[test]
+fn options_that_make_no_sense_are_errors_of_the_command_line() {
+    let place = Place::new();
+    let split = ["split", "fat", "-o", "out"];
+    for (options, expected) in [
+        (&["--device-requires-dist", "a b c !!"][..], "invalid value 'a b c !!' for '--device-requires-dist"),
+        (
+            &["--generate-variant-wheel", "--variant-label", "null"],
+            "invalid value 'null' for '--variant-label <LABEL>': a label",
+        ),
+        (&["--variant-label", "x"], "--generate-variant-wheel"),
+        (&["--generate-variant-wheel"], "it needs --format wheel"),
+        (&["--generate-variant-wheel", "--view", "host"], "it needs --format wheel"),
+        (&["--format", "wheel", "--view", "host"], "--view chooses directories"),
+    ] {
+        let said = place.ends(2, &[&split[..], options].concat());
+        assert!(said.contains(expected), "{said}");
+    }
+    assert!(!place.has("out"));
+}
+
+#[test]
+fn messages_name_a_file_once() {
+    let place = Place::new();
+    let said = place.ends(1, &["kpack", "unbundle", "fat", "-o", "out"]);
+    assert_eq!(said, "kpackfs: fat: not a regular file\n");
+}
