@@ -40,6 +40,8 @@ pub struct Memory {
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
     place: Option<Place>,
     changed: AtomicBool,
+    /// Held by whoever saves.
+    saving: Mutex<()>,
     /// Tells the keeper of changes.
     news: (Mutex<()>, Condvar),
 }
@@ -112,6 +114,8 @@ impl Memory {
     /// a long time goes.
     pub fn save(&self) -> Result<(), RecordsError> {
         let Some(place) = &self.place else { return Ok(()) };
+        // Otherwise one who began earlier could put what it knew over what is known by now.
+        let _turn = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -188,6 +192,26 @@ mod tests {
         assert_eq!(next.recall::<String>(Kind::Digest, &identity(1)), Some("text".to_owned()));
         assert_eq!(next.recall::<u64>(Kind::Digest, &identity(1)), None, "of another type");
         assert_eq!(next.recall::<u64>(Kind::Scan, &identity(2)), None);
+    }
+
+    /// The keeper saves while the session ends, and whoever began earlier must not write later.
+    #[test]
+    fn one_saves_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let input = place.path().join("x.whl");
+        fs::write(&input, "input").unwrap();
+        let memory = Memory::open(place.path(), &input);
+        memory.learn(Kind::Scan, &identity(1), &1_u64);
+        std::thread::scope(|scope| {
+            let other = memory.saving.lock().unwrap();
+            let waiting = scope.spawn(|| memory.save().unwrap());
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert!(memory.is_changed() && !waiting.is_finished());
+            memory.learn(Kind::Scan, &identity(2), &2_u64);
+            drop(other);
+        });
+        let next = Memory::open(place.path(), &input);
+        assert_eq!([1, 2].map(|number| next.recall::<u64>(Kind::Scan, &identity(number))), [Some(1), Some(2)]);
     }
 
     #[test]
