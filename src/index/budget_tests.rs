@@ -185,7 +185,8 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
     });
 }
 
-/// Every thread takes a bundle, then memory for compression, from a budget that has not even room for one of each, while caches fill up. No more than the budget and one of each use is ever taken.
+/// Every thread takes a bundle, then memory for compression, from a budget that has not even room for one of each, while
+/// caches fill up. No more than the budget and one of each use is ever taken.
 #[test]
 fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
     in_bounded_time(|| {

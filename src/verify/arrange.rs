@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::VerifyError;
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
-use super::subject::{Kind, Part, Parts};
+use super::subject::{Kind, Part, Parts, begins_binary};
 use crate::database::Databases;
 use crate::index::Resources;
 use crate::rope::Content;
@@ -86,7 +86,5 @@ fn is_device(part: &Part, databases: &Databases) -> bool {
 
 fn is_binary(content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
-    content.size() >= 4
-        && content.peek(&mut magic).is_ok()
-        && (magic == object::elf::ELFMAG || magic.starts_with(b"MZ"))
+    content.size() >= 4 && content.peek(&mut magic).is_ok() && begins_binary(magic)
 }

@@ -212,7 +212,7 @@ fn open_one(path: &Path, resources: &Arc<Resources>) -> Result<Subject, VerifyEr
     let file = SingleFile { path: path.to_owned(), content };
     if magic == *kpack::MAGIC || path.extension().is_some_and(|extension| extension == "kpack") {
         Ok(Subject::Archive(file))
-    } else if magic == object::elf::ELFMAG || magic.starts_with(b"MZ") {
+    } else if begins_binary(magic) {
         Ok(Subject::Binary(file))
     } else {
         Err(VerifyError::UnknownKind(path.to_owned()))
@@ -233,4 +233,9 @@ fn open_split(path: &Path, resources: &Arc<Resources>) -> Result<Vec<Arc<Part>>,
     names.sort();
     names.insert(0, HOST.to_owned());
     names.into_iter().map(|name| Ok(Arc::new(Part::open(&path.join(&name), name, resources)?))).collect()
+}
+
+/// Whether an ELF or PE file begins like this.
+pub(super) fn begins_binary(magic: [u8; 4]) -> bool {
+    magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
 }

@@ -127,6 +127,11 @@ impl Image {
         start..start.saturating_add(size)
     }
 
+    /// Whether bytes of a section are in a loadable segment.
+    pub(crate) fn is_loaded(&self, section: &Section) -> bool {
+        self.loads().any(|(_, load)| load.offset < section.end() && section.offset < load.end())
+    }
+
     /// Whether bytes of the section header table, which changes when sections move, are among these.
     pub(crate) fn is_in_section_headers(&self, offset: u64, size: u64) -> bool {
         let table = self.section_headers();

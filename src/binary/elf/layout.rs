@@ -256,13 +256,12 @@ impl Gap {
     /// section names would be copied to elsewhere.
     fn is_unused(&self, image: &Image) -> bool {
         let is_there = |start: u64, end: u64| start < self.offsets.end && self.offsets.start < end;
-        let headers = image.section_headers();
         let table = image.header.e_phoff.get(LE);
         let table_end = table.saturating_add(image.segments.len() as u64 * ENTRY);
         let names = |index: usize| index == image.names_index;
         let has_bytes = |section: &Section| !section.is_null() && is_there(section.offset, section.end());
         let segments = image.segments.iter().filter(|segment| segment.kind != elf::PT_GNU_RELRO);
-        !is_there(headers.start, headers.end)
+        !image.is_in_section_headers(self.offsets.start, self.offsets.end - self.offsets.start)
             && !is_there(table, table_end)
             && !image.sections.iter().enumerate().any(|(index, section)| !names(index) && has_bytes(section))
             && !{ segments }.any(|segment| is_there(segment.offset, segment.end()))

@@ -93,7 +93,7 @@ fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<W
         machine,
         device,
         symbols: HashMap::new(),
-        slots: slots.iter().copied().collect::<BTreeSet<_>>(),
+        slots: slots.iter().copied().collect(),
         found: HashMap::new(),
     };
     let dynamic = Dynamic::read(image)?;

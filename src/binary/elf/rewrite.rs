@@ -40,7 +40,6 @@ impl FatElf {
         let mut changes = self.point_wrappers()?;
         changes.extend(self.patch_program_headers(&layout)?);
         let mut header = self.file_header(&layout)?;
-        header.e_phoff = U64::new(LE, layout.moved(layout.table));
         if let Some(section) = self.section {
             let names = self.add_name(section, &layout)?;
             header.e_phoff = U64::new(LE, names.moved(&layout, layout.table));
@@ -50,6 +49,7 @@ impl FatElf {
             changes.extend(symbols::replace(&self.image, section, self.addresses.start));
             changes.push(names.change);
         } else {
+            header.e_phoff = U64::new(LE, layout.moved(layout.table));
             // What is said of section headers that are not there would lead anywhere in the new file.
             header.e_shoff = U64::new(LE, 0);
             header.e_shnum = U16::new(LE, 0);
@@ -208,7 +208,7 @@ impl Names {
 fn pack_names(image: &Image, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
     let table = image.sections.get(image.names_index)?;
     let is_shared = image.sections.iter().any(|section| section.header.sh_link.get(LE) as usize == image.names_index);
-    if is_shared || image.loads().any(|(_, load)| load.offset < table.end() && table.offset < load.end()) {
+    if is_shared || image.is_loaded(table) {
         return None;
     }
     let marker = MARKER.strip_suffix(b"\0")?;

@@ -39,7 +39,7 @@ pub(super) fn candidates(image: &Image, load: usize) -> Vec<Room> {
     let mut rooms = Vec::new();
     rooms.extend(unread_entry(image).map(Room::Entry));
     rooms.extend(protected_next(image, load));
-    rooms.extend(neighbours(image, load).unwrap_or_default());
+    rooms.extend(neighbours(image, load));
     rooms.extend(may_move(image, load).then_some(Room::Moved));
     rooms
 }
@@ -89,10 +89,10 @@ fn tail_has_code(image: &Image, segment: &Segment) -> bool {
 
 /// Two segments with the same permissions next to each other, as lld lays out data: what is made read-only after
 /// relocation, and the rest.
-fn neighbours(image: &Image, load: usize) -> Option<Vec<Room>> {
+fn neighbours(image: &Image, load: usize) -> Vec<Room> {
     let loads: Vec<_> = image.loads().collect();
     let permissions = |flags: ProgramFlags| flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0);
-    let device_end = image.segments.get(load)?.end();
+    let Some(device_end) = image.segments.get(load).map(Segment::end) else { return Vec::new() };
     let pairs = loads.windows(2).filter_map(|pair| match pair {
         [(first, a), (second, b)] => {
             let device_is_apart = *first != load && *second != load;
@@ -102,7 +102,7 @@ fn neighbours(image: &Image, load: usize) -> Option<Vec<Room>> {
         }
         _ => None,
     });
-    Some(pairs.collect())
+    pairs.collect()
 }
 
 /// Whether the kernel starts it, rather than a loader.

@@ -37,15 +37,13 @@ pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Change
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
-    let is_loaded =
-        |table: &Section| image.loads().any(|(_, load)| load.offset < table.end() && table.offset < load.end());
     // Section headers can call anything a table. What is loaded is one if the loader takes it for one.
     let dynamic = relocation::symbol_table(image);
     let is_dynamic = |table: &Section| {
         dynamic == Some(table.address) && image.offset_of(table.address, table.size) == Some(table.offset)
     };
     let is_table = |table: &&Section| match table.header.sh_type.get(LE) {
-        elf::SHT_SYMTAB => !is_loaded(table),
+        elf::SHT_SYMTAB => !image.is_loaded(table),
         elf::SHT_DYNSYM => is_dynamic(table),
         _ => false,
     };
