@@ -123,18 +123,24 @@ where
         }
     }
 
-    /// Keeps a value that was made elsewhere.
-    pub fn put(&self, key: K, value: V) {
+    /// Keeps a value that was made elsewhere. Returns one that had to leave for it, if any.
+    pub fn put(&self, key: K, value: V) -> Option<V> {
         let budget = &self.held.budget;
         // What was there before must not stand in the way.
         self.remove(&key);
         let weight = value.weight();
-        if !self.make_room(weight) {
-            return;
+        if weight > self.held.capacity {
+            return None;
+        }
+        let mut left = None;
+        while self.bytes() > self.held.capacity - weight
+            && let Some(value) = self.held.pop()
+        {
+            left = Some(value);
         }
         let reservation = if V::IS_RESERVED { None } else { budget.claim(self.held.purpose, weight) };
         if reservation.is_none() && !V::IS_RESERVED {
-            return;
+            return left;
         }
         let entry = Entry { value, used: budget.now(), _reservation: reservation };
         let mut held = self.held.lock();
@@ -144,15 +150,7 @@ where
         drop(held);
         drop(before);
         budget.look_again();
-    }
-
-    /// Drops the oldest values until another one of `weight` bytes keeps within the capacity. Whether it can.
-    fn make_room(&self, weight: u64) -> bool {
-        if weight > self.held.capacity {
-            return false;
-        }
-        while self.bytes() > self.held.capacity - weight && self.held.shed() {}
-        true
+        left
     }
 
     /// Drops a value.
@@ -172,7 +170,7 @@ where
         let guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let result = match self.get(key) {
             Some(value) => Ok(value),
-            None => make().inspect(|value| self.put(key.clone(), value.clone())),
+            None => make().inspect(|value| drop(self.put(key.clone(), value.clone()))),
         };
         drop(guard);
         self.making.remove_if(key, |_, other| Arc::ptr_eq(other, &turn));
@@ -187,6 +185,17 @@ impl<K: Hash + Eq, V> Inner<K, V> {
     }
 }
 
+impl<K: Hash + Eq, V: Weight> Inner<K, V> {
+    /// Takes out the value that was not used for the longest time.
+    fn pop(&self) -> Option<V> {
+        let mut held = self.lock();
+        let (_, removed) = held.values.pop_lru()?;
+        held.bytes -= removed.value.weight();
+        drop(held);
+        Some(removed.value)
+    }
+}
+
 impl<K: Hash + Eq + Send, V: Weight + Send> Shed for Inner<K, V> {
     fn purpose(&self) -> Use {
         self.purpose
@@ -197,11 +206,7 @@ impl<K: Hash + Eq + Send, V: Weight + Send> Shed for Inner<K, V> {
     }
 
     fn shed(&self) -> bool {
-        let mut held = self.lock();
-        let removed = held.values.pop_lru();
-        held.bytes -= removed.as_ref().map_or(0, |(_, entry)| entry.value.weight());
-        drop(held);
-        removed.is_some()
+        self.pop().is_some()
     }
 }
 

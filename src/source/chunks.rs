@@ -209,13 +209,11 @@ impl Chunks {
             Start::Entering(checkpoint) => self.enter(&checkpoint)?,
         };
         let mut number = decoder.output / CHUNK;
-        let mut unused = None;
         loop {
             let begin = number * CHUNK;
             let skip = usize::try_from(decoder.output - begin).unwrap_or(usize::MAX);
             let length = usize::try_from((stream.size - begin).min(CHUNK)).unwrap_or(usize::MAX);
-            let mut chunk =
-                unused.take().filter(|chunk: &Arc<[u8]>| chunk.len() == length).unwrap_or_else(|| new(length));
+            let mut chunk = stream.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             work.fill(&mut decoder, bytes)?;
             if work.growth.is_some() {
@@ -228,8 +226,15 @@ impl Chunks {
                 stream.decoders.put_back(owner, decoder);
                 return Ok(chunk);
             }
-            unused = (!is_kept).then_some(chunk);
+            self.reuse(chunk);
             number += 1;
+        }
+    }
+
+    /// Does without a chunk. Those at the end of a member are of all lengths, and would stand in the way of others.
+    fn reuse(&self, chunk: Arc<[u8]>) {
+        if chunk.len() as u64 == CHUNK {
+            self.stream.decoders.reuse(chunk);
         }
     }
 
@@ -344,23 +349,24 @@ impl Work<'_> {
 
     /// Tells that everything before `at` is decoded, and puts the chunk that ends there into the cache.
     fn advance(&mut self, at: u64, made: Option<(u64, Arc<[u8]>)>) {
+        let stream = &self.chunks.stream;
         let mut state = self.chunks.lock();
         // Who finds the chunk may take it for granted that what was learnt on the way to it is known.
-        if let Some((number, chunk)) = made {
-            self.chunks.stream.resources.spans.put(key(self.id, number), chunk);
-        }
+        let left = made.and_then(|(number, chunk)| stream.resources.spans.put(key(self.id, number), chunk));
         if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
             run.at = at;
         }
         let mut learnt = None;
         if let Some(growth) = self.growth.as_mut().filter(|_| at > state.index.known) {
             state.index.grow(growth, at);
-            learnt = StreamIndex::of(&state.index, &self.chunks.stream);
+            learnt = StreamIndex::of(&state.index, stream);
         }
         drop(state);
         self.chunks.progress.notify_all();
+        if let Some(chunk) = left {
+            self.chunks.reuse(chunk);
+        }
         if let Some(index) = learnt {
-            let stream = &self.chunks.stream;
             stream.resources.memory.learn(Kind::Stream, &stream.identity, &index);
         }
     }
@@ -374,9 +380,4 @@ fn new_id(stream: &Stream) -> usize {
 
 fn key(id: usize, number: u64) -> (usize, usize) {
     (id, usize::try_from(number).unwrap_or(usize::MAX))
-}
-
-/// A chunk to be filled.
-fn new(length: usize) -> Arc<[u8]> {
-    std::iter::repeat_n(0, length).collect()
 }

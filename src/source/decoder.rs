@@ -46,6 +46,10 @@ impl Stream {
     }
 }
 
+/// Most chunks whose memory is kept. Fresh memory costs a good part of the time of what is decoded into it: it is made of
+/// pages one by one, and filled with zeros.
+const SPARE: usize = 8;
+
 /// The decoders of all members of a wheel.
 #[derive(Debug, Default)]
 pub(super) struct Decoders {
@@ -53,6 +57,8 @@ pub(super) struct Decoders {
     idle: Mutex<Vec<Idle>>,
     /// Number of members that are being decoded ahead of their readers.
     pub(super) ahead: AtomicUsize,
+    /// Memory of chunks that nobody needs.
+    spare: Mutex<Vec<Arc<[u8]>>>,
 }
 
 #[derive(Debug)]
@@ -102,6 +108,24 @@ impl Decoders {
             idle.remove(0);
         }
         idle.push(Idle { owner, decoder });
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Arc<[u8]>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the memory of a chunk for another one of its length.
+    pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
+        let mut spare = self.spare();
+        if spare.len() < SPARE && Arc::get_mut(&mut chunk).is_some() {
+            spare.push(chunk);
+        }
+    }
+
+    /// Memory for a chunk of `length` bytes, to be filled.
+    pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
+        let found = self.spare().pop_if(|chunk| chunk.len() == length);
+        found.unwrap_or_else(|| std::iter::repeat_n(0, length).collect())
     }
 
     #[cfg(test)]
