@@ -4,7 +4,6 @@
 //! its window compresses to. So checkpoints are made at distances of decoding cost, the greater the dearer the windows
 //! are: the index stays below a hundredth of the stream, and a random read is a matter of milliseconds.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -95,13 +94,6 @@ impl BlockIndex {
     pub(super) fn checkpoint(&self, offset: u64) -> Arc<Checkpoint> {
         let after = self.checkpoints.partition_point(|checkpoint| checkpoint.joint.output <= offset);
         self.checkpoints.get(after.saturating_sub(1)).map(Arc::clone).unwrap_or_default()
-    }
-
-    /// The joints between two offsets, without those at the offsets themselves.
-    pub(super) fn joints_inside(&self, range: Range<u64>) -> &[Joint] {
-        let from = self.joints.partition_point(|joint| joint.output <= range.start);
-        let to = self.joints.partition_point(|joint| joint.output < range.end);
-        self.joints.get(from..to).unwrap_or_default()
     }
 
     /// The first joint at or behind `offset`, or else the end.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::block_index::{BlockIndex, Checkpoint, Growth};
 use super::decoder::{Decoder, INPUT, Stream};
-use super::inflate::{Place, WINDOW};
+use super::inflate::WINDOW;
 use super::landmarks::Landmarks;
 use super::stream_index::StreamIndex;
 use crate::index::Kind;
@@ -252,13 +252,11 @@ impl Chunks {
         while decoder.output < until.output {
             let length = usize::try_from(until.output - decoder.output).unwrap_or(WINDOW).min(WINDOW);
             let piece = buffer.get_mut(..length).unwrap_or_default();
-            decoder.fill(&self.stream, piece, |_, piece, _| {
-                crc.update(piece);
-                Ok(())
-            })?;
+            decoder.fill(&self.stream, piece)?;
+            crc.update(piece);
         }
         if crc.finalize() != until.crc32 {
-            return Err(self.stream.damaged(DIFFERS));
+            return Err(self.stream.damaged("inflates differently than before"));
         }
         checkpoint.prove();
         decoder.enter(&self.stream, checkpoint, INPUT)?;
@@ -324,27 +322,15 @@ impl Chunks {
 }
 
 impl Work<'_> {
-    /// Decodes the next bytes, and either learns what they are like or compares that with what is known.
+    /// Decodes the next bytes, and learns what they are like unless that is known.
     fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), ReadError> {
         let stream = &self.chunks.stream;
-        let end = decoder.output.saturating_add(buffer.len() as u64);
-        let expected = self.chunks.lock().index.joints_inside(decoder.output..end).to_vec();
-        let mut expected = expected.iter().peekable();
-        decoder.fill(stream, buffer, |decoder, piece, place| {
-            if let Some(growth) = &mut self.growth {
-                growth.see(stream, decoder, piece, place)?;
+        match &mut self.growth {
+            Some(growth) => {
+                decoder.fill_and_see(stream, buffer, |decoder, piece, place| growth.see(stream, decoder, piece, place))
             }
-            let Some(joint) = expected.peek().filter(|joint| joint.output <= decoder.output) else { return Ok(()) };
-            match place {
-                Place::Boundary(unused) if (decoder.output, decoder.bit(unused)) == (joint.output, joint.bit) => {
-                    expected.next();
-                    Ok(())
-                }
-                Place::Inside if decoder.output == joint.output => Ok(()),
-                _ => Err(stream.damaged(DIFFERS)),
-            }
-        })?;
-        if expected.next().is_some() { Err(stream.damaged(DIFFERS)) } else { Ok(()) }
+            None => decoder.fill(stream, buffer),
+        }
     }
 
     /// Tells that everything before `at` is decoded, and puts the chunk that ends there into the cache.
@@ -371,8 +357,6 @@ impl Work<'_> {
         }
     }
 }
-
-const DIFFERS: &str = "inflates differently than before";
 
 fn new_id(stream: &Stream) -> usize {
     usize::try_from(stream.resources.next_id()).unwrap_or(usize::MAX)

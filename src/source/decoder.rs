@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block_index::Checkpoint;
-use super::inflate::{Inflater, Place, Refused, WINDOW};
+use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
@@ -190,12 +190,26 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. Shows each
-    /// piece and what place it ends at to `see`.
-    pub(super) fn fill(
+    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream.
+    pub(super) fn fill(&mut self, stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.decode(stream, buffer, Stops::Never, |_, _, _| Ok(()))
+    }
+
+    /// The same, and shows each piece and what place it ends at to `see`. No piece goes beyond the end of a block.
+    pub(super) fn fill_and_see(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
+        see: impl FnMut(&Self, &[u8], Place) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        self.decode(stream, buffer, Stops::AtBlocks, see)
+    }
+
+    fn decode(
+        &mut self,
+        stream: &Stream,
+        buffer: &mut [u8],
+        stops: Stops,
         mut see: impl FnMut(&Self, &[u8], Place) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
         let mut room = buffer;
@@ -207,7 +221,7 @@ impl Decoder {
             }
             let input = self.input.get(self.rest.clone()).unwrap_or_default();
             let target = if room.is_empty() { &mut beyond[..] } else { &mut *room };
-            let step = self.inflater.step(input, target).map_err(|refused| stream.refused(&refused))?;
+            let step = self.inflater.step(input, target, stops).map_err(|refused| stream.refused(&refused))?;
             self.rest.start += step.consumed;
             self.output = self.output.saturating_add(step.produced as u64);
             stream.resources.counters.bytes_inflated.add(step.produced as u64);

@@ -156,7 +156,7 @@ impl Content for Deflated {
         }
         let decoders = &self.stream().decoders;
         let mut decoder = decoders.enter(self.stream(), &Checkpoint::default(), PEEK_INPUT)?;
-        decoder.fill(self.stream(), buffer, |_, _, _| Ok(()))?;
+        decoder.fill(self.stream(), buffer)?;
         decoders.put_back(None, decoder);
         Ok(())
     }
