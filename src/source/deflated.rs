@@ -11,8 +11,9 @@ use crate::rope::{Content, Identity, Joint, Packed, ReadError, check_range, copy
 /// Compressed bytes read at once for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
 
-/// So many chunks are decoded ahead of a reader: few enough to stay in the processor's cache until they are read.
-const AHEAD: u64 = 8;
+/// So many chunks are decoded ahead of a reader: few enough to stay in the processor's cache until they are read, and
+/// enough for stretches that take longer than others.
+const AHEAD: u64 = 16;
 
 /// Who has come so many bytes farther by reading on is expected to do it again.
 const STEADY: u64 = 512 << 10;
@@ -60,18 +61,19 @@ impl Deflated {
         let resources = &self.stream().resources;
         let served = &self.stream().decoders.ahead;
         // What is decoded ahead must not drive out what was decoded ahead for others, or here, and is not read yet.
-        let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64 + 1);
+        let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64).max(1);
         let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
         let end = after.saturating_add(ahead).min(self.chunks.count());
         if reader.to - reader.from < STEADY || after >= end {
             return;
         }
-        if !(after..=end).contains(&reader.next) {
+        if !(after..=after.saturating_add(AHEAD)).contains(&reader.next) {
             reader.next = after;
         }
-        // Waking somebody up for one chunk each time would cost more than it gains.
-        if reader.is_served || end - reader.next >= ahead.div_ceil(2) {
+        // Waking somebody up for one chunk each time would cost more than it gains. But who decodes must not rest for long
+        // either: what comes next may take longer than reading it.
+        if reader.is_served || end - reader.next >= ahead.div_ceil(4) {
             reader.end = end;
         }
         if !reader.is_served && reader.next < reader.end {
