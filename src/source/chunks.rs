@@ -17,8 +17,8 @@ use crate::rope::{Joint, ReadError};
 /// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;
 
-/// So many of the chunks that are decoded on the way to another are kept, for those who read backwards. More would drive
-/// out what others are about to read.
+/// So many of the first and of the last chunks that are decoded on the way to another are kept: sections that are looked at
+/// together lie together, though not in that order. More would drive out what others are about to read.
 const KEPT: u64 = 4;
 
 /// Who has waited for others so often does the work itself: with no room in the cache, others' work may be of no use.
@@ -208,7 +208,8 @@ impl Chunks {
             Start::Standing(decoder) => decoder,
             Start::Entering(checkpoint) => self.enter(&checkpoint)?,
         };
-        let mut number = decoder.output / CHUNK;
+        let first = decoder.output / CHUNK;
+        let mut number = first;
         loop {
             let begin = number * CHUNK;
             let skip = usize::try_from(decoder.output - begin).unwrap_or(usize::MAX);
@@ -219,7 +220,7 @@ impl Chunks {
             if work.growth.is_some() {
                 self.landmarks.look(begin + skip as u64, bytes);
             }
-            let is_kept = skip == 0 && number + KEPT >= wanted;
+            let is_kept = skip == 0 && (number < first + KEPT || number + KEPT >= wanted);
             work.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
                 let owner = (decoder.output < stream.size).then_some(work.id);

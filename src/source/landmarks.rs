@@ -1,7 +1,7 @@
-//! Pages that planning will come back to.
+//! Stretches that planning will come back to.
 //!
 //! Where an ELF file has its device code stands at the file's end, and what is in that at the beginning of each offload
-//! bundle, somewhere in the middle. So the first pass over a member keeps the pages on which bundles begin; inflating from
+//! bundle, somewhere in the middle. So the first pass over a member keeps the beginnings of bundles; inflating from
 //! the nearest checkpoint for each of them would cost half as much as the pass.
 
 use std::collections::BTreeMap;
@@ -10,41 +10,78 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bundles are aligned to this by linkers and loaders.
 const PAGE: usize = 4096;
 
-/// What a page begins with that is kept: clang's documentation, "Clang Offload Bundler".
-const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
+/// What a bundle begins with: clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
+/// Code".
+const MAGICS: [&[u8]; 2] = [b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"];
 
-/// The most pages that are kept of a member.
-const MOST: usize = 2048;
+/// Bytes that are kept of a bundle. The table of a compressed one is in its first block, which takes up to 20 KiB in known
+/// files.
+const KEPT: usize = 32 << 10;
 
-/// Pages of one member by their offset. Each is handed out once.
+/// The most bytes that are kept of a member.
+const MOST: usize = 8 << 20;
+
+/// Stretches of one member.
 #[derive(Debug, Default)]
-pub(super) struct Landmarks(Mutex<BTreeMap<u64, Box<[u8]>>>);
+pub(super) struct Landmarks(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By their offset.
+    stretches: BTreeMap<u64, Vec<u8>>,
+    bytes: usize,
+}
 
 impl Landmarks {
-    fn pages(&self) -> MutexGuard<'_, BTreeMap<u64, Box<[u8]>>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for such pages in the bytes at `offset`, of which the first page boundary is the first that counts.
+    /// Keeps what is wanted of the bytes at `offset`, which come behind those of the call before.
     pub(super) fn look(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.lock();
+        if let Some((&start, last)) = state.stretches.last_key_value()
+            && last.len() < KEPT
+            && start + last.len() as u64 == offset
+        {
+            state.keep(start, bytes);
+        }
         let skipped = usize::try_from(offset.next_multiple_of(PAGE as u64) - offset).unwrap_or(0);
         for (number, page) in bytes.get(skipped..).unwrap_or_default().chunks_exact(PAGE).enumerate() {
-            if page.starts_with(MAGIC) {
-                let mut pages = self.pages();
-                if pages.len() < MOST {
-                    pages.insert(offset + (skipped + number * PAGE) as u64, page.into());
-                }
+            if MAGICS.iter().any(|magic| page.starts_with(magic)) {
+                let at = skipped + number * PAGE;
+                state.keep(offset + at as u64, bytes.get(at..).unwrap_or_default());
             }
         }
     }
 
-    /// Fills `buffer` with the bytes at `offset` if a page begins there and has them. The page is given up.
+    /// Fills `buffer` with the bytes at `offset` if one stretch has them all. Those before it are given up: bundles are
+    /// looked at one after the other.
     pub(super) fn take(&self, offset: u64, buffer: &mut [u8]) -> bool {
-        let mut pages = self.pages();
-        let Some(bytes) = pages.get(&offset).and_then(|page| page.get(..buffer.len())) else { return false };
+        let mut state = self.lock();
+        let Some((&start, stretch)) = state.stretches.range(..=offset).next_back() else { return false };
+        let bytes =
+            usize::try_from(offset - start).ok().and_then(|skipped| stretch.get(skipped..)?.get(..buffer.len()));
+        let Some(bytes) = bytes else { return false };
         buffer.copy_from_slice(bytes);
-        pages.remove(&offset);
+        let later = state.stretches.split_off(&start);
+        state.bytes = later.values().map(Vec::len).sum();
+        state.stretches = later;
         true
+    }
+}
+
+impl State {
+    /// Adds the first of `bytes` to the stretch that begins at `start`, as many as are wanted and as there is room for.
+    fn keep(&mut self, start: u64, bytes: &[u8]) {
+        let room = MOST - self.bytes;
+        if room == 0 {
+            return;
+        }
+        let stretch = self.stretches.entry(start).or_default();
+        let count = bytes.len().min(KEPT - stretch.len()).min(room);
+        stretch.extend_from_slice(bytes.get(..count).unwrap_or_default());
+        self.bytes += count;
     }
 }
 
@@ -53,22 +90,52 @@ mod tests {
 
     use super::*;
 
+    fn found(landmarks: &Landmarks, offset: usize, length: usize) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; length];
+        landmarks.take(offset as u64, &mut buffer).then_some(buffer)
+    }
+
     #[test]
-    fn pages_with_bundles_are_kept_until_somebody_reads_them() {
-        let mut bytes = vec![7; 5 * PAGE];
-        // Not where a page begins; two that are; the last one is cut off.
-        for at in [PAGE + 8, 2 * PAGE, 3 * PAGE, 5 * PAGE - 100] {
-            bytes[at..at + MAGIC.len()].copy_from_slice(MAGIC);
+    fn beginnings_of_bundles_are_kept_however_the_bytes_come() {
+        let mut bytes: Vec<u8> = (0..60 * PAGE).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        // Not where a page begins; three that are, of which one is near the end.
+        for (at, magic) in [(PAGE + 8, 0), (2 * PAGE, 0), (20 * PAGE, 1), (55 * PAGE, 0)] {
+            bytes[at..at + MAGICS[magic].len()].copy_from_slice(MAGICS[magic]);
         }
+        for step in [1000, PAGE, 3 * PAGE, 7 * PAGE + 100, bytes.len()] {
+            let landmarks = Landmarks::default();
+            // As the chunks of a member do, each piece but the first begins with a page.
+            let mut at = 100;
+            while at < bytes.len() {
+                let end = (at + step).next_multiple_of(PAGE).min(bytes.len());
+                landmarks.look(at as u64, &bytes[at..end]);
+                at = end;
+            }
+            assert_eq!(found(&landmarks, PAGE + 8, 10), None);
+            assert_eq!(found(&landmarks, 2 * PAGE - 1, 10), None);
+            for (at, length) in [(2 * PAGE, 1024), (2 * PAGE, KEPT), (20 * PAGE + 32, PAGE), (20 * PAGE, 24)] {
+                assert_eq!(found(&landmarks, at, length).unwrap(), bytes[at..at + length], "{step} {at}");
+            }
+            assert_eq!(found(&landmarks, 20 * PAGE + KEPT - 5, 6), None);
+            assert_eq!(found(&landmarks, 2 * PAGE, 1024), None, "given up");
+            assert_eq!(found(&landmarks, 55 * PAGE, 5 * PAGE).unwrap(), bytes[55 * PAGE..]);
+            assert_eq!(landmarks.lock().bytes, 5 * PAGE);
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
         let landmarks = Landmarks::default();
-        let offset = 10 * PAGE as u64 + 100;
-        landmarks.look(offset, &bytes[100..]);
-        assert_eq!(landmarks.pages().keys().copied().collect::<Vec<_>>(), [12, 13].map(|page| page * PAGE as u64));
-        let mut buffer = [0; 1024];
-        assert!(!landmarks.take(11 * PAGE as u64, &mut buffer));
-        assert!(!landmarks.take(12 * PAGE as u64, &mut [0; PAGE + 1]));
-        assert!(landmarks.take(12 * PAGE as u64, &mut buffer));
-        assert_eq!(buffer, bytes[2 * PAGE..2 * PAGE + 1024]);
-        assert!(!landmarks.take(12 * PAGE as u64, &mut buffer));
+        let mut page = [0; PAGE];
+        page[..4].copy_from_slice(b"CCOB");
+        for number in 0..3 * (MOST / PAGE) {
+            landmarks.look((number * PAGE) as u64, &page);
+        }
+        let state = landmarks.lock();
+        assert_eq!(state.bytes, MOST);
+        assert_eq!(state.stretches.values().map(Vec::len).sum::<usize>(), MOST);
+        assert!(state.stretches.len() <= MOST / PAGE);
+        drop(state);
+        assert_eq!(found(&landmarks, 0, PAGE).unwrap(), page);
     }
 }
