@@ -122,7 +122,10 @@ fn listing_a_compressed_bundle_decompresses_its_table_only() {
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();
     resources.bundles.remove(&objects[0].bundle.as_ref().unwrap().id());
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();
-    assert!(resources.counters.bytes_decompressed.get() <= (16 << 10) + held.len() as u64, "held, yet decompressed again");
+    assert!(
+        resources.counters.bytes_decompressed.get() <= (16 << 10) + held.len() as u64,
+        "held, yet decompressed again"
+    );
 }
 
 #[test]

@@ -217,9 +217,6 @@ impl Chunks {
             let mut chunk = stream.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             work.fill(&mut decoder, bytes)?;
-            if work.growth.is_some() {
-                self.landmarks.look(begin + skip as u64, bytes);
-            }
             let is_kept = skip == 0 && (number < first + KEPT || number + KEPT >= wanted);
             work.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
@@ -253,7 +250,7 @@ impl Chunks {
         while decoder.output < until.output {
             let length = usize::try_from(until.output - decoder.output).unwrap_or(WINDOW).min(WINDOW);
             let piece = buffer.get_mut(..length).unwrap_or_default();
-            decoder.fill(&self.stream, piece)?;
+            decoder.fill(&self.stream, piece, None)?;
             crc.update(piece);
         }
         if crc.finalize() != until.crc32 {
@@ -325,13 +322,12 @@ impl Chunks {
 impl Work<'_> {
     /// Decodes the next bytes, and learns what they are like unless that is known.
     fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let stream = &self.chunks.stream;
-        match &mut self.growth {
-            Some(growth) => {
-                decoder.fill_and_see(stream, buffer, |decoder, piece, place| growth.see(stream, decoder, piece, place))
-            }
-            None => decoder.fill(stream, buffer),
+        let start = decoder.output;
+        decoder.fill(&self.chunks.stream, buffer, self.growth.as_mut())?;
+        if self.growth.is_some() {
+            self.chunks.landmarks.look(start, buffer);
         }
+        Ok(())
     }
 
     /// Tells that everything before `at` is decoded, and puts the chunk that ends there into the cache.

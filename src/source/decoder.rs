@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::block_index::Checkpoint;
+use super::block_index::{Checkpoint, Growth};
 use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError};
@@ -190,28 +190,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream.
-    pub(super) fn fill(&mut self, stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.decode(stream, buffer, Stops::Never, |_, _, _| Ok(()))
-    }
-
-    /// The same, and shows each piece and what place it ends at to `see`. No piece goes beyond the end of a block.
-    pub(super) fn fill_and_see(
+    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. What there is
+    /// to be learnt goes to `growth`.
+    pub(super) fn fill(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
-        see: impl FnMut(&Self, &[u8], Place) -> Result<(), ReadError>,
+        mut growth: Option<&mut Growth>,
     ) -> Result<(), ReadError> {
-        self.decode(stream, buffer, Stops::AtBlocks, see)
-    }
-
-    fn decode(
-        &mut self,
-        stream: &Stream,
-        buffer: &mut [u8],
-        stops: Stops,
-        mut see: impl FnMut(&Self, &[u8], Place) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
+        let stops = if growth.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
         // One byte more than is claimed, so that a stream which holds more gives itself away.
         let mut beyond = [0];
@@ -229,7 +216,9 @@ impl Decoder {
                 return Err(stream.damaged(format!("inflates to more than the {} bytes it claims", stream.size)));
             }
             let (piece, after) = room.split_at_mut_checked(step.produced).unwrap_or_default();
-            see(self, piece, step.place)?;
+            if let Some(growth) = &mut growth {
+                growth.see(stream, self, piece, step.place)?;
+            }
             room = after;
             match step.place {
                 Place::Stuck => return Err(stream.damaged(ENDS_EARLY)),

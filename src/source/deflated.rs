@@ -158,7 +158,7 @@ impl Content for Deflated {
         }
         let decoders = &self.stream().decoders;
         let mut decoder = decoders.enter(self.stream(), &Checkpoint::default(), PEEK_INPUT)?;
-        decoder.fill(self.stream(), buffer)?;
+        decoder.fill(self.stream(), buffer, None)?;
         decoders.put_back(None, decoder);
         Ok(())
     }

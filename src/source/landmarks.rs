@@ -10,13 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bundles are aligned to this by linkers and loaders.
 const PAGE: usize = 4096;
 
-/// What a bundle begins with: clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
-/// Code".
-const MAGICS: [&[u8]; 2] = [b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"];
-
-/// Bytes that are kept of a bundle. The table of a compressed one is in its first block, which takes up to 20 KiB in known
-/// files.
-const KEPT: usize = 32 << 10;
+/// What a bundle begins with (clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
+/// Code"), and how many bytes of it are kept. The table of a compressed one is in its first block, which takes 20 KiB and
+/// more in known files.
+const KINDS: [(&[u8], usize); 2] = [(b"__CLANG_OFFLOAD_BUNDLE__", PAGE), (b"CCOB", 16 * PAGE)];
 
 /// The most bytes that are kept of a member.
 const MOST: usize = 8 << 20;
@@ -29,7 +26,10 @@ pub(super) struct Landmarks(Mutex<State>);
 struct State {
     /// By their offset.
     stretches: BTreeMap<u64, Vec<u8>>,
+    /// Of all that there ever were.
     bytes: usize,
+    /// How many more of what comes next belong to the last one.
+    wanted: usize,
 }
 
 impl Landmarks {
@@ -40,17 +40,13 @@ impl Landmarks {
     /// Keeps what is wanted of the bytes at `offset`, which come behind those of the call before.
     pub(super) fn look(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.lock();
-        if let Some((&start, last)) = state.stretches.last_key_value()
-            && last.len() < KEPT
-            && start + last.len() as u64 == offset
-        {
-            state.keep(start, bytes);
-        }
+        state.extend(bytes);
         let skipped = usize::try_from(offset.next_multiple_of(PAGE as u64) - offset).unwrap_or(0);
         for (number, page) in bytes.get(skipped..).unwrap_or_default().chunks_exact(PAGE).enumerate() {
-            if MAGICS.iter().any(|magic| page.starts_with(magic)) {
+            if let Some((_, wanted)) = KINDS.iter().find(|(magic, _)| page.starts_with(magic)) {
                 let at = skipped + number * PAGE;
-                state.keep(offset + at as u64, bytes.get(at..).unwrap_or_default());
+                state.begin(offset + at as u64, *wanted);
+                state.extend(bytes.get(at..).unwrap_or_default());
             }
         }
     }
@@ -64,24 +60,27 @@ impl Landmarks {
             usize::try_from(offset - start).ok().and_then(|skipped| stretch.get(skipped..)?.get(..buffer.len()));
         let Some(bytes) = bytes else { return false };
         buffer.copy_from_slice(bytes);
-        let later = state.stretches.split_off(&start);
-        state.bytes = later.values().map(Vec::len).sum();
-        state.stretches = later;
+        state.stretches = state.stretches.split_off(&start);
         true
     }
 }
 
 impl State {
-    /// Adds the first of `bytes` to the stretch that begins at `start`, as many as are wanted and as there is room for.
-    fn keep(&mut self, start: u64, bytes: &[u8]) {
-        let room = MOST - self.bytes;
-        if room == 0 {
-            return;
+    /// Begins a stretch, unless there is no room for it.
+    fn begin(&mut self, start: u64, wanted: usize) {
+        self.wanted = if wanted <= MOST - self.bytes { wanted } else { 0 };
+        if self.wanted > 0 {
+            self.stretches.insert(start, Vec::new());
+            self.bytes += wanted;
         }
-        let stretch = self.stretches.entry(start).or_default();
-        let count = bytes.len().min(KEPT - stretch.len()).min(room);
-        stretch.extend_from_slice(bytes.get(..count).unwrap_or_default());
-        self.bytes += count;
+    }
+
+    /// Adds what comes next to the last stretch.
+    fn extend(&mut self, bytes: &[u8]) {
+        let Some(mut last) = self.stretches.last_entry() else { return };
+        let count = bytes.len().min(self.wanted);
+        last.get_mut().extend_from_slice(bytes.get(..count).unwrap_or_default());
+        self.wanted -= count;
     }
 }
 
@@ -99,8 +98,8 @@ mod tests {
     fn beginnings_of_bundles_are_kept_however_the_bytes_come() {
         let mut bytes: Vec<u8> = (0..60 * PAGE).map(|at| u8::try_from(at % 251).unwrap()).collect();
         // Not where a page begins; three that are, of which one is near the end.
-        for (at, magic) in [(PAGE + 8, 0), (2 * PAGE, 0), (20 * PAGE, 1), (55 * PAGE, 0)] {
-            bytes[at..at + MAGICS[magic].len()].copy_from_slice(MAGICS[magic]);
+        for (at, kind) in [(PAGE + 8, 0), (2 * PAGE, 0), (20 * PAGE, 1), (55 * PAGE, 1)] {
+            bytes[at..at + KINDS[kind].0.len()].copy_from_slice(KINDS[kind].0);
         }
         for step in [1000, PAGE, 3 * PAGE, 7 * PAGE + 100, bytes.len()] {
             let landmarks = Landmarks::default();
@@ -113,29 +112,24 @@ mod tests {
             }
             assert_eq!(found(&landmarks, PAGE + 8, 10), None);
             assert_eq!(found(&landmarks, 2 * PAGE - 1, 10), None);
-            for (at, length) in [(2 * PAGE, 1024), (2 * PAGE, KEPT), (20 * PAGE + 32, PAGE), (20 * PAGE, 24)] {
+            for (at, length) in [(2 * PAGE, 1024), (2 * PAGE, PAGE), (20 * PAGE + 32, PAGE), (20 * PAGE, 16 * PAGE)] {
                 assert_eq!(found(&landmarks, at, length).unwrap(), bytes[at..at + length], "{step} {at}");
             }
-            assert_eq!(found(&landmarks, 20 * PAGE + KEPT - 5, 6), None);
+            assert_eq!(found(&landmarks, 36 * PAGE - 5, 6), None);
             assert_eq!(found(&landmarks, 2 * PAGE, 1024), None, "given up");
             assert_eq!(found(&landmarks, 55 * PAGE, 5 * PAGE).unwrap(), bytes[55 * PAGE..]);
-            assert_eq!(landmarks.lock().bytes, 5 * PAGE);
         }
     }
 
     #[test]
     fn memory_is_bounded() {
         let landmarks = Landmarks::default();
-        let mut page = [0; PAGE];
-        page[..4].copy_from_slice(b"CCOB");
-        for number in 0..3 * (MOST / PAGE) {
-            landmarks.look((number * PAGE) as u64, &page);
+        let mut pages = vec![0; 20 * PAGE];
+        pages[..4].copy_from_slice(b"CCOB");
+        for number in 0..MOST / PAGE {
+            landmarks.look((number * pages.len()) as u64, &pages);
         }
-        let state = landmarks.lock();
-        assert_eq!(state.bytes, MOST);
-        assert_eq!(state.stretches.values().map(Vec::len).sum::<usize>(), MOST);
-        assert!(state.stretches.len() <= MOST / PAGE);
-        drop(state);
-        assert_eq!(found(&landmarks, 0, PAGE).unwrap(), page);
+        assert_eq!(landmarks.lock().stretches.values().map(Vec::len).sum::<usize>(), MOST);
+        assert_eq!(found(&landmarks, 0, PAGE).unwrap(), pages[..PAGE]);
     }
 }
