@@ -23,6 +23,9 @@ struct State {
 impl Ahead {
     /// Has these made in the background unless they are made already.
     pub(super) fn expect(&self, makes: &[Arc<dyn Make>], resources: &Arc<Resources>) {
+        for make in makes {
+            make.expect();
+        }
         if makes.iter().all(|make| make.made().is_some()) {
             return;
         }
@@ -39,7 +42,7 @@ impl Ahead {
             if make.made().is_none() {
                 resources.counters.made_ahead.add(1);
                 // Whoever asks for it will be told what is wrong with it.
-                catch_unwind(AssertUnwindSafe(|| make.make().map(drop))).ok();
+                catch_unwind(AssertUnwindSafe(|| make.prepare().map(drop))).ok();
             }
         }
     }

@@ -65,6 +65,13 @@ impl Archive {
         &self.entries
     }
 
+    /// Notes that somebody asks for it.
+    pub fn ask(&self) {
+        if let Some(place) = self.siblings.get() {
+            place.ask();
+        }
+    }
+
     /// Makes the others known to it.
     pub(super) fn join(&self, place: Place) {
         self.siblings.get_or_init(|| place);
@@ -223,11 +230,22 @@ impl Make for Archive {
         // With all lengths known, as they are without compression, nothing has to be made.
         there.or_else(|| {
             self.recalled();
-            self.lengths().and_then(|_| self.make().ok())
+            self.lengths().and_then(|_| self.prepare().ok())
         })
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.ask();
+        self.prepare()
+    }
+
+    fn expect(&self) {
+        if let Some(place) = self.siblings.get() {
+            place.see();
+        }
+    }
+
+    fn prepare(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = &*made {
             return Ok(Arc::clone(content));

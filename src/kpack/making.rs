@@ -24,9 +24,30 @@ pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
 
 /// Makes these frames in the way of [`make_together`].
 pub(super) fn make(frames: Vec<Arc<Frame>>, done: &AtomicU64) -> Result<(), ReadError> {
-    let closed = groups(frames);
-    let threads = closed.iter().map(|group| group.frames.len()).sum::<usize>().min(rayon::current_num_threads());
-    let making = Making { state: Mutex::new(State { closed, ..State::default() }), changed: Condvar::new(), done };
+    let threads = frames.len().min(rayon::current_num_threads());
+    run(groups(frames), threads, &|| false, done)
+}
+
+/// The same, but when it is `enough` no further bundle is begun with.
+pub(super) fn make_until(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
+    let threads = frames.len().min(rayon::current_num_threads());
+    run(groups(frames), threads, enough, &AtomicU64::new(0))
+}
+
+/// The same for frames that nobody waits for: on one core, so that what is begun with ends soon when somebody comes.
+pub(super) fn make_at_leisure(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
+    run(groups(frames), 1, enough, &AtomicU64::new(0))
+}
+
+/// Makes the frames of these groups, the last group first.
+fn run(
+    closed: Vec<Group>,
+    threads: usize,
+    enough: &(dyn Fn() -> bool + Sync),
+    done: &AtomicU64,
+) -> Result<(), ReadError> {
+    let state = Mutex::new(State { closed, ..State::default() });
+    let making = Making { state, changed: Condvar::new(), enough, done };
     // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -90,6 +111,8 @@ struct Making<'a> {
     state: Mutex<State>,
     /// Told when there may be something to do for a thread that found nothing.
     changed: Condvar,
+    /// Whether what is begun with is all that is to be made.
+    enough: &'a (dyn Fn() -> bool + Sync),
     done: &'a AtomicU64,
 }
 
@@ -150,6 +173,9 @@ impl Making<'_> {
             if let Some(task) = state.take() {
                 state.compressing += 1;
                 return Some(task);
+            }
+            if (self.enough)() {
+                state.closed.clear();
             }
             let Some(group) = state.pick() else {
                 if state.closed.is_empty() && state.opening == 0 {

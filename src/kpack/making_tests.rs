@@ -9,19 +9,18 @@ use super::making::make;
 use super::*;
 use crate::fatbin::{CodeObject, read_bundle};
 use crate::index::{Resources, Spool};
-use crate::kpack::Siblings;
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
 
 const LONG: Duration = Duration::from_secs(60);
-const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
+pub(super) const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
 /// Wrappers, each with a compressed bundle of its own.
-const BUNDLES: u64 = 6;
+pub(super) const BUNDLES: u64 = 6;
 /// Bytes of a code object. They cannot be compressed well, so that frames take room.
-const CODE: u64 = 100_000;
+pub(super) const CODE: u64 = 100_000;
 
 /// Fails instead of hanging if `work` does not end.
-fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, finished) = mpsc::channel();
     thread::spawn(move || done.send(work()));
     finished.recv_timeout(LONG).expect("threads wait for each other")
@@ -68,7 +67,16 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
     archives_for(&TARGETS, resources)
 }
 
-fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+pub(super) fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+    archives_of(targets, resources, |object| object)
+}
+
+/// The same with changed code objects.
+pub(super) fn archives_of(
+    targets: &[&str],
+    resources: &Arc<Resources>,
+    change: impl Fn(CodeObject) -> CodeObject,
+) -> Vec<Arc<Archive>> {
     let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
         let bytes = bundle(wrapper, targets, CODE);
@@ -76,7 +84,7 @@ fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
         let objects = read_bundle(&content, 0, size, resources).unwrap();
         for (object, entries) in objects.into_iter().zip(&mut entries) {
-            let frame = Arc::new(Frame::new(object, 3, resources));
+            let frame = Arc::new(Frame::new(change(object), 3, resources));
             let wrapper = usize::try_from(wrapper).unwrap();
             entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper, frame });
         }
@@ -88,7 +96,7 @@ fn archives_for(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive
     targets.iter().zip(entries).map(archive).collect()
 }
 
-fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
+pub(super) fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
     let content = archive.make()?;
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
     for (number, piece) in bytes.chunks_mut(10_000).enumerate() {
@@ -97,14 +105,14 @@ fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-fn together(archives: &[Arc<Archive>]) -> u64 {
+pub(super) fn together(archives: &[Arc<Archive>]) -> u64 {
     let done = AtomicU64::new(0);
     make_together(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>(), &done).unwrap();
     done.into_inner()
 }
 
 /// Bytes decompressed, bytes compressed, and frames made, without what planning costs.
-fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64, u64) {
+pub(super) fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64, u64) {
     let counters = &resources.counters;
     let now = || (counters.bytes_decompressed.get(), counters.bytes_compressed.get(), counters.frames_made.get());
     let before = now();
@@ -309,113 +317,4 @@ fn all_threads_work_on_the_only_bundle_that_there_is_memory_for() {
     let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     in_bounded_time(move || two.install(|| make(frames, &AtomicU64::new(0))).unwrap());
     assert_eq!(resources.counters.bytes_decompressed.get() / size, 4);
-}
-
-fn related(targets: &[&str], resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
-    let archives = archives_for(targets, resources);
-    Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
-    archives
-}
-
-const MANY_TARGETS: [&str; 7] = ["gfx1030", "gfx1100", "gfx1200", "gfx906", "gfx908", "gfx90a", "gfx942"];
-
-/// Budgets with room for none, 2, 3 and 7 archives of 75 % of their original size, beside one bundle, one compressor,
-/// and the shares of caches; and how often each bundle is decompressed for all seven archives: for the first one alone,
-/// and then for as many at a time as fit.
-const ROOMS: [(u64, u64); 4] = [(6_000_000, 7), (7_500_000, 4), (8_000_000, 3), (64 << 20, 2)];
-
-fn with_one_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(work)
-}
-
-/// How often each bundle is decompressed when archives are read in this order.
-fn decompressions(resources: &Resources, archives: &[Arc<Archive>], order: impl Iterator<Item = usize>) -> u64 {
-    let whole = BUNDLES * (4096 + archives.len() as u64 * CODE);
-    let cost = work(resources, || {
-        for number in order {
-            read(&archives[number]).unwrap();
-            // As if nobody had asked for anything for a while.
-            resources.budget.release_idle();
-        }
-    });
-    assert_eq!(cost.0 % whole, 0, "{} of {whole}", cost.0);
-    cost.0 / whole
-}
-
-#[test]
-fn all_architectures_cost_as_many_decompressions_as_there_is_room_for_parts_of_them() {
-    with_one_thread(|| {
-        for (budget, expected) in ROOMS {
-            let resources = Resources::new(budget);
-            let archives = related(&MANY_TARGETS, &resources);
-            assert_eq!(decompressions(&resources, &archives, 0..7), expected, "budget {budget}");
-            assert!(resources.frames.bytes() <= resources.frames.capacity());
-            let resources = Resources::new(budget);
-            let archives = related(&MANY_TARGETS, &resources);
-            let from_within = [4, 5, 6, 0, 1, 2, 3];
-            assert_eq!(decompressions(&resources, &archives, from_within.into_iter()), expected, "budget {budget}");
-        }
-    });
-}
-
-#[test]
-fn so_they_do_when_their_lengths_are_known_from_another_session() {
-    let first = Resources::new(64 << 20);
-    let made = archives_for(&MANY_TARGETS, &first);
-    together(&made);
-    with_one_thread(|| {
-        for (budget, expected) in ROOMS.into_iter().skip(1) {
-            let resources = Resources::new(budget);
-            let archives = related(&MANY_TARGETS, &resources);
-            for (archive, made) in archives.iter().zip(&made) {
-                assert!(archive.recall(&made.lengths().unwrap()));
-            }
-            assert_eq!(decompressions(&resources, &archives, 0..7), expected, "budget {budget}");
-        }
-    });
-}
-
-#[test]
-fn readers_of_all_views_and_little_memory_do_not_stop_each_other() {
-    for budget in [0, 6_000_000, 7_500_000, 16 << 20] {
-        in_bounded_time(move || {
-            let expected = archives_for(&MANY_TARGETS, &Resources::new(64 << 20));
-            let expected: Vec<_> = expected.iter().map(|archive| read(archive).unwrap()).collect();
-            let resources = Resources::new(budget);
-            let archives = related(&MANY_TARGETS, &resources);
-            thread::scope(|scope| {
-                for reader in 0..6 {
-                    let (archives, expected) = (&archives, &expected);
-                    scope.spawn(move || {
-                        for turn in 0..14 {
-                            let number = (reader * 2 + turn) % 7;
-                            assert!(read(&archives[number]).unwrap() == expected[number], "archive {number}");
-                        }
-                    });
-                }
-            });
-            resources.budget.release_idle();
-            assert!(resources.budget.gauges().total() <= budget.max(CODE));
-        });
-    }
-}
-
-#[test]
-fn who_asks_for_a_second_architecture_is_given_all() {
-    for is_roomy in [true, false] {
-        let resources = Resources::new(if is_roomy { 64 << 20 } else { 1 << 20 });
-        let archives = related(&TARGETS, &resources);
-        let made = |archive: &Archive| {
-            archive.make().unwrap();
-            // As if nobody had asked for anything for a while.
-            resources.budget.release_idle();
-            (resources.counters.frames_made.get(), resources.counters.bytes_decompressed.get())
-        };
-        let [first, second, third] = [0, 1, 2].map(|number: usize| made(&archives[number]));
-        let all = BUNDLES * TARGETS.len() as u64;
-        // With too little memory to keep all of them each is made alone.
-        let expected = if is_roomy { [BUNDLES, all, all] } else { [BUNDLES, BUNDLES * 2, all] };
-        assert_eq!([first.0, second.0, third.0], expected);
-        assert_eq!(second.1 == third.1, is_roomy, "{second:?} {third:?}");
-    }
 }

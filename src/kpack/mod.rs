@@ -74,4 +74,6 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
 #[cfg(test)]
 mod making_tests;
 #[cfg(test)]
+mod siblings_tests;
+#[cfg(test)]
 mod tests;

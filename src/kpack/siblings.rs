@@ -1,8 +1,9 @@
 //! Archives that are made of the same compressed bundles.
 //!
-//! Decompressing a bundle for one architecture after another costs as much each time. Who asks for a second architecture
-//! is likely to ask for all, one after the other. So then the code objects of those that come next are compressed, too,
-//! while the bundle is there: of as many archives as there is room to keep.
+//! Decompressing a bundle for one architecture after another costs as much each time. Who asks for a second architecture,
+//! or has looked into the directory of another before asking for one, is likely to ask for all, one after the other. So
+//! then the code objects of those that come next are compressed, too, while the bundle is there: of as many archives as
+//! there is room to keep.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::frame::Frame;
 use super::layout::Archive;
-use super::making::make;
+use super::making::{make, make_at_leisure, make_until};
 use crate::index::Use;
 use crate::rope::ReadError;
 
@@ -18,10 +19,26 @@ use crate::rope::ReadError;
 #[derive(Debug)]
 pub struct Siblings {
     archives: Vec<Sibling>,
-    /// Device parts of which an archive was asked for.
-    asked: Mutex<BTreeSet<usize>>,
+    known: Mutex<Known>,
     /// Held by whoever makes frames together, so that nobody takes the room that another counts on.
     turn: Mutex<()>,
+}
+
+/// Device parts that somebody knows of.
+#[derive(Debug, Default)]
+struct Known {
+    /// An archive was asked for.
+    asked: BTreeSet<usize>,
+    /// Somebody has looked into its directory. Who looks into all may want none.
+    seen: BTreeSet<usize>,
+}
+
+/// Of how many device parts archives are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Interest {
+    None,
+    One,
+    Many,
 }
 
 #[derive(Debug)]
@@ -52,10 +69,14 @@ impl Siblings {
             Sibling { part: *part, archive, is_awaited }
         };
         let known = ordered.iter().map(sibling).collect();
-        let siblings = Arc::new(Self { archives: known, asked: Mutex::default(), turn: Mutex::default() });
+        let siblings = Arc::new(Self { archives: known, known: Mutex::default(), turn: Mutex::default() });
         for (position, (_, archive)) in ordered.into_iter().enumerate() {
             archive.join(Place { siblings: Arc::clone(&siblings), position });
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -80,28 +101,36 @@ impl Siblings {
 impl Place {
     /// Makes all frames of `archive`, which is the one at this place, whose length is not known.
     pub(super) fn make_lengths(&self, archive: &Archive) -> Result<(), ReadError> {
-        let is_alone = self.ask() < 2;
         let lacks = |frame: &Frame| frame.known_length().is_none();
         let lacking = || archive.frames().filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>();
         // With little memory nobody counts on any room, and readers at the same time share the bundles they hold.
         let turn = (room(&lacking()) > 0).then(|| self.siblings.turn());
-        let frames = lacking();
-        if is_alone || turn.is_none() {
-            let result = make(frames, &AtomicU64::new(0));
-            archive.learn_lengths();
-            return result;
+        if turn.is_none() {
+            make(lacking(), &AtomicU64::new(0))?;
         }
-        let others = self.others();
-        for (_, other) in &others {
-            other.recalled();
+        // Interest only grows, also while frames are made.
+        let mut frames = lacking();
+        while !frames.is_empty() {
+            match self.interest() {
+                Interest::None => make_at_leisure(frames, &|| self.interest() > Interest::None)?,
+                Interest::One => make_until(frames, &|| self.interest() > Interest::One)?,
+                Interest::Many => {
+                    let others = self.others();
+                    for (_, other) in &others {
+                        other.recalled();
+                    }
+                    // It happens once to each frame, so whatever else is in the cache may go.
+                    let companions = self.companions(&frames, &others, room(&frames), lacks);
+                    self.make_to_stay(frames, companions)?;
+                    for (_, other) in &others {
+                        other.learn_lengths();
+                    }
+                }
+            }
+            frames = lacking();
         }
-        // It happens once to each frame, so whatever else is in the cache may go.
-        let companions = self.companions(&frames, &others, room(&frames), lacks);
-        let result = self.make_to_stay(frames, companions, 0);
-        for archive in others.iter().map(|(_, other)| &**other).chain([archive]) {
-            archive.learn_lengths();
-        }
-        result
+        archive.learn_lengths();
+        Ok(())
     }
 
     /// Makes those of `frames` that are not there, if that is worth doing for other archives at the same time: these are
@@ -112,7 +141,8 @@ impl Place {
             let frames = frames.iter().map(|(frame, _)| frame);
             frames.filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>()
         };
-        if self.ask() < 2 || room(&lacking()) == 0 {
+        self.ask();
+        if self.interest() < Interest::Many || room(&lacking()) == 0 {
             return false;
         }
         let _turn = self.siblings.turn();
@@ -126,11 +156,8 @@ impl Place {
         if companions.is_empty() {
             return false;
         }
-        for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
-            self.set_awaited(position, true);
-        }
         // Whoever reads the frame that failed meets the same error and reports it.
-        let _ = self.make_to_stay(frames, companions, awaited);
+        let _ = self.make_to_stay(frames, companions);
         true
     }
 
@@ -139,19 +166,22 @@ impl Place {
         self.set_awaited(self.position, false);
     }
 
-    /// Makes frames and their companions so that all of them stay, beside others that take `awaited` bytes.
+    /// Makes frames and their companions so that all of them stay, beside others that are awaited.
     fn make_to_stay(
         &self,
         mut frames: Vec<Arc<Frame>>,
         companions: Vec<(usize, Vec<Arc<Frame>>)>,
-        awaited: u64,
     ) -> Result<(), ReadError> {
         let room = room(&frames);
+        for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
+            self.set_awaited(position, true);
+        }
         frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
         let Some(first) = frames.first() else { return Ok(()) };
         let resources = Arc::clone(first.resources());
-        let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
-        let _kept = resources.budget.promise(Use::Frames, expected.min(room));
+        // A second bundle must take neither what all cores need to compress the first one nor what is made of it.
+        let _working = resources.budget.promise(Use::Compression, compression(&frames));
+        let _kept = resources.budget.promise(Use::Frames, room);
         make(frames, &AtomicU64::new(0))
     }
 
@@ -161,11 +191,27 @@ impl Place {
         }
     }
 
-    /// Counts the parts that were asked for, with this one.
-    fn ask(&self) -> usize {
-        let mut asked = self.siblings.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.extend(self.siblings.archives.get(self.position).map(|sibling| sibling.part));
-        asked.len()
+    fn part(&self) -> Option<usize> {
+        Some(self.siblings.archives.get(self.position)?.part)
+    }
+
+    /// Notes that somebody asks for the archive.
+    pub(super) fn ask(&self) {
+        self.siblings.known().asked.extend(self.part());
+    }
+
+    /// Notes that somebody has looked into its directory.
+    pub(super) fn see(&self) {
+        self.siblings.known().seen.extend(self.part());
+    }
+
+    fn interest(&self) -> Interest {
+        let known = self.siblings.known();
+        match (known.asked.len(), known.asked.union(&known.seen).nth(1)) {
+            (0, _) => Interest::None,
+            (_, None) => Interest::One,
+            (_, Some(_)) => Interest::Many,
+        }
     }
 
     /// The other archives with their positions, in the order in which the reader of this one comes to them.
@@ -210,32 +256,44 @@ fn room(frames: &[Arc<Frame>]) -> u64 {
     let bundle = frames.iter().filter_map(|frame| Some(frame.object.bundle.as_ref()?.size())).max();
     let (Some(first), Some(bundle)) = (frames.first(), bundle) else { return 0 };
     let resources = first.resources();
-    let object = frames.iter().map(|frame| frame.object.content.size()).max().unwrap_or(0);
-    let compression = resources.compressors.memory_for(object).saturating_mul(rayon::current_num_threads() as u64);
-    let working = bundle.saturating_add(compression).saturating_add(resources.budget.share());
+    let working = bundle.saturating_add(compression(frames)).saturating_add(resources.budget.share());
     resources.budget.capacity().saturating_sub(working).min(resources.frames.capacity())
 }
 
+/// Bytes that all cores need to compress these frames.
+fn compression(frames: &[Arc<Frame>]) -> u64 {
+    let Some(largest) = frames.iter().max_by_key(|frame| frame.object.content.size()) else { return 0 };
+    let one = largest.resources().compressors.memory_for(largest.object.content.size());
+    one.saturating_mul(rayon::current_num_threads() as u64)
+}
+
+/// What part of all code objects has to be compressed until it can be told well how much smaller the others become.
+const SAMPLE: u64 = 32;
+
 /// How much smaller code objects become, judged by those that were compressed. One architecture tells it of the others
-/// within an eighth, and of all together within a few percent.
+/// within an eighth, and of all together within a few percent; a few code objects tell less.
 struct Expected {
     compressed: u64,
     of: u64,
+    is_certain: bool,
 }
 
 impl Expected {
     fn of(frames: &[Arc<Frame>]) -> Self {
         let made = frames.iter().filter_map(|frame| Some((frame.known_length()?, frame.object.content.size())));
         let (compressed, of) = made.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        if of == 0 { Self { compressed: 1, of: 1 } } else { Self { compressed, of } }
+        let all: u64 = frames.iter().map(|frame| frame.object.content.size()).sum();
+        let (compressed, of) = if of == 0 { (1, 1) } else { (compressed, of) };
+        Self { compressed, of, is_certain: of >= all / SAMPLE }
     }
 
-    /// Bytes that frames will take, and a sixteenth of what is a guess.
+    /// Bytes that frames will take, and some more of what is a guess.
     fn size(&self, frames: &[Arc<Frame>]) -> u64 {
         let known: u64 = frames.iter().filter_map(|frame| frame.known_length()).sum();
         let unknown = frames.iter().filter(|frame| frame.known_length().is_none());
         let original = unknown.map(|frame| u128::from(frame.object.content.size())).sum::<u128>();
-        let guess = original * u128::from(self.compressed) * 17 / 16 / u128::from(self.of);
-        known.saturating_add(u64::try_from(guess).unwrap_or(u64::MAX))
+        let guess = original * u128::from(self.compressed) / u128::from(self.of);
+        let spare = guess / if self.is_certain { 16 } else { 4 };
+        known.saturating_add(u64::try_from(guess + spare).unwrap_or(u64::MAX))
     }
 }

@@ -65,15 +65,15 @@ impl Deflated {
         let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
         let end = after.saturating_add(ahead).min(self.chunks.count());
-        if reader.to - reader.from < STEADY || after >= end {
+        // Waking somebody up for one chunk each time would cost more than it gains.
+        if reader.to - reader.from < STEADY || after >= end || ahead < 2 {
             return;
         }
         if !(after..=after.saturating_add(AHEAD)).contains(&reader.next) {
             reader.next = after;
         }
-        // Waking somebody up for one chunk each time would cost more than it gains. But who decodes must not rest for long
-        // either: what comes next may take longer than reading it.
-        if reader.is_served || end - reader.next >= ahead.div_ceil(4) {
+        // Who decodes must not rest for long: what comes next may take longer than reading it.
+        if reader.is_served || end.saturating_sub(reader.next) >= ahead.div_ceil(4) {
             reader.end = end;
         }
         if !reader.is_served && reader.next < reader.end {
