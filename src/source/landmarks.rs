@@ -30,6 +30,8 @@ struct State {
     bytes: usize,
     /// How many more of what comes next belong to the last one.
     wanted: usize,
+    /// Everything before this offset has been looked at.
+    seen: u64,
 }
 
 impl Landmarks {
@@ -37,9 +39,18 @@ impl Landmarks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is wanted of the bytes at `offset`, which come behind those of the call before.
+    /// Keeps what is wanted of the bytes at `offset`. They come behind those of the call before, but for a decoder that has
+    /// to be led to where another stood; then they were looked at before.
     pub(super) fn look(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.lock();
+        let end = offset.saturating_add(bytes.len() as u64);
+        if end <= state.seen {
+            return;
+        }
+        if offset != state.seen {
+            state.wanted = 0;
+        }
+        state.seen = end;
         state.extend(bytes);
         let skipped = usize::try_from(offset.next_multiple_of(PAGE as u64) - offset).unwrap_or(0);
         for (number, page) in bytes.get(skipped..).unwrap_or_default().chunks_exact(PAGE).enumerate() {
@@ -119,6 +130,23 @@ mod tests {
             assert_eq!(found(&landmarks, 2 * PAGE, 1024), None, "given up");
             assert_eq!(found(&landmarks, 55 * PAGE, 5 * PAGE).unwrap(), bytes[55 * PAGE..]);
         }
+    }
+
+    #[test]
+    fn what_comes_again_or_behind_a_gap_belongs_to_no_stretch() {
+        let mut page = vec![1; PAGE];
+        page[..4].copy_from_slice(b"CCOB");
+        let landmarks = Landmarks::default();
+        let at = |number: usize| (number * PAGE) as u64;
+        landmarks.look(at(0), &vec![7; 3 * PAGE]);
+        landmarks.look(at(3), &page);
+        landmarks.look(at(1), &vec![7; 2 * PAGE]);
+        landmarks.look(at(4), &vec![2; PAGE]);
+        let both = [page.as_slice(), &vec![2; PAGE]].concat();
+        assert_eq!(found(&landmarks, 3 * PAGE, 2 * PAGE).unwrap(), both);
+        landmarks.look(at(6), &vec![3; PAGE]);
+        assert_eq!(found(&landmarks, 3 * PAGE, 2 * PAGE).unwrap(), both);
+        assert_eq!(found(&landmarks, 3 * PAGE, 3 * PAGE), None);
     }
 
     #[test]
