@@ -114,22 +114,30 @@ impl Place {
             match self.interest() {
                 Interest::None => make_at_leisure(frames, &|| self.interest() > Interest::None)?,
                 Interest::One => make_until(frames, &|| self.interest() > Interest::One)?,
-                Interest::Many => {
-                    let others = self.others();
-                    for (_, other) in &others {
-                        other.recalled();
-                    }
-                    // It happens once to each frame, so whatever else is in the cache may go.
-                    let companions = self.companions(&frames, &others, room(&frames), lacks);
-                    self.make_to_stay(frames, companions)?;
-                    for (_, other) in &others {
-                        other.learn_lengths();
-                    }
-                }
+                Interest::Many => self.make_for_many(frames, lacks)?,
             }
             frames = lacking();
         }
         archive.learn_lengths();
+        Ok(())
+    }
+
+    /// Makes frames, and those of their bundles that the next archives lack.
+    fn make_for_many(&self, frames: Vec<Arc<Frame>>, lacks: impl Fn(&Frame) -> bool) -> Result<(), ReadError> {
+        let Some(first) = frames.first() else { return Ok(()) };
+        let budget = Arc::clone(&first.resources().budget);
+        // A second bundle must not take what all cores need to compress the first one.
+        let _working = budget.promise(Use::Compression, compression(&frames));
+        let others = self.others();
+        for (_, other) in &others {
+            other.recalled();
+        }
+        // It happens once to each frame, so whatever else is in the cache may go.
+        let companions = self.companions(&frames, &others, room(&frames), lacks);
+        self.make_to_stay(frames, companions)?;
+        for (_, other) in &others {
+            other.learn_lengths();
+        }
         Ok(())
     }
 
@@ -173,15 +181,15 @@ impl Place {
         companions: Vec<(usize, Vec<Arc<Frame>>)>,
     ) -> Result<(), ReadError> {
         let room = room(&frames);
+        let awaited = self.siblings.awaited_size();
         for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
             self.set_awaited(position, true);
         }
         frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
         let Some(first) = frames.first() else { return Ok(()) };
         let resources = Arc::clone(first.resources());
-        // A second bundle must take neither what all cores need to compress the first one nor what is made of it.
-        let _working = resources.budget.promise(Use::Compression, compression(&frames));
-        let _kept = resources.budget.promise(Use::Frames, room);
+        let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
+        let _kept = resources.budget.promise(Use::Frames, expected.min(room));
         make(frames, &AtomicU64::new(0))
     }
 
