@@ -18,9 +18,6 @@ const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
 /// Bytes read at first; enough for the headers of a bundle for eight targets.
 const FIRST_READ: u64 = 1024;
 
-/// Bytes decompressed at first. zstd decompresses a block of up to 128 KiB for them in any case.
-const FIRST_DECOMPRESSED: u64 = 16 << 10;
-
 /// The most entries and the longest entry id that are believed.
 const MAX_ENTRIES: u64 = 4096;
 const MAX_ID: u64 = 4096;
@@ -59,10 +56,10 @@ impl Bundle {
                 length if length == head.len() as u64 => Ok(head.clone()),
                 length => read_up_to(content, offset, length),
             };
-            (None, read_entries(offset, available, FIRST_READ, read)?)
+            (None, read_entries(offset, available, read)?)
         } else if let Some(packing) = Packing::parse(offset, &head, available)? {
             let bundle = Compressed::new(content, packing, resources);
-            (Some(packing), read_entries(offset, packing.size, FIRST_DECOMPRESSED, |length| bundle.beginning(length))?)
+            (Some(packing), read_entries(offset, packing.size, bundle.beginning()?)?)
         } else {
             return Err(malformed(offset, "it begins with neither magic"));
         };
@@ -118,20 +115,19 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
     let read = |length: u64| read_up_to(content, offset, length.min(available));
     let head = read(FIRST_READ).ok()?;
     if head.starts_with(MAGIC) {
-        let entries = read_entries(offset, available, FIRST_READ, read).ok()?;
+        let entries = read_entries(offset, available, read).ok()?;
         return entries.iter().map(|entry| entry.offset + entry.size).max();
     }
     Packing::total_size(&head).filter(|&size| size <= available)
 }
 
-/// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more; `length`
-/// are tried first.
+/// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.
 fn read_entries(
     place: u64,
     size: u64,
-    mut length: u64,
-    read: impl Fn(u64) -> Result<Vec<u8>, FatbinError>,
+    mut read: impl FnMut(u64) -> Result<Vec<u8>, FatbinError>,
 ) -> Result<Vec<Entry>, FatbinError> {
+    let mut length = FIRST_READ;
     loop {
         let bytes = read(length)?;
         match parse_entries(&bytes, place, size)? {

@@ -144,15 +144,19 @@ impl Compressed {
         self.id
     }
 
-    /// The first `length` bytes, fewer if there are not so many, without decompressing the rest.
-    pub(super) fn beginning(&self, length: u64) -> Result<Vec<u8>, FatbinError> {
-        let length = length.min(self.packing.size);
-        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        self.stream()
-            .and_then(|stream| stream.take(length).read_to_end(&mut bytes))
-            .map_err(|error| malformed(self.packing.start, error.to_string()))?;
-        self.resources.counters.bytes_decompressed.add(bytes.len() as u64);
-        Ok(bytes)
+    /// Gives as many of the first bytes as it is asked for, fewer if there are not so many, without decompressing the rest.
+    /// Whoever asks for more the next time has nothing decompressed twice.
+    pub(super) fn beginning(&self) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError> + '_, FatbinError> {
+        let failed = |error: io::Error| malformed(self.packing.start, error.to_string());
+        let mut stream = self.stream().map_err(failed)?;
+        let mut bytes = Vec::new();
+        Ok(move |length: u64| {
+            let before = bytes.len() as u64;
+            let more = length.min(self.packing.size).saturating_sub(before);
+            stream.by_ref().take(more).read_to_end(&mut bytes).map_err(failed)?;
+            self.resources.counters.bytes_decompressed.add(bytes.len() as u64 - before);
+            Ok(bytes.clone())
+        })
     }
 
     /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: whoever calls

@@ -24,29 +24,28 @@ pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
 
 /// Makes these frames in the way of [`make_together`].
 pub(super) fn make(frames: Vec<Arc<Frame>>, done: &AtomicU64) -> Result<(), ReadError> {
-    let threads = frames.len().min(rayon::current_num_threads());
-    run(groups(frames), threads, &|| false, done)
+    run(frames, rayon::current_num_threads(), &|| false, done)
 }
 
 /// The same, but when it is `enough` no further bundle is begun with.
 pub(super) fn make_until(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
-    let threads = frames.len().min(rayon::current_num_threads());
-    run(groups(frames), threads, enough, &AtomicU64::new(0))
+    run(frames, rayon::current_num_threads(), enough, &AtomicU64::new(0))
 }
 
 /// The same for frames that nobody waits for: on one core, so that what is begun with ends soon when somebody comes.
 pub(super) fn make_at_leisure(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
-    run(groups(frames), 1, enough, &AtomicU64::new(0))
+    run(frames, 1, enough, &AtomicU64::new(0))
 }
 
-/// Makes the frames of these groups, the last group first.
+/// Makes frames with at most so many threads.
 fn run(
-    closed: Vec<Group>,
+    frames: Vec<Arc<Frame>>,
     threads: usize,
     enough: &(dyn Fn() -> bool + Sync),
     done: &AtomicU64,
 ) -> Result<(), ReadError> {
-    let state = Mutex::new(State { closed, ..State::default() });
+    let threads = threads.min(frames.len());
+    let state = Mutex::new(State { closed: groups(frames), ..State::default() });
     let making = Making { state, changed: Condvar::new(), enough, done };
     // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
     thread::scope(|scope| {

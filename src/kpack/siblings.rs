@@ -134,11 +134,11 @@ impl Place {
         }
         // It happens once to each frame, so whatever else is in the cache may go.
         let companions = self.companions(&frames, &others, room(&frames), lacks);
-        self.make_to_stay(frames, companions)?;
+        let result = self.make_to_stay(frames, companions, self.siblings.awaited_size());
         for (_, other) in &others {
             other.learn_lengths();
         }
-        Ok(())
+        result
     }
 
     /// Makes those of `frames` that are not there, if that is worth doing for other archives at the same time: these are
@@ -165,7 +165,7 @@ impl Place {
             return false;
         }
         // Whoever reads the frame that failed meets the same error and reports it.
-        let _ = self.make_to_stay(frames, companions);
+        let _ = self.make_to_stay(frames, companions, awaited);
         true
     }
 
@@ -174,14 +174,14 @@ impl Place {
         self.set_awaited(self.position, false);
     }
 
-    /// Makes frames and their companions so that all of them stay, beside others that are awaited.
+    /// Makes frames and their companions so that all of them stay, beside others that take `awaited` bytes.
     fn make_to_stay(
         &self,
         mut frames: Vec<Arc<Frame>>,
         companions: Vec<(usize, Vec<Arc<Frame>>)>,
+        awaited: u64,
     ) -> Result<(), ReadError> {
         let room = room(&frames);
-        let awaited = self.siblings.awaited_size();
         for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
             self.set_awaited(position, true);
         }
