@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::frame::Frame;
-use super::siblings::Place;
+use super::siblings::{Company, Place};
 use crate::rope::{Content, Identity, ReadError};
 
 /// Bytes of frames that are made ahead of a reader: what fits, but at most this, and at most this part of the budget.
@@ -13,6 +13,9 @@ const PART: u64 = 8;
 
 /// A reader whose requests overtake each other by so many frames still reads from front to back.
 const DISORDER: usize = 8;
+
+/// Bytes of frames that stay behind a reader, for requests that were overtaken.
+const BEHIND: u64 = 2 << 20;
 
 /// The frames of an archive, and how far a reader is.
 #[derive(Debug)]
@@ -26,12 +29,25 @@ pub(super) struct Stream {
 struct Reader {
     /// The frame behind the last one that was read.
     next: usize,
+    /// The first of those before it that should stay.
+    staying: usize,
     /// Frames to make that nobody has begun with.
     wanted: Range<usize>,
     /// Threads that make some.
     makers: usize,
     /// Up to here it is not worth making frames of other archives at the same time.
     alone_until: usize,
+    /// Nobody wanted any of those when that was found.
+    is_first: bool,
+}
+
+impl Reader {
+    /// Stops making frames for this archive alone if others are wanted now that were not when that was begun.
+    fn look_around(&mut self, place: &Place) {
+        if self.is_first && place.is_in_company() {
+            (self.is_first, self.alone_until, self.wanted) = (false, 0, 0..0);
+        }
+    }
 }
 
 impl Stream {
@@ -58,24 +74,35 @@ impl Stream {
         }
         let follows = (reader.next.saturating_sub(DISORDER)..=reader.next + DISORDER).contains(&number);
         reader.next = if follows { reader.next.max(number + 1) } else { number + 1 };
+        if !follows {
+            reader.staying = number;
+        }
         let first = if follows { reader.wanted.start.max(reader.next) } else { reader.next };
         // Where a reader jumps to it may stay.
-        let end = if follows { self.end_of_what_is_ahead(reader.next) } else { first };
+        let mut end = if follows { self.end_of_what_is_ahead(reader.next) } else { first };
         let Some((frame, _)) = self.frames.get(number) else { return };
         if follows && let Some(place) = &self.siblings {
-            if number + 1 == self.frames.len() {
-                place.passed();
+            self.leave_behind(&mut reader);
+            let is_end = reader.next == self.frames.len();
+            place.read_on(is_end);
+            reader.look_around(place);
+            if is_end {
                 // In the end the first one leaves first. Requests for the last ones may be under way.
                 self.frames.iter().rev().skip(DISORDER).for_each(|(frame, _)| frame.leave_first());
             }
-            if number >= reader.alone_until && !frame.is_there() {
+            let shared = (number..end).find(|&next| self.shares_bundle(next));
+            if shared != Some(number) {
+                // There is nothing to be gained from others, nor to be waited for.
+                end = shared.unwrap_or(end);
+            } else if number >= reader.alone_until {
                 drop(reader);
-                let ahead = self.frames.get(number..end).unwrap_or_default();
-                if place.make_ahead(ahead) {
+                let company = place.make_ahead(self.frames.get(number..end).unwrap_or_default());
+                if company == Company::Useful {
                     return;
                 }
                 reader = self.lock();
                 reader.alone_until = end;
+                reader.is_first = company == Company::None;
             }
         }
         reader.wanted = first..end.max(first);
@@ -84,6 +111,28 @@ impl Stream {
             let stream = Arc::clone(self);
             frame.resources().workers.run(move || stream.make_wanted());
         }
+    }
+
+    /// Lets frames leave that the reader has passed, before those that others have not come to.
+    fn leave_behind(&self, reader: &mut Reader) {
+        let mut staying = reader.next;
+        let mut bytes = 0_u64;
+        while staying > reader.staying
+            && let Some((_, length)) = self.frames.get(staying - 1)
+            && bytes + length <= BEHIND
+        {
+            bytes += length;
+            staying -= 1;
+        }
+        let left = self.frames.get(reader.staying..staying).unwrap_or_default();
+        for (frame, _) in left {
+            frame.leave_first();
+        }
+        reader.staying = staying;
+    }
+
+    fn shares_bundle(&self, number: usize) -> bool {
+        self.frames.get(number).is_some_and(|(frame, _)| frame.object.bundle.is_some())
     }
 
     fn end_of_what_is_ahead(&self, next: usize) -> usize {
@@ -100,6 +149,9 @@ impl Stream {
     fn make_wanted(&self) {
         loop {
             let mut reader = self.lock();
+            if let Some(place) = &self.siblings {
+                reader.look_around(place);
+            }
             let next = reader.wanted.next().and_then(|number| self.frames.get(number));
             let Some((frame, _)) = next else {
                 reader.makers -= 1;

@@ -63,6 +63,11 @@ impl Frame {
         if self.resources.spool.get().is_some() { self.is_there() } else { self.length.get().is_some() }
     }
 
+    /// Its number among all frames.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// What it shares memory and threads with.
     pub(super) fn resources(&self) -> &Arc<Resources> {
         &self.resources

@@ -11,42 +11,57 @@ use super::layout::Archive;
 use crate::fatbin::{Compressed, Decompressed};
 use crate::rope::ReadError;
 
+/// Those who have frames made.
+pub(super) trait Client: Sync {
+    /// Whether what is begun with is all that is to be made.
+    fn has_enough(&self) -> bool {
+        false
+    }
+
+    /// Frames that somebody waits for. They come first.
+    fn awaited(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// A frame is there, or has failed.
+    fn made(&self, frame: &Frame) {
+        let _ = frame;
+    }
+}
+
+/// Counts the bytes that are compressed.
+impl Client for AtomicU64 {
+    fn made(&self, frame: &Frame) {
+        self.fetch_add(frame.object.content.size(), Ordering::Relaxed);
+    }
+}
+
+/// Who does not want more when this says so.
+pub(super) struct Until<F>(pub(super) F);
+
+impl<F: Fn() -> bool + Sync> Client for Until<F> {
+    fn has_enough(&self) -> bool {
+        (self.0)()
+    }
+}
+
 /// Makes the frames of several archives that are not prepared yet, on all cores, the largest work first. A compressed
 /// bundle is decompressed once for all of its code objects that are wanted, and all cores work on it while there is no
 /// memory for another. Adds the bytes that are compressed to `done`.
 pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
-    let result = make(unprepared(archives), done);
+    let result = make(unprepared(archives), rayon::current_num_threads(), done);
     for archive in archives {
         archive.learn_lengths();
     }
     result
 }
 
-/// Makes these frames in the way of [`make_together`].
-pub(super) fn make(frames: Vec<Arc<Frame>>, done: &AtomicU64) -> Result<(), ReadError> {
-    run(frames, rayon::current_num_threads(), &|| false, done)
-}
-
-/// The same, but when it is `enough` no further bundle is begun with.
-pub(super) fn make_until(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
-    run(frames, rayon::current_num_threads(), enough, &AtomicU64::new(0))
-}
-
-/// The same for frames that nobody waits for: on one core, so that what is begun with ends soon when somebody comes.
-pub(super) fn make_at_leisure(frames: Vec<Arc<Frame>>, enough: &(dyn Fn() -> bool + Sync)) -> Result<(), ReadError> {
-    run(frames, 1, enough, &AtomicU64::new(0))
-}
-
-/// Makes frames with at most so many threads.
-fn run(
-    frames: Vec<Arc<Frame>>,
-    threads: usize,
-    enough: &(dyn Fn() -> bool + Sync),
-    done: &AtomicU64,
-) -> Result<(), ReadError> {
+/// Makes these frames in the way of [`make_together`], with at most so many threads. When the client has enough, no
+/// further bundle is begun with.
+pub(super) fn make(frames: Vec<Arc<Frame>>, threads: usize, client: &dyn Client) -> Result<(), ReadError> {
     let threads = threads.min(frames.len());
     let state = Mutex::new(State { closed: groups(frames), ..State::default() });
-    let making = Making { state, changed: Condvar::new(), enough, done };
+    let making = Making { state, changed: Condvar::new(), client };
     // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -83,6 +98,11 @@ impl Group {
         self.frames.iter().map(|frame| frame.object.content.size()).sum()
     }
 
+    /// Which of its frames somebody waits for.
+    fn urgent(&self, awaited: &[u64]) -> Option<usize> {
+        if awaited.is_empty() { None } else { self.frames.iter().rposition(|frame| awaited.contains(&frame.id())) }
+    }
+
     /// Time it takes, in bytes to compress: decompressing is at least four times as fast.
     fn cost(&self) -> u64 {
         self.size() + self.bundle.as_ref().map_or(0, |bundle| bundle.size() / 4)
@@ -110,9 +130,7 @@ struct Making<'a> {
     state: Mutex<State>,
     /// Told when there may be something to do for a thread that found nothing.
     changed: Condvar,
-    /// Whether what is begun with is all that is to be made.
-    enough: &'a (dyn Fn() -> bool + Sync),
-    done: &'a AtomicU64,
+    client: &'a dyn Client,
 }
 
 #[derive(Default)]
@@ -149,7 +167,7 @@ impl Making<'_> {
             // Whoever is told finds the memory given back.
             drop(bundle);
             drop(compressing);
-            self.done.fetch_add(frame.object.content.size(), Ordering::Relaxed);
+            self.client.made(&frame);
             if let Err(error) = made {
                 self.fail(error);
             }
@@ -169,14 +187,15 @@ impl Making<'_> {
     fn next(&self) -> Option<Task> {
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.take() {
+            let awaited = self.client.awaited();
+            if let Some(task) = state.take(&awaited) {
                 state.compressing += 1;
                 return Some(task);
             }
-            if (self.enough)() {
+            if self.client.has_enough() {
                 state.closed.clear();
             }
-            let Some(group) = state.pick() else {
+            let Some(group) = state.pick(&awaited) else {
                 if state.closed.is_empty() && state.opening == 0 {
                     return None;
                 }
@@ -217,23 +236,23 @@ impl Making<'_> {
 }
 
 impl State {
-    /// A frame whose bundle is decompressed.
-    fn take(&mut self) -> Option<Task> {
-        let (group, held) = self.open.first_mut()?;
-        let frame = group.frames.pop()?;
-        let held = if group.frames.is_empty() { self.open.remove(0).1 } else { held.clone() };
+    /// A frame whose bundle is decompressed: one that is awaited, or else the largest one of the first group.
+    fn take(&mut self, awaited: &[u64]) -> Option<Task> {
+        let urgent = self.open.iter().enumerate().find_map(|(at, (group, _))| Some((at, group.urgent(awaited)?)));
+        let (at, number) = urgent.or_else(|| Some((0, self.open.first()?.0.frames.len().checked_sub(1)?)))?;
+        let (group, held) = self.open.get_mut(at)?;
+        let frame = group.frames.remove(number);
+        let held = if group.frames.is_empty() { self.open.remove(at).1 } else { held.clone() };
         Some((frame, held))
     }
 
-    /// The group to begin with next. While there is no memory for another bundle, and one of these threads may give some
-    /// back, only one that needs none.
-    fn pick(&mut self) -> Option<Group> {
+    /// The group to begin with next: one with a frame that is awaited, or else the costliest. While there is no memory for
+    /// another bundle, and one of these threads may give some back, only one that needs none.
+    fn pick(&mut self, awaited: &[u64]) -> Option<Group> {
         let is_busy = self.opening + self.compressing > 0;
-        let found = if self.is_short && is_busy {
-            self.closed.iter().rposition(|group| group.bundle.is_none())
-        } else {
-            self.closed.len().checked_sub(1)
-        };
+        let can_begin = |group: &Group| !(self.is_short && is_busy) || group.bundle.is_none();
+        let urgent = self.closed.iter().rposition(|group| can_begin(group) && group.urgent(awaited).is_some());
+        let found = urgent.or_else(|| self.closed.iter().rposition(can_begin));
         found.map(|position| self.closed.remove(position))
     }
 }

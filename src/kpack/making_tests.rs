@@ -77,14 +77,24 @@ pub(super) fn archives_of(
     resources: &Arc<Resources>,
     change: impl Fn(CodeObject) -> CodeObject,
 ) -> Vec<Arc<Archive>> {
+    archives_from(targets, resources, |_, content| content, |_, object| change(object))
+}
+
+/// The same with changed bundles, too. Both changes are given the number of the bundle.
+pub(super) fn archives_from(
+    targets: &[&str],
+    resources: &Arc<Resources>,
+    change_bundle: impl Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>,
+    change: impl Fn(u64, CodeObject) -> CodeObject,
+) -> Vec<Arc<Archive>> {
     let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
         let bytes = bundle(wrapper, targets, CODE);
         let size = bytes.len() as u64;
-        let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
+        let content = change_bundle(wrapper, Arc::new(Rope::new([Segment::literal(bytes)]).unwrap()));
         let objects = read_bundle(&content, 0, size, resources).unwrap();
         for (object, entries) in objects.into_iter().zip(&mut entries) {
-            let frame = Arc::new(Frame::new(change(object), 3, resources));
+            let frame = Arc::new(Frame::new(change(wrapper, object), 3, resources));
             let wrapper = usize::try_from(wrapper).unwrap();
             entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper, frame });
         }
@@ -315,6 +325,6 @@ fn all_threads_work_on_the_only_bundle_that_there_is_memory_for() {
     });
     let frames: Vec<_> = frames.collect();
     let two = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-    in_bounded_time(move || two.install(|| make(frames, &AtomicU64::new(0))).unwrap());
+    in_bounded_time(move || two.install(|| make(frames, 2, &AtomicU64::new(0))).unwrap());
     assert_eq!(resources.counters.bytes_decompressed.get() / size, 4);
 }

@@ -8,6 +8,7 @@ mod layout;
 mod making;
 mod reader;
 mod siblings;
+mod turn;
 
 use std::str::FromStr;
 
@@ -71,6 +72,8 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
     Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
+#[cfg(test)]
+mod ahead_tests;
 #[cfg(test)]
 mod making_tests;
 #[cfg(test)]

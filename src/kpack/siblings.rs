@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::thread;
 
 use super::frame::Frame;
 use super::layout::Archive;
-use super::making::{make, make_at_leisure, make_until};
+use super::making::{Until, make};
+use super::turn::{Taken, Turn};
 use crate::index::Use;
 use crate::rope::ReadError;
 
@@ -20,17 +22,20 @@ use crate::rope::ReadError;
 pub struct Siblings {
     archives: Vec<Sibling>,
     known: Mutex<Known>,
-    /// Held by whoever makes frames together, so that nobody takes the room that another counts on.
-    turn: Mutex<()>,
+    turn: Arc<Turn>,
 }
 
-/// Device parts that somebody knows of.
+/// What is known of those who use the archives.
 #[derive(Debug, Default)]
 struct Known {
-    /// An archive was asked for.
+    /// Device parts of which an archive was asked for.
     asked: BTreeSet<usize>,
-    /// Somebody has looked into its directory. Who looks into all may want none.
+    /// Device parts whose directory somebody has looked into. Who looks into all may want none.
     seen: BTreeSet<usize>,
+    /// Archives that are being read from front to back.
+    begun: BTreeSet<usize>,
+    /// Archives that were read to the end.
+    ended: BTreeSet<usize>,
 }
 
 /// Of how many device parts archives are wanted.
@@ -39,6 +44,17 @@ enum Interest {
     None,
     One,
     Many,
+}
+
+/// Whether frames are made for other archives at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// Nobody wants any of the others.
+    None,
+    /// It would be worth nothing.
+    Useless,
+    /// They are.
+    Useful,
 }
 
 #[derive(Debug)]
@@ -69,7 +85,7 @@ impl Siblings {
             Sibling { part: *part, archive, is_awaited }
         };
         let known = ordered.iter().map(sibling).collect();
-        let siblings = Arc::new(Self { archives: known, known: Mutex::default(), turn: Mutex::default() });
+        let siblings = Arc::new(Self { archives: known, known: Mutex::default(), turn: Arc::default() });
         for (position, (_, archive)) in ordered.into_iter().enumerate() {
             archive.join(Place { siblings: Arc::clone(&siblings), position });
         }
@@ -77,10 +93,6 @@ impl Siblings {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn frames(&self) -> Vec<Arc<Frame>> {
@@ -104,16 +116,18 @@ impl Place {
         let lacks = |frame: &Frame| frame.known_length().is_none();
         let lacking = || archive.frames().filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>();
         // With little memory nobody counts on any room, and readers at the same time share the bundles they hold.
-        let turn = (room(&lacking()) > 0).then(|| self.siblings.turn());
+        let turn = (room(&lacking()) > 0).then(|| self.siblings.turn.take());
+        let threads = rayon::current_num_threads();
         if turn.is_none() {
-            make(lacking(), &AtomicU64::new(0))?;
+            make(lacking(), threads, &AtomicU64::new(0))?;
         }
         // Interest only grows, also while frames are made.
         let mut frames = lacking();
         while !frames.is_empty() {
             match self.interest() {
-                Interest::None => make_at_leisure(frames, &|| self.interest() > Interest::None)?,
-                Interest::One => make_until(frames, &|| self.interest() > Interest::One)?,
+                // Nobody waits: on one core, so that what is begun with ends soon when somebody comes.
+                Interest::None => make(frames, 1, &Until(|| self.interest() > Interest::None))?,
+                Interest::One => make(frames, threads, &Until(|| self.interest() > Interest::One))?,
                 Interest::Many => self.make_for_many(frames, lacks)?,
             }
             frames = lacking();
@@ -134,63 +148,78 @@ impl Place {
         }
         // It happens once to each frame, so whatever else is in the cache may go.
         let companions = self.companions(&frames, &others, room(&frames), lacks);
-        let result = self.make_to_stay(frames, companions, self.siblings.awaited_size());
+        let result = self.together(frames, companions, self.siblings.awaited_size()).make(&self.siblings.turn);
         for (_, other) in &others {
             other.learn_lengths();
         }
         result
     }
 
-    /// Makes those of `frames` that are not there, if that is worth doing for other archives at the same time: these are
-    /// the next that somebody wants who reads the archive from front to back. Whether it was done.
-    pub(super) fn make_ahead(&self, frames: &[(Arc<Frame>, u64)]) -> bool {
+    /// Has those of `frames` made that are not there, if that is worth doing for other archives at the same time, and waits
+    /// for the first one only. They are the next that somebody wants who reads the archive from front to back.
+    pub(super) fn make_ahead(&self, frames: &[(Arc<Frame>, u64)]) -> Company {
+        let Some((first, _)) = frames.first() else { return Company::Useless };
         let lacks = |frame: &Frame| !frame.is_there();
         let lacking = || {
             let frames = frames.iter().map(|(frame, _)| frame);
             frames.filter(|frame| lacks(frame)).cloned().collect::<Vec<_>>()
         };
         self.ask();
-        if self.interest() < Interest::Many || room(&lacking()) == 0 {
-            return false;
+        if !self.is_in_company() {
+            return Company::None;
         }
-        let _turn = self.siblings.turn();
+        let is_there = first.is_there();
+        if room(&if is_there { vec![Arc::clone(first)] } else { lacking() }) == 0 {
+            return Company::Useless;
+        }
+        if is_there {
+            return Company::Useful;
+        }
+        let Some(turn) = self.siblings.turn.take_or_await(first) else { return Company::Useful };
         let frames = lacking();
-        if frames.is_empty() {
-            return true;
-        }
         let awaited = self.siblings.awaited_size();
         let room = room(&frames).saturating_sub(awaited);
         let companions = self.companions(&frames, &self.others(), room, lacks);
         if companions.is_empty() {
-            return false;
+            return Company::Useless;
         }
-        // Whoever reads the frame that failed meets the same error and reports it.
-        let _ = self.make_to_stay(frames, companions, awaited);
-        true
+        let number = turn.number();
+        self.together(frames, companions, awaited).make_aside(turn);
+        self.siblings.turn.await_made(first, number);
+        Company::Useful
     }
 
-    /// A reader from front to back has come to the end of the archive.
-    pub(super) fn passed(&self) {
-        self.set_awaited(self.position, false);
+    /// Whether somebody wants several archives.
+    pub(super) fn is_in_company(&self) -> bool {
+        self.interest() == Interest::Many
     }
 
-    /// Makes frames and their companions so that all of them stay, beside others that take `awaited` bytes.
-    fn make_to_stay(
+    /// A reader from front to back has come farther, or to the end of the archive.
+    pub(super) fn read_on(&self, is_end: bool) {
+        let mut known = self.siblings.known();
+        if is_end {
+            known.begun.remove(&self.position);
+            known.ended.insert(self.position);
+            self.set_awaited(self.position, false);
+        } else {
+            known.begun.insert(self.position);
+        }
+    }
+
+    /// Frames and their companions, to be made so that all of them stay, beside others that take `awaited` bytes.
+    fn together(
         &self,
         mut frames: Vec<Arc<Frame>>,
         companions: Vec<(usize, Vec<Arc<Frame>>)>,
         awaited: u64,
-    ) -> Result<(), ReadError> {
+    ) -> Together {
         let room = room(&frames);
         for position in companions.iter().map(|(position, _)| *position).chain([self.position]) {
             self.set_awaited(position, true);
         }
         frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
-        let Some(first) = frames.first() else { return Ok(()) };
-        let resources = Arc::clone(first.resources());
         let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
-        let _kept = resources.budget.promise(Use::Frames, expected.min(room));
-        make(frames, &AtomicU64::new(0))
+        Together { frames, bytes: expected.min(room), threads: rayon::current_num_threads() }
     }
 
     fn set_awaited(&self, position: usize, is_awaited: bool) {
@@ -222,10 +251,15 @@ impl Place {
         }
     }
 
-    /// The other archives with their positions, in the order in which the reader of this one comes to them.
+    /// The other archives that somebody may want now, with their positions: first those that are being read, and then in the
+    /// order in which the reader of this one comes to them. Who has come here does not go back to what was read before.
     fn others(&self) -> Vec<(usize, Arc<Archive>)> {
-        let count = self.siblings.archives.len();
-        let positions = (self.position + 1..count).chain(0..self.position);
+        let known = self.siblings.known();
+        let after = self.position + 1..self.siblings.archives.len();
+        let before = (0..self.position).filter(|other| !known.ended.contains(other) || known.begun.contains(other));
+        let (begun, others): (Vec<_>, Vec<_>) = after.chain(before).partition(|other| known.begun.contains(other));
+        drop(known);
+        let positions = begun.into_iter().chain(others);
         positions.filter_map(|other| Some((other, self.siblings.archives.get(other)?.archive.upgrade()?))).collect()
     }
 
@@ -255,6 +289,38 @@ impl Place {
             }
         }
         companions
+    }
+}
+
+/// Frames of several archives that are made together.
+struct Together {
+    frames: Vec<Arc<Frame>>,
+    /// What all frames will take that are to stay, in bytes.
+    bytes: u64,
+    threads: usize,
+}
+
+impl Together {
+    fn make(self, turn: &Turn) -> Result<(), ReadError> {
+        let Some(first) = self.frames.first() else { return Ok(()) };
+        let resources = Arc::clone(first.resources());
+        let _kept = resources.budget.promise(Use::Frames, self.bytes);
+        let result = make(self.frames, self.threads, turn);
+        // What was used last leaves last, and that is what the frames were made with.
+        resources.budget.release_idle();
+        result
+    }
+
+    /// Makes them in this turn on a thread of its own. If there can be none, this thread does it.
+    fn make_aside(self, taken: Taken) {
+        // Whoever reads the frame that failed meets the same error and reports it.
+        let work = move || drop(self.make(taken.turn()));
+        let (sender, receiver) = mpsc::channel();
+        let thread = thread::Builder::new().name("kpackfs-make".to_owned());
+        match thread.spawn(move || receiver.into_iter().for_each(|work: Box<dyn FnOnce() + Send>| work())) {
+            Ok(_) => drop(sender.send(Box::new(work))),
+            Err(_) => work(),
+        }
     }
 }
 

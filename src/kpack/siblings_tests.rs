@@ -19,7 +19,10 @@ fn related_with(
     resources: &Arc<Resources>,
     change: impl Fn(CodeObject) -> CodeObject,
 ) -> Vec<Arc<Archive>> {
-    let archives = archives_of(targets, resources, change);
+    relate(archives_of(targets, resources, change))
+}
+
+pub(super) fn relate(archives: Vec<Arc<Archive>>) -> Vec<Arc<Archive>> {
     Siblings::relate(&archives.iter().cloned().enumerate().collect::<Vec<_>>());
     archives
 }
@@ -31,7 +34,7 @@ const MANY_TARGETS: [&str; 7] = ["gfx1030", "gfx1100", "gfx1200", "gfx906", "gfx
 /// and then for as many at a time as fit.
 const ROOMS: [(u64, u64); 4] = [(6_000_000, 7), (7_500_000, 4), (8_000_000, 3), (64 << 20, 2)];
 
-fn with_one_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn with_one_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(work)
 }
 
@@ -46,6 +49,7 @@ fn decompressions(resources: &Resources, archives: &[Arc<Archive>], order: impl 
         }
     });
     assert_eq!(cost.0 % whole, 0, "{} of {whole}", cost.0);
+    assert_eq!(cost.2, BUNDLES * archives.len() as u64, "each code object is compressed once");
     cost.0 / whole
 }
 
