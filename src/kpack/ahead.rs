@@ -42,6 +42,18 @@ struct Reader {
 }
 
 impl Reader {
+    /// Notes where the reader is. Whether it came there from the frame before; where it jumps to it may stay.
+    fn go_to(&mut self, number: usize) -> bool {
+        let follows = (self.next.saturating_sub(DISORDER)..=self.next + DISORDER).contains(&number);
+        if follows {
+            self.next = self.next.max(number + 1);
+        } else {
+            self.next = number + 1;
+            (self.staying, self.wanted) = (number, 0..0);
+        }
+        follows
+    }
+
     /// Stops making frames for this archive alone if others are wanted now that were not when that was begun.
     fn look_around(&mut self, place: &Place) {
         if self.is_first && place.is_in_company() {
@@ -72,24 +84,11 @@ impl Stream {
         if number + 1 == reader.next {
             return;
         }
-        let follows = (reader.next.saturating_sub(DISORDER)..=reader.next + DISORDER).contains(&number);
-        reader.next = if follows { reader.next.max(number + 1) } else { number + 1 };
-        if !follows {
-            reader.staying = number;
-        }
-        let first = if follows { reader.wanted.start.max(reader.next) } else { reader.next };
-        // Where a reader jumps to it may stay.
-        let mut end = if follows { self.end_of_what_is_ahead(reader.next) } else { first };
-        let Some((frame, _)) = self.frames.get(number) else { return };
+        let follows = reader.go_to(number);
+        let mut end = if follows { self.end_of_what_is_ahead(reader.next) } else { reader.next };
         if follows && let Some(place) = &self.siblings {
-            self.leave_behind(&mut reader);
-            let is_end = reader.next == self.frames.len();
-            place.read_on(is_end);
+            self.leave_behind(&mut reader, place);
             reader.look_around(place);
-            if is_end {
-                // In the end the first one leaves first. Requests for the last ones may be under way.
-                self.frames.iter().rev().skip(DISORDER).for_each(|(frame, _)| frame.leave_first());
-            }
             let shared = (number..end).find(|&next| self.shares_bundle(next));
             if shared != Some(number) {
                 // There is nothing to be gained from others, nor to be waited for.
@@ -105,7 +104,14 @@ impl Stream {
                 reader.is_first = company == Company::None;
             }
         }
+        self.make_alone(&mut reader, end);
+    }
+
+    /// Has frames made that come before `end`, for this reader only.
+    fn make_alone(self: &Arc<Self>, reader: &mut Reader, end: usize) {
+        let first = reader.wanted.start.max(reader.next);
         reader.wanted = first..end.max(first);
+        let Some((frame, _)) = self.frames.first() else { return };
         while reader.makers < rayon::current_num_threads().min(reader.wanted.len()) {
             reader.makers += 1;
             let stream = Arc::clone(self);
@@ -114,7 +120,13 @@ impl Stream {
     }
 
     /// Lets frames leave that the reader has passed, before those that others have not come to.
-    fn leave_behind(&self, reader: &mut Reader) {
+    fn leave_behind(&self, reader: &mut Reader, place: &Place) {
+        let is_end = reader.next == self.frames.len();
+        place.read_on(is_end);
+        if is_end {
+            // In the end the first one leaves first. Requests for the last ones may be under way.
+            return self.frames.iter().rev().skip(DISORDER).for_each(|(frame, _)| frame.leave_first());
+        }
         let mut staying = reader.next;
         let mut bytes = 0_u64;
         while staying > reader.staying
@@ -125,9 +137,7 @@ impl Stream {
             staying -= 1;
         }
         let left = self.frames.get(reader.staying..staying).unwrap_or_default();
-        for (frame, _) in left {
-            frame.leave_first();
-        }
+        left.iter().rev().for_each(|(frame, _)| frame.leave_first());
         reader.staying = staying;
     }
 
