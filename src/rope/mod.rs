@@ -39,11 +39,6 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Says that these bytes are going to be read soon, after others. What takes long to make them may begin with it.
-    fn expect(&self, offset: u64, length: u64) {
-        let _ = (offset, length);
-    }
-
     /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, or waits for a
     /// disk, and must not run on a thread that others wait for.
     fn is_prompt(&self, offset: u64, length: usize) -> bool {

@@ -51,20 +51,6 @@ impl Deflated {
         &self.chunks.stream
     }
 
-    /// How many chunks may be decoded before somebody asks for them. They must not drive out what was decoded ahead for
-    /// others, or here, and is not read yet.
-    fn room(&self) -> u64 {
-        let served = self.stream().decoders.ahead.load(Ordering::Relaxed) as u64;
-        self.stream().resources.spans.capacity() / CHUNK / 4 / served.max(1)
-    }
-
-    /// Has what `reader` is going to read decoded. Without a worker, this thread does it.
-    fn serve(&self, reader: Arc<Mutex<Reader>>) {
-        self.stream().decoders.ahead.fetch_add(1, Ordering::Relaxed);
-        let service = Service { chunks: Arc::clone(&self.chunks), reader };
-        self.stream().resources.workers.run(move || service.run());
-    }
-
     /// Takes note of a read, and has what comes after it decoded if it is likely to be asked for.
     fn read_on(&self, offset: u64, end: u64) {
         let mut reader = lock(&self.reader);
@@ -72,7 +58,11 @@ impl Deflated {
             (reader.from, reader.to) = (end, end);
         }
         reader.to = reader.to.max(end);
-        let ahead = self.room().min(AHEAD);
+        let resources = &self.stream().resources;
+        let served = &self.stream().decoders.ahead;
+        // What is decoded ahead must not drive out what was decoded ahead for others, or here, and is not read yet.
+        let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64).max(1);
+        let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
         let end = after.saturating_add(ahead).min(self.chunks.count());
         // Waking somebody up for one chunk each time would cost more than it gains.
@@ -88,8 +78,11 @@ impl Deflated {
         }
         if !reader.is_served && reader.next < reader.end {
             reader.is_served = true;
+            served.fetch_add(1, Ordering::Relaxed);
+            let service = Service { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
+            // Without a worker, this thread does it.
             drop(reader);
-            self.serve(Arc::clone(&self.reader));
+            resources.workers.run(move || service.run());
         }
     }
 }
@@ -168,15 +161,6 @@ impl Content for Deflated {
         decoder.fill(self.stream(), buffer, None)?;
         decoders.put_back(None, decoder);
         Ok(())
-    }
-
-    fn expect(&self, offset: u64, length: u64) {
-        let next = offset / CHUNK;
-        let end = offset.saturating_add(length).min(self.size()).div_ceil(CHUNK).min(next.saturating_add(self.room()));
-        if next < end {
-            // A reader of its own, since others read elsewhere meanwhile.
-            self.serve(Arc::new(Mutex::new(Reader { next, end, is_served: true, ..Reader::default() })));
-        }
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {

@@ -239,26 +239,6 @@ fn reading_on_is_prepared_for() {
 }
 
 #[test]
-fn what_is_expected_is_decoded_as_far_as_there_is_room() {
-    let (whole, packed) = with_checkpoints(12 << 20, 15);
-    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
-    read(&content, 6 << 20, 1).unwrap();
-    content.expect(2 << 20, 1 << 20);
-    settle(&content);
-    assert!(content.is_prompt(2 << 20, 1 << 20));
-    let inflated = resources.counters.bytes_inflated.get();
-    content.expect(u64::MAX, 1);
-    content.expect(0, 0);
-    content.expect(2 << 20, 0);
-    settle(&content);
-    assert_eq!(resources.counters.bytes_inflated.get(), inflated);
-    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 16 * 16 * CHUNK);
-    content.expect(0, u64::MAX);
-    settle(&content);
-    assert_eq!(resources.counters.bytes_inflated.get(), 4 * CHUNK);
-}
-
-#[test]
 fn threads_share_the_work() {
     let (whole, packed) = with_checkpoints(8 << 20, 5);
     let crc = crc32fast::hash(&whole);

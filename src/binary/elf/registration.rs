@@ -48,15 +48,7 @@ fn registers(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     let get = |wanted: DynamicTag| Some(entries.iter().rfind(|entry| tag(entry) == wanted)?.d_val.get(LE));
     let (Some(address), Some(size)) = (get(elf::DT_STRTAB), get(elf::DT_STRSZ)) else { return Ok(true) };
     let Some(offset) = offset_of(&segments, address, size) else { return Ok(true) };
-    let is_possible = contains_any(content, offset, size)?;
-    if is_possible
-        && let (Some(address), Some(size)) = (get(elf::DT_RELA), get(elf::DT_RELASZ))
-        && let Some(offset) = offset_of(&segments, address, size)
-    {
-        // The section headers come first, which are behind all that has not been decompressed yet.
-        content.expect(offset, size);
-    }
-    Ok(is_possible)
+    contains_any(content, offset, size)
 }
 
 fn offset_of(segments: &[Segment], address: u64, size: u64) -> Option<u64> {

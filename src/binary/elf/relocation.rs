@@ -3,7 +3,7 @@
 //! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
 //! the truth to the relocation's addend. So the relocation is asked, never the place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
@@ -88,9 +88,14 @@ pub(super) fn symbol_table(image: &Image) -> Option<u64> {
 
 fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
-    let mut slots = slots.to_vec();
-    slots.sort_unstable();
-    let mut walk = Walk { image, machine, device, symbols: HashMap::new(), slots, found: HashMap::new() };
+    let mut walk = Walk {
+        image,
+        machine,
+        device,
+        symbols: HashMap::new(),
+        slots: slots.iter().copied().collect(),
+        found: HashMap::new(),
+    };
     let dynamic = Dynamic::read(image)?;
     walk.check_apart(&dynamic.addresses, "its dynamic section")?;
     let entry = (image.header.e_entry.get(LE) > 0).then(|| image.header.e_entry.get(LE));
@@ -201,8 +206,8 @@ struct Walk<'a> {
     device: &'a Range<u64>,
     /// Value of each dynamic symbol that lies in the device code.
     symbols: HashMap<u32, u64>,
-    /// Addresses of the wrappers' pointers, ascending.
-    slots: Vec<u64>,
+    /// Addresses of the wrappers' pointers.
+    slots: BTreeSet<u64>,
     /// What relocates each slot, or why that is not understood.
     found: HashMap<u64, Result<Pointer, BinaryError>>,
 }
@@ -248,7 +253,7 @@ impl Walk<'_> {
         } else {
             self.symbols.get(&rela.r_sym(LE, false)).map(|value| value.wrapping_add_signed(addend))
         };
-        if self.slots.binary_search(&place).is_ok() {
+        if self.slots.contains(&place) {
             let pointer = match value {
                 Some(value) if kind == self.machine.relative || kind == self.machine.absolute => {
                     Ok(Pointer { value, carrier: Carrier::Addend { entry } })
@@ -289,7 +294,7 @@ impl Walk<'_> {
         let mut window = Window { image: self.image, start: 0, bytes: Vec::new() };
         for place in places {
             let value = window.word(place)?;
-            if self.slots.binary_search(&place).is_ok() {
+            if self.slots.contains(&place) {
                 self.note(place, Ok(Pointer { value, carrier: Carrier::InPlace }));
             } else {
                 self.check_stranger(place, Some(value))?;
@@ -313,9 +318,8 @@ impl Walk<'_> {
             return Err(BinaryError::unsupported(format!("{what} is in its device code")));
         }
         // A pointer is the third field, behind two of four bytes, of a wrapper of 24.
-        let before = addresses.start.saturating_sub(15);
-        let first = self.slots.partition_point(|&slot| slot < before);
-        if self.slots.get(first).is_some_and(|&slot| slot < addresses.end.saturating_add(8)) {
+        let behind = self.slots.range(addresses.start.saturating_sub(15)..addresses.end.saturating_add(8)).next();
+        if behind.is_some() {
             return Err(BinaryError::unsupported(format!("{what} is in a fat binary wrapper")));
         }
         Ok(())
