@@ -41,7 +41,7 @@ impl Drop for Taken {
 }
 
 impl Taken {
-    /// Whose turn it is.
+    /// What it is a turn of.
     pub(super) fn turn(&self) -> &Turn {
         &self.turn
     }
@@ -64,10 +64,10 @@ impl Turn {
         self.taken(state)
     }
 
-    /// Waits for the turn, or for a frame. `None` if that is there.
+    /// Waits for the turn, or for a frame. `None` if that is there, or was and has left already.
     pub(super) fn take_or_await(self: &Arc<Self>, frame: &Frame) -> Option<Taken> {
         let state = self.await_frame(frame, |state| !state.is_taken);
-        (!frame.is_there()).then(|| self.taken(state))
+        if state.is_taken || frame.is_there() { None } else { Some(self.taken(state)) }
     }
 
     /// Waits for a frame that is made in a turn, or for the end of that.
@@ -75,7 +75,7 @@ impl Turn {
         drop(self.await_frame(frame, |state| state.ended > number));
     }
 
-    /// Waits until a frame is there, or something else is.
+    /// Waits until a frame is there, or nothing is to be waited for any more.
     fn await_frame(&self, frame: &Frame, is_over: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.awaited.push(frame.id());
