@@ -26,7 +26,7 @@ pub(super) fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send
     finished.recv_timeout(LONG).expect("threads wait for each other")
 }
 
-fn code(seed: u64, size: u64) -> Vec<u8> {
+pub(super) fn code(seed: u64, size: u64) -> Vec<u8> {
     let mut state = seed + 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -60,7 +60,7 @@ fn bundle(seed: u64, targets: &[&str], size: u64) -> Vec<u8> {
     bytes
 }
 
-const BUNDLE: u64 = 4096 + 3 * CODE;
+pub(super) const BUNDLE: u64 = 4096 + 3 * CODE;
 
 /// An archive for each target.
 fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {

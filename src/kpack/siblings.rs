@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
-use std::thread;
+use std::{slice, thread};
 
 use super::frame::Frame;
 use super::layout::Archive;
@@ -34,7 +34,7 @@ struct Known {
     seen: BTreeSet<usize>,
     /// Archives that are being read from front to back.
     begun: BTreeSet<usize>,
-    /// Archives that were read to the end.
+    /// Archives that were read to the end, and are not being read again.
     ended: BTreeSet<usize>,
 }
 
@@ -147,8 +147,10 @@ impl Place {
             other.recalled();
         }
         // It happens once to each frame, so whatever else is in the cache may go.
-        let companions = self.companions(&frames, &others, room(&frames), lacks);
-        let result = self.together(frames, companions, self.siblings.awaited_size()).make(&self.siblings.turn);
+        let expected = Expected::of(&self.siblings.frames());
+        let companions = companions(&frames, &others, room(&frames), &expected, lacks);
+        let together = self.together(frames, companions, &expected, self.siblings.awaited_size());
+        let result = together.make(&self.siblings.turn);
         for (_, other) in &others {
             other.learn_lengths();
         }
@@ -168,23 +170,23 @@ impl Place {
         if !self.is_in_company() {
             return Company::None;
         }
-        let is_there = first.is_there();
-        if room(&if is_there { vec![Arc::clone(first)] } else { lacking() }) == 0 {
-            return Company::Useless;
+        if first.is_there() {
+            return if room(slice::from_ref(first)) > 0 { Company::Useful } else { Company::Useless };
         }
-        if is_there {
-            return Company::Useful;
+        if room(&lacking()) == 0 {
+            return Company::Useless;
         }
         let Some(turn) = self.siblings.turn.take_or_await(first) else { return Company::Useful };
         let frames = lacking();
         let awaited = self.siblings.awaited_size();
         let room = room(&frames).saturating_sub(awaited);
-        let companions = self.companions(&frames, &self.others(), room, lacks);
+        let expected = Expected::of(&self.siblings.frames());
+        let companions = companions(&frames, &self.others(), room, &expected, lacks);
         if companions.is_empty() {
             return Company::Useless;
         }
         let number = turn.number();
-        self.together(frames, companions, awaited).make_aside(turn);
+        self.together(frames, companions, &expected, awaited).make_aside(turn);
         self.siblings.turn.await_made(first, number);
         Company::Useful
     }
@@ -203,6 +205,7 @@ impl Place {
             self.set_awaited(self.position, false);
         } else {
             known.begun.insert(self.position);
+            known.ended.remove(&self.position);
         }
     }
 
@@ -211,6 +214,7 @@ impl Place {
         &self,
         mut frames: Vec<Arc<Frame>>,
         companions: Vec<(usize, Vec<Arc<Frame>>)>,
+        expected: &Expected,
         awaited: u64,
     ) -> Together {
         let room = room(&frames);
@@ -218,8 +222,8 @@ impl Place {
             self.set_awaited(position, true);
         }
         frames.extend(companions.into_iter().flat_map(|(_, chosen)| chosen));
-        let expected = Expected::of(&self.siblings.frames()).size(&frames).saturating_add(awaited);
-        Together { frames, bytes: expected.min(room), threads: rayon::current_num_threads() }
+        let bytes = expected.size(&frames).saturating_add(awaited).min(room);
+        Together { frames, bytes, threads: rayon::current_num_threads() }
     }
 
     fn set_awaited(&self, position: usize, is_awaited: bool) {
@@ -256,40 +260,39 @@ impl Place {
     fn others(&self) -> Vec<(usize, Arc<Archive>)> {
         let known = self.siblings.known();
         let after = self.position + 1..self.siblings.archives.len();
-        let before = (0..self.position).filter(|other| !known.ended.contains(other) || known.begun.contains(other));
+        let before = (0..self.position).filter(|other| !known.ended.contains(other));
         let (begun, others): (Vec<_>, Vec<_>) = after.chain(before).partition(|other| known.begun.contains(other));
         drop(known);
         let positions = begun.into_iter().chain(others);
         positions.filter_map(|other| Some((other, self.siblings.archives.get(other)?.archive.upgrade()?))).collect()
     }
+}
 
-    /// For each of the next archives that fit into `room` together with this one, the frames that it lacks of the bundles
-    /// of `frames`.
-    fn companions(
-        &self,
-        frames: &[Arc<Frame>],
-        others: &[(usize, Arc<Archive>)],
-        room: u64,
-        lacks: impl Fn(&Frame) -> bool,
-    ) -> Vec<(usize, Vec<Arc<Frame>>)> {
-        let bundle = |frame: &Frame| frame.object.bundle.as_ref().map(|bundle| bundle.id());
-        let bundles: HashSet<_> = frames.iter().filter_map(|frame| bundle(frame)).collect();
-        let expected = Expected::of(&self.siblings.frames());
-        let mut companions = Vec::new();
-        let Some(mut left) = room.checked_sub(expected.size(frames)) else { return companions };
-        let mut seen: HashSet<_> = frames.iter().map(Arc::as_ptr).collect();
-        for (position, other) in others {
-            let mut chosen: Vec<_> = other.frames().filter(|frame| lacks(frame)).cloned().collect();
-            chosen.retain(|frame| seen.insert(Arc::as_ptr(frame)));
-            let Some(rest) = left.checked_sub(expected.size(&chosen)) else { break };
-            left = rest;
-            chosen.retain(|frame| bundle(frame).is_some_and(|bundle| bundles.contains(&bundle)));
-            if !chosen.is_empty() {
-                companions.push((*position, chosen));
-            }
+/// For each of `others` that fit into `room` together with `frames`, one after the other, the frames that it lacks of the
+/// bundles of these.
+fn companions(
+    frames: &[Arc<Frame>],
+    others: &[(usize, Arc<Archive>)],
+    room: u64,
+    expected: &Expected,
+    lacks: impl Fn(&Frame) -> bool,
+) -> Vec<(usize, Vec<Arc<Frame>>)> {
+    let bundle = |frame: &Frame| frame.object.bundle.as_ref().map(|bundle| bundle.id());
+    let bundles: HashSet<_> = frames.iter().filter_map(|frame| bundle(frame)).collect();
+    let mut companions = Vec::new();
+    let Some(mut left) = room.checked_sub(expected.size(frames)) else { return companions };
+    let mut seen: HashSet<_> = frames.iter().map(Arc::as_ptr).collect();
+    for (position, other) in others {
+        let mut chosen: Vec<_> = other.frames().filter(|frame| lacks(frame)).cloned().collect();
+        chosen.retain(|frame| seen.insert(Arc::as_ptr(frame)));
+        let Some(rest) = left.checked_sub(expected.size(&chosen)) else { break };
+        left = rest;
+        chosen.retain(|frame| bundle(frame).is_some_and(|bundle| bundles.contains(&bundle)));
+        if !chosen.is_empty() {
+            companions.push((*position, chosen));
         }
-        companions
     }
+    companions
 }
 
 /// Frames of several archives that are made together.
@@ -314,12 +317,12 @@ impl Together {
     /// Makes them in this turn on a thread of its own. If there can be none, this thread does it.
     fn make_aside(self, taken: Taken) {
         // Whoever reads the frame that failed meets the same error and reports it.
-        let work = move || drop(self.make(taken.turn()));
+        let work = |(together, taken): (Self, Taken)| drop(together.make(taken.turn()));
         let (sender, receiver) = mpsc::channel();
         let thread = thread::Builder::new().name("kpackfs-make".to_owned());
-        match thread.spawn(move || receiver.into_iter().for_each(|work: Box<dyn FnOnce() + Send>| work())) {
-            Ok(_) => drop(sender.send(Box::new(work))),
-            Err(_) => work(),
+        match thread.spawn(move || receiver.into_iter().for_each(work)) {
+            Ok(_) => drop(sender.send((self, taken))),
+            Err(_) => work((self, taken)),
         }
     }
 }
