@@ -3,7 +3,7 @@
 //! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
 //! the truth to the relocation's addend. So the relocation is asked, never the place.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
@@ -93,7 +93,7 @@ fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<W
         machine,
         device,
         symbols: HashMap::new(),
-        slots: slots.iter().copied().collect(),
+        slots: Slots::new(slots),
         found: HashMap::new(),
     };
     let dynamic = Dynamic::read(image)?;
@@ -207,7 +207,7 @@ struct Walk<'a> {
     /// Value of each dynamic symbol that lies in the device code.
     symbols: HashMap<u32, u64>,
     /// Addresses of the wrappers' pointers.
-    slots: BTreeSet<u64>,
+    slots: Slots,
     /// What relocates each slot, or why that is not understood.
     found: HashMap<u64, Result<Pointer, BinaryError>>,
 }
@@ -253,7 +253,7 @@ impl Walk<'_> {
         } else {
             self.symbols.get(&rela.r_sym(LE, false)).map(|value| value.wrapping_add_signed(addend))
         };
-        if self.slots.contains(&place) {
+        if self.slots.contains(place) {
             let pointer = match value {
                 Some(value) if kind == self.machine.relative || kind == self.machine.absolute => {
                     Ok(Pointer { value, carrier: Carrier::Addend { entry } })
@@ -294,7 +294,7 @@ impl Walk<'_> {
         let mut window = Window { image: self.image, start: 0, bytes: Vec::new() };
         for place in places {
             let value = window.word(place)?;
-            if self.slots.contains(&place) {
+            if self.slots.contains(place) {
                 self.note(place, Ok(Pointer { value, carrier: Carrier::InPlace }));
             } else {
                 self.check_stranger(place, Some(value))?;
@@ -318,8 +318,8 @@ impl Walk<'_> {
             return Err(BinaryError::unsupported(format!("{what} is in its device code")));
         }
         // A pointer is the third field, behind two of four bytes, of a wrapper of 24.
-        let behind = self.slots.range(addresses.start.saturating_sub(15)..addresses.end.saturating_add(8)).next();
-        if behind.is_some() {
+        let behind = self.slots.first_from(addresses.start.saturating_sub(15));
+        if behind.is_some_and(|slot| slot < addresses.end.saturating_add(8)) {
             return Err(BinaryError::unsupported(format!("{what} is in a fat binary wrapper")));
         }
         Ok(())
@@ -385,6 +385,28 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// The addresses of pointers, in ascending order. A library has a million relocations and a few dozen of these, all in one
+/// place.
+struct Slots(Vec<u64>);
+
+impl Slots {
+    fn new(slots: &[u64]) -> Self {
+        let mut slots = slots.to_vec();
+        slots.sort_unstable();
+        Self(slots)
+    }
+
+    /// The first one that is not before `address`.
+    fn first_from(&self, address: u64) -> Option<u64> {
+        self.0.last().filter(|&&last| address <= last)?;
+        self.0.get(self.0.partition_point(|&slot| slot < address)).copied()
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        self.first_from(address) == Some(address)
     }
 }
 
