@@ -11,9 +11,9 @@ use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
 /// Compressed bytes read at once.
-pub(super) const INPUT: usize = 64 << 10;
+pub(super) const INPUT: usize = 128 << 10;
 
-/// Idle decoders that are kept, each with about 110 KB of state and input. There are more than there are threads that
+/// Idle decoders that are kept, each with about 170 KB of state and input. There are more than there are threads that
 /// serve a mount, so that readers of as many files at once do not take each other's away.
 const IDLE: usize = 24;
 

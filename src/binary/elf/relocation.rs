@@ -88,14 +88,8 @@ pub(super) fn symbol_table(image: &Image) -> Option<u64> {
 
 fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
-    let mut walk = Walk {
-        image,
-        machine,
-        device,
-        symbols: HashMap::new(),
-        slots: Slots::new(slots),
-        found: HashMap::new(),
-    };
+    let mut walk =
+        Walk { image, machine, device, symbols: HashMap::new(), slots: Slots::new(slots), found: HashMap::new() };
     let dynamic = Dynamic::read(image)?;
     walk.check_apart(&dynamic.addresses, "its dynamic section")?;
     let entry = (image.header.e_entry.get(LE) > 0).then(|| image.header.e_entry.get(LE));
