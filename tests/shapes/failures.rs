@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kpackfs::kpack::Compression;
+use kpackfs::binary::FatBinary;
+use kpackfs::kpack::{Compression, marker};
 
 use crate::support::{
-    Header, LOAD, PHDR, RELRO, Shown, UNCHANGED, address, expected, fixture, is_rewritten_elf, loads, pointers,
-    program_headers, sha256, wrappers,
+    Header, LOAD, PHDR, RELRO, STACK, Shown, UNCHANGED, UNKNOWN, address, content, expected, fixture, is_rewritten_elf,
+    loads, pointers, program_headers, sha256, whole, wrappers,
 };
 
 /// Checks all code objects of a fixture, the unit number in each of them included.
@@ -232,4 +233,38 @@ fn program_headers_describe_themselves() {
         }
     }
     assert!(seen > 10, "{seen}");
+}
+
+/// A program header can tell of something behind the section names, which become longer and push it aside.
+#[test]
+fn notes_that_are_not_loaded_are_found_again() {
+    const NOTE: &[u8] = b"\x05\0\0\0\x04\0\0\0\x01\0\0\0note\0\0\0\0\x12\x34\x56\x78";
+    let marker = marker("lib/x.so", &["../.kpack/x_@GFXARCH@.kpack".to_owned()]);
+    let number = |bytes: &[u8], kind| program_headers(bytes).iter().position(|header| header.kind == kind);
+    let place = |bytes: &[u8], number: usize| word(bytes, 32) + number * 56;
+    let mut seen = 0;
+    for name in expected().keys().filter(|name| is_rewritten_elf(name)) {
+        let mut bytes = fixture(name);
+        let Some(header) = number(&bytes, STACK).map(|number| place(&bytes, number)) else { continue };
+        bytes.resize(bytes.len().next_multiple_of(16), 0);
+        bytes[header..][..4].copy_from_slice(&UNKNOWN.to_le_bytes());
+        for (field, value) in [(8, bytes.len()), (32, NOTE.len()), (40, NOTE.len()), (48, 4)] {
+            bytes[header + field..][..8].copy_from_slice(&(value as u64).to_le_bytes());
+        }
+        bytes.extend(NOTE);
+        let fat = FatBinary::scan(&content(bytes)).unwrap().expect(name);
+        let mut host = whole(&fat.rewrite(&marker).unwrap());
+        let header = place(&host, number(&host, UNKNOWN).expect(name));
+        let at = word(&host, header + 8);
+        assert_eq!(&host[at..at + NOTE.len()], NOTE, "{name}");
+        assert_eq!(fat.first_difference(&content(host.clone())).unwrap(), None, "{name}");
+        host[header + 8] ^= 16;
+        assert!(fat.first_difference(&content(host)).unwrap().is_some(), "{name}");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }

@@ -201,6 +201,9 @@ pub(crate) struct Header {
 pub(crate) const LOAD: u32 = 1;
 pub(crate) const PHDR: u32 = 6;
 pub(crate) const RELRO: u32 = 0x6474_e552;
+pub(crate) const STACK: u32 = 0x6474_e551;
+/// A kind of program header that no tool knows, in the range for operating systems.
+pub(crate) const UNKNOWN: u32 = 0x6abc_de01;
 
 pub(crate) fn program_headers(bytes: &[u8]) -> Vec<Header> {
     let elf = ElfFile64::<LE>::parse(bytes).unwrap();

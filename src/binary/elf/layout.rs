@@ -91,6 +91,17 @@ impl Layout {
         if offset >= self.gap.offsets.end { moved.saturating_add_signed(self.gap.growth()) } else { moved }
     }
 
+    /// Tells the program headers that what stands from `offset` on, where nothing is loaded, is `growth` bytes farther than
+    /// [`Layout::moved`] says. An empty segment is nowhere.
+    pub(super) fn push_unloaded(&mut self, offset: u64, growth: u64) {
+        let start = self.moved(offset);
+        for segment in self.segments.iter_mut().filter(|it| it.kind != elf::PT_LOAD && it.file_size > 0) {
+            if segment.offset >= start {
+                segment.offset = segment.offset.saturating_add(growth);
+            }
+        }
+    }
+
     /// Where an address is in the new file, if bytes of the file are mapped there.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let mut loads = self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::LittleEndian as LE;
-use object::elf::{ProgramHeader64, Rela64};
+use object::elf::{self, ProgramHeader64, Rela64};
 
-use super::image::{Image, Section};
+use super::image::{Image, Section, Segment};
 use super::relocation::Carrier;
 use super::{FatElf, WRAPPERS, symbols};
 use crate::binary::changes;
@@ -57,7 +57,36 @@ impl FatElf {
                 return Ok(Some(format!("there is no memory at {:#x} any more", end - 1)));
             }
         }
+        if let Some(number) = self.compare_segments(&old, &other, &patched)? {
+            return Ok(Some(format!("program header {number}, which is not loaded, has become another")));
+        }
         self.compare_unloaded(&old, &other)
+    }
+
+    /// Compares what program headers tell of and no segment loads; one can follow the section names, which become longer.
+    /// The number of the first one that is not there any more.
+    fn compare_segments(
+        &self,
+        old: &Old,
+        other: &Image,
+        patched: &BTreeMap<u64, u64>,
+    ) -> Result<Option<usize>, BinaryError> {
+        let mut twins = other.segments.iter().filter(|segment| is_unloaded(other, segment));
+        for (number, segment) in self.image.segments.iter().enumerate() {
+            if !is_unloaded(&self.image, segment) {
+                continue;
+            }
+            let Some(twin) = twins.find(|twin| twin.kind == segment.kind && twin.file_size == segment.file_size) else {
+                return Ok(Some(number));
+            };
+            for range in without(segment.offset..segment.end(), patched) {
+                let at = twin.offset.saturating_add(range.start - segment.offset);
+                if old.differ(range.start, &other.content, at, range.end - range.start)?.is_some() {
+                    return Ok(Some(number));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn old(&self) -> Old {
@@ -147,6 +176,13 @@ impl FatElf {
         }
         Ok(None)
     }
+}
+
+/// Whether a program header tells of bytes that are in no segment in memory.
+fn is_unloaded(image: &Image, segment: &Segment) -> bool {
+    let is_apart = |load: &Segment| segment.end() <= load.offset || load.end() <= segment.offset;
+    let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD) && segment.file_size > 0;
+    tells && segment.end() <= image.content.size() && image.loads().all(|(_, load)| is_apart(load))
 }
 
 impl Old {

@@ -36,12 +36,12 @@ struct Names {
 impl FatElf {
     /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
     pub(in crate::binary) fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
-        let layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
+        let mut layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
         let mut changes = self.point_wrappers()?;
-        changes.extend(self.patch_program_headers(&layout)?);
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
             let names = self.add_name(section, &layout)?;
+            layout.push_unloaded(names.end, names.growth);
             header.e_phoff = U64::new(LE, names.moved(&layout, layout.table));
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, names.moved(&layout, offset));
@@ -56,6 +56,7 @@ impl FatElf {
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         }
         changes.push(Change::patch(0, bytes_of(&header)));
+        changes.extend(self.patch_program_headers(&layout)?);
         changes.extend(self.replace_device_code(&layout, marker)?);
         Ok(changes)
     }

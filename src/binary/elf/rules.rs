@@ -96,7 +96,10 @@ fn sections(image: &Image, problems: &mut Problems) {
             say("its address is not aligned");
         }
         if !section.is_allocated() {
-            unloaded.get_or_insert_with(|| name.clone().into_owned());
+            // `ld -q` keeps the relocations of each section, right behind it.
+            if !matches!(section.header.sh_type.get(LE), elf::SHT_RELA | elf::SHT_REL) {
+                unloaded.get_or_insert_with(|| name.clone().into_owned());
+            }
             continue;
         }
         // Tools such as dwz refuse this. Files from patchelf are like that already, so only what a split adds counts.
