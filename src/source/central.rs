@@ -25,6 +25,9 @@ const BLOCK: u64 = 16 << 10;
 /// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
 const BEGIN: &[u8] = b"PK\x03\x04";
 
+/// What a Zip64 end record begins with (APPNOTE.TXT 4.3.14).
+const ZIP64_END: &[u8] = b"PK\x06\x06";
+
 /// Lengths without comment of the end of the central directory and of the Zip64 locator before it
 /// (APPNOTE.TXT 4.3.16 and 4.3.15).
 const END: u64 = 22;
@@ -91,20 +94,29 @@ fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
         // APPNOTE.TXT 4.3.16: signature 0, total number of entries 10.
         let &[b'P', b'K', 5, 6, _, _, _, _, n0, n1, ..] = record else { continue };
         let mut members = u64::from(u16::from_le_bytes([n0, n1]));
-        // 4.3.15: signature 0, offset of the Zip64 end record 8. 4.3.14: that one's number of entries is at 32.
+        // 4.3.15: signature 0, offset of the Zip64 end record 8.
         let locator = at.checked_sub(20).and_then(|at| tail.get(at..)).and_then(|tail| tail.first_chunk::<16>());
         if let Some(&[b'P', b'K', 6, 7, _, _, _, _, ref offset @ ..]) = locator {
-            let offset = u64::from_le_bytes(*offset).saturating_add(32);
-            let mut count = [0; 8];
-            if offset.saturating_add(8) <= size {
-                window.seek(SeekFrom::Start(offset))?;
-                window.read_exact(&mut count)?;
-                members = members.max(u64::from_le_bytes(count));
-            }
+            members = members.max(zip64_members(window, u64::from_le_bytes(*offset))?);
         }
         most = most.max(Some(members));
     }
     Ok(most)
+}
+
+/// The number of members that the Zip64 end record at `offset` claims; 0 if there is none, as when the locator is that of
+/// a zip file inside of this one.
+fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
+    // 4.3.14: signature 0, total number of entries 32.
+    let mut record = [0; 40];
+    if offset.checked_add(record.len() as u64).is_none_or(|end| end > window.wheel.stamp.size) {
+        return Ok(0);
+    }
+    window.seek(SeekFrom::Start(offset))?;
+    window.read_exact(&mut record)?;
+    let (start, count) = record.split_at(32);
+    let count = count.first_chunk().map_or(0, |count| u64::from_le_bytes(*count));
+    Ok(if start.starts_with(ZIP64_END) { count } else { 0 })
 }
 
 /// Reads the wheel in blocks and keeps the last one.

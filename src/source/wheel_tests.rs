@@ -219,13 +219,24 @@ fn what_is_no_wheel_is_said_so() {
     assert!(open(&whole[..whole.len() - 30]).to_string().contains("it is cut off or damaged"));
     assert!(matches!(open(&whole[..3]), SourceError::UnknownKind(_)));
     assert!(matches!(open(&[b"#!prefix\n", &whole[..]].concat()), SourceError::NotAWheel { .. }));
-    // A Zip64 end record that claims 2^40 members, its locator, and an end record that refers to them.
-    let record = [&b"PK\x06\x06"[..], &44_u64.to_le_bytes(), &[0; 12], &[&(1_u64 << 40).to_le_bytes()[..]; 2].concat()];
-    let record = [&record.concat()[..], &[0; 16]].concat();
-    let locator = [&b"PK\x06\x07\0\0\0\0"[..], &[0; 8], &1_u32.to_le_bytes()].concat();
-    let end = [&b"PK\x05\x06\0\0\0\0"[..], &[0xff; 12], &[0; 2]].concat();
-    let error = open(&[record, locator, end].concat());
+    let error = open(&zip64_end(1 << 40, 0));
     assert!(error.to_string().contains("1099511627776 members"), "{error}");
+}
+
+/// A Zip64 end record that claims so many members, its locator, which says that it is at `offset`, and an end record.
+fn zip64_end(members: u64, offset: u64) -> Vec<u8> {
+    let record = [&b"PK\x06\x06"[..], &44_u64.to_le_bytes(), &[0; 12], &[&members.to_le_bytes()[..]; 2].concat()];
+    let record = [&record.concat()[..], &[0; 16]].concat();
+    let locator = [&b"PK\x06\x07\0\0\0\0"[..], &offset.to_le_bytes(), &1_u32.to_le_bytes()].concat();
+    [record, locator, [&b"PK\x05\x06\0\0\0\0"[..], &[0xff; 12], &[0; 2]].concat()].concat()
+}
+
+#[test]
+fn a_zip_file_inside_of_a_wheel_is_a_member_like_others() {
+    // Its locator says where its end record would be if it stood by itself; in the wheel, these are other bytes.
+    let inner = [vec![0xee; 300], zip64_end(1, 300)].concat();
+    let input = open(&[made("a", &[0xff; 500]), made("inner.zip", &inner)]);
+    assert_eq!(read(&input, "inner.zip").unwrap(), inner);
 }
 
 #[test]
