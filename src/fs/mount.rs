@@ -78,6 +78,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         }
     };
     let nodes = Nodes::new(served.tree);
+    let named = if let Target::Directory(place) = &target { place.clone() } else { PathBuf::new() };
     let (device, place, entry) = match target {
         Target::Handed(number) => (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None),
         Target::Directory(place) => {
@@ -92,7 +93,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);
-    let shared = Arc::new(Shared::new(nodes, served.resources, served.total_bytes));
+    let shared = Arc::new(Shared::new(named, nodes, served.resources, served.total_bytes));
     let adapter = Adapter::new(Arc::clone(&shared));
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);

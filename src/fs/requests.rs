@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -54,6 +55,8 @@ fn errno(failure: &Failure) -> Errno {
 /// What all threads that answer requests share.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// Where it is mounted, for messages; nothing if whoever made the mount has not said so.
+    place: PathBuf,
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
     pub(super) resources: Arc<Resources>,
@@ -88,8 +91,9 @@ impl Buffers {
 }
 
 impl Shared {
-    pub(super) fn new(nodes: Nodes, resources: Arc<Resources>, total_bytes: u64) -> Self {
+    pub(super) fn new(place: PathBuf, nodes: Nodes, resources: Arc<Resources>, total_bytes: u64) -> Self {
         Self {
+            place,
             nodes,
             total_bytes,
             resources,
@@ -124,7 +128,7 @@ impl Shared {
             Failure::Plain(_) => return,
         };
         if let Some(suppressed) = self.warnings.pass(Instant::now()) {
-            let path = self.nodes.path(node);
+            let path = self.place.join(self.nodes.path(node));
             // Fields without a value are left out.
             let panicked = matches!(failure, Failure::Panic(_)).then_some(true);
             let suppressed = (suppressed > 0).then_some(suppressed);

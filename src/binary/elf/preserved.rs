@@ -178,11 +178,14 @@ impl FatElf {
     }
 }
 
-/// Whether a program header tells of bytes that are in no segment in memory.
+/// Whether a program header tells of bytes that are in no segment in memory. PT_GNU_RELRO tells of addresses only.
 fn is_unloaded(image: &Image, segment: &Segment) -> bool {
     let is_apart = |load: &Segment| segment.end() <= load.offset || load.end() <= segment.offset;
-    let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD) && segment.file_size > 0;
-    tells && segment.end() <= image.content.size() && image.loads().all(|(_, load)| is_apart(load))
+    let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD | elf::PT_GNU_RELRO);
+    tells
+        && segment.file_size > 0
+        && segment.end() <= image.content.size()
+        && image.loads().all(|(_, load)| is_apart(load))
 }
 
 impl Old {
