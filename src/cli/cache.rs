@@ -15,7 +15,7 @@ use crate::index::{self, Kept};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Look after the indexes that are kept
+/// Look after what is kept: an index of each input, and compressed code objects (--keep-frames)
 #[derive(Debug, Args)]
 pub(super) struct Cache {
     #[command(subcommand)]
@@ -27,13 +27,13 @@ pub(super) struct Cache {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List them
+    /// List the indexes, and say what code objects take
     List {
-        /// Print JSON
+        /// Print JSON, of the indexes only
         #[arg(long)]
         json: bool,
     },
-    /// Remove those whose input is gone or has changed, and old ones
+    /// Remove indexes whose input is gone or has changed, and old ones
     Prune {
         /// Remove those that were not written for so many days
         #[arg(long, value_name = "DAYS", default_value_t = 60)]
@@ -59,19 +59,20 @@ impl Cache {
             bail!("there is no directory of indexes; name one with --cache-dir");
         };
         let kept = index::list(&folder)?;
+        let frames = folder.join(FRAMES);
+        let explain = || frames.display().to_string();
         match &self.command {
-            Command::List { json } => list(&kept, *json)?,
+            Command::List { json: true } => list_json(&kept)?,
+            Command::List { json: false } => list(&kept, index::count(&frames).with_context(explain)?)?,
             Command::Prune { older_than } => {
                 let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
                 remove(kept.iter().filter(|kept| !kept.is_usable || age(kept) > DAY * *older_than))?;
             }
             Command::Clear => {
                 remove(kept.iter())?;
-                let frames = folder.join(FRAMES);
-                let (count, bytes) = index::clear(&frames).with_context(|| frames.display().to_string())?;
+                let (count, bytes) = index::clear(&frames).with_context(explain)?;
                 if count > 0 {
-                    let removed = counted(count, "compressed code object", "compressed code objects");
-                    writeln!(io::stdout(), "removed {removed}, {}", size(bytes))?;
+                    writeln!(io::stdout(), "removed {}, {}", code_objects(count), size(bytes))?;
                 }
             }
         }
@@ -79,21 +80,27 @@ impl Cache {
     }
 }
 
-fn list(kept: &[Kept], json: bool) -> anyhow::Result<()> {
+fn code_objects(count: usize) -> String {
+    counted(count, "compressed code object", "compressed code objects")
+}
+
+fn list_json(kept: &[Kept]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    if json {
-        let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let listed = kept.iter().map(|kept| Listed {
-            file: &kept.path,
-            input: kept.location.as_ref(),
-            size: kept.size,
-            written: seconds(kept.modified),
-            usable: kept.is_usable,
-        });
-        serde_json::to_writer_pretty(&mut out, &listed.collect::<Vec<_>>())?;
-        writeln!(out)?;
-        return Ok(());
-    }
+    let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let listed = kept.iter().map(|kept| Listed {
+        file: &kept.path,
+        input: kept.location.as_ref(),
+        size: kept.size,
+        written: seconds(kept.modified),
+        usable: kept.is_usable,
+    });
+    serde_json::to_writer_pretty(&mut out, &listed.collect::<Vec<_>>())?;
+    Ok(writeln!(out)?)
+}
+
+/// `frames`: how many compressed code objects there are, and their bytes.
+fn list(kept: &[Kept], frames: (usize, u64)) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
     for kept in kept {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
         let state = match (&kept.location, kept.is_usable) {
@@ -102,6 +109,10 @@ fn list(kept: &[Kept], json: bool) -> anyhow::Result<()> {
             (None, false) => "  (damaged, or of another version)",
         };
         writeln!(out, "{:>10}  {input}{state}", size(kept.size))?;
+    }
+    let (count, bytes) = frames;
+    if count > 0 {
+        writeln!(out, "{:>10}  {}", size(bytes), code_objects(count))?;
     }
     Ok(())
 }

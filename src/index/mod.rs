@@ -33,7 +33,7 @@ pub use pool::{Lent, Pool};
 pub use records::RecordsError;
 pub use requests::{Answering, Begun, RequestKind, Requests};
 pub use spool::Spool;
-pub use store::{Store, clear};
+pub use store::{Store, clear, count};
 pub use workers::Workers;
 
 /// What all work on one input shares.

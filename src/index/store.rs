@@ -109,21 +109,29 @@ impl Store {
     }
 }
 
-/// Removes all that is kept in a folder; the number of files and bytes. A folder that is not there is empty.
+/// The number of files that are kept in a folder, and of their bytes.
+pub fn count(folder: &Path) -> io::Result<(usize, u64)> {
+    let stored = stored(folder)?;
+    Ok((stored.len(), stored.iter().map(|file| file.size).sum()))
+}
+
+/// Removes all that is kept in a folder; the number of files and bytes.
 pub fn clear(folder: &Path) -> io::Result<(usize, u64)> {
-    let stored = match stored(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
-        stored => stored?,
-    };
+    let stored = stored(folder)?;
     for file in &stored {
         fs::remove_file(&file.path)?;
     }
     Ok((stored.len(), stored.iter().map(|file| file.size).sum()))
 }
 
+/// What is in a folder. One that is not there is empty.
 fn stored(folder: &Path) -> io::Result<Vec<Stored>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         // Another process may have removed it.
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
@@ -165,7 +173,9 @@ mod tests {
         assert_eq!(there, [0, 3, 4], "1 and 2 were not used for the longest time");
         store.put(&identity(5), &[5; 500]);
         assert!(store.get(&identity(5)).is_none(), "larger than all there is room for");
+        assert_eq!(count(&store.folder).unwrap(), (3, 400));
         assert_eq!(clear(&store.folder).unwrap(), (3, 400));
+        assert_eq!(count(&store.folder).unwrap(), (0, 0));
         assert_eq!(clear(&place.path().join("nowhere")).unwrap(), (0, 0));
     }
 
