@@ -18,8 +18,8 @@ pub(super) trait Client: Sync {
         false
     }
 
-    /// Frames that somebody waits for. They come first.
-    fn awaited(&self) -> Vec<u64> {
+    /// Frames that somebody waits for. They come first, and those of bundles that are decompressed anyway are made as well.
+    fn awaited(&self) -> Vec<Arc<Frame>> {
         Vec::new()
     }
 
@@ -60,7 +60,8 @@ pub fn make_together(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
 /// further bundle is begun with.
 pub(super) fn make(frames: Vec<Arc<Frame>>, threads: usize, client: &dyn Client) -> Result<(), ReadError> {
     let threads = threads.min(frames.len());
-    let state = Mutex::new(State { closed: groups(frames), ..State::default() });
+    let known = frames.iter().map(|frame| frame.id()).collect();
+    let state = Mutex::new(State { closed: groups(frames), known, ..State::default() });
     let making = Making { state, changed: Condvar::new(), client };
     // Threads of their own: one of a pool that waits can be handed work that waits for what it holds itself.
     thread::scope(|scope| {
@@ -99,8 +100,14 @@ impl Group {
     }
 
     /// Which of its frames somebody waits for.
-    fn urgent(&self, awaited: &[u64]) -> Option<usize> {
-        if awaited.is_empty() { None } else { self.frames.iter().rposition(|frame| awaited.contains(&frame.id())) }
+    fn urgent(&self, awaited: &[Arc<Frame>]) -> Option<usize> {
+        let is_awaited = |frame: &Arc<Frame>| awaited.iter().any(|awaited| Arc::ptr_eq(awaited, frame));
+        if awaited.is_empty() { None } else { self.frames.iter().rposition(is_awaited) }
+    }
+
+    fn shares_bundle(&self, frame: &Frame) -> bool {
+        let bundles = self.bundle.as_ref().zip(frame.object.bundle.as_ref());
+        bundles.is_some_and(|(own, other)| own.id() == other.id())
     }
 
     /// Time it takes, in bytes to compress: decompressing is at least four times as fast.
@@ -139,6 +146,8 @@ struct State {
     closed: Vec<Group>,
     /// The others.
     open: Vec<(Group, Option<Arc<Decompressed>>)>,
+    /// All frames that are made or were, by their numbers.
+    known: HashSet<u64>,
     /// Threads that decompress a bundle, or wait for the memory.
     opening: usize,
     /// Threads that compress a frame.
@@ -188,6 +197,9 @@ impl Making<'_> {
         let mut state = self.lock();
         loop {
             let awaited = self.client.awaited();
+            for frame in &awaited {
+                state.admit(frame);
+            }
             if let Some(task) = state.take(&awaited) {
                 state.compressing += 1;
                 return Some(task);
@@ -236,8 +248,21 @@ impl Making<'_> {
 }
 
 impl State {
+    /// Has one more frame made if its bundle is there, or is going to be. Whoever comes to it later would wait for the end
+    /// of all, and then for the same bundle again.
+    fn admit(&mut self, frame: &Arc<Frame>) {
+        if self.known.contains(&frame.id()) {
+            return;
+        }
+        let open = self.open.iter_mut().map(|(group, _)| group);
+        if let Some(group) = open.chain(&mut self.closed).find(|group| group.shares_bundle(frame)) {
+            group.frames.push(Arc::clone(frame));
+            self.known.insert(frame.id());
+        }
+    }
+
     /// A frame whose bundle is decompressed: one that is awaited, or else the largest one of the first group.
-    fn take(&mut self, awaited: &[u64]) -> Option<Task> {
+    fn take(&mut self, awaited: &[Arc<Frame>]) -> Option<Task> {
         let urgent = self.open.iter().enumerate().find_map(|(at, (group, _))| Some((at, group.urgent(awaited)?)));
         let (at, number) = urgent.or_else(|| Some((0, self.open.first()?.0.frames.len().checked_sub(1)?)))?;
         let (group, held) = self.open.get_mut(at)?;
@@ -248,7 +273,7 @@ impl State {
 
     /// The group to begin with next: one with a frame that is awaited, or else the costliest. While there is no memory for
     /// another bundle, and one of these threads may give some back, only one that needs none.
-    fn pick(&mut self, awaited: &[u64]) -> Option<Group> {
+    fn pick(&mut self, awaited: &[Arc<Frame>]) -> Option<Group> {
         let is_busy = self.opening + self.compressing > 0;
         let can_begin = |group: &Group| !(self.is_short && is_busy) || group.bundle.is_none();
         let urgent = self.closed.iter().rposition(|group| can_begin(group) && group.urgent(awaited).is_some());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::making::make;
+use super::making::{Client, make};
 use super::*;
 use crate::fatbin::{CodeObject, read_bundle};
 use crate::index::{Resources, Spool};
@@ -263,6 +263,28 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
             assert!(resources.budget.gauges().total() <= budget.max(CODE));
         });
     }
+}
+
+/// Readers who have come to these frames.
+struct Readers(Vec<Arc<Frame>>);
+
+impl Client for Readers {
+    fn awaited(&self) -> Vec<Arc<Frame>> {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn what_a_reader_waits_for_is_made_of_a_bundle_that_is_decompressed_for_others() {
+    let resources = Resources::new(64 << 20);
+    let archives = archives(&resources);
+    let frames: Vec<_> = archives[0].frames().skip(1).cloned().collect();
+    let of_second: Vec<_> = archives[1].frames().take(2).cloned().collect();
+    let readers = Readers(of_second.clone());
+    let cost = work(&resources, || make(frames, 1, &readers).unwrap());
+    assert_eq!(cost, ((BUNDLES - 1) * BUNDLE, BUNDLES * CODE, BUNDLES));
+    let are_there: Vec<_> = of_second.iter().map(|frame| frame.is_there()).collect();
+    assert_eq!(are_there, [false, true], "nobody decompresses the first bundle");
 }
 
 /// Code objects of one bundle, where the first one to be read waits until a second one is.

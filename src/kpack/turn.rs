@@ -20,7 +20,7 @@ struct State {
     /// Turns that have ended.
     ended: u64,
     /// Frames that readers wait for, once for each.
-    awaited: Vec<u64>,
+    awaited: Vec<Arc<Frame>>,
 }
 
 /// The turn, for as long as this is there.
@@ -65,24 +65,24 @@ impl Turn {
     }
 
     /// Waits for the turn, or for a frame. `None` if that is there, or was and has left already.
-    pub(super) fn take_or_await(self: &Arc<Self>, frame: &Frame) -> Option<Taken> {
+    pub(super) fn take_or_await(self: &Arc<Self>, frame: &Arc<Frame>) -> Option<Taken> {
         let state = self.await_frame(frame, |state| !state.is_taken);
         if state.is_taken || frame.is_there() { None } else { Some(self.taken(state)) }
     }
 
     /// Waits for a frame that is made in a turn, or for the end of that.
-    pub(super) fn await_made(&self, frame: &Frame, number: u64) {
+    pub(super) fn await_made(&self, frame: &Arc<Frame>, number: u64) {
         drop(self.await_frame(frame, |state| state.ended > number));
     }
 
     /// Waits until a frame is there, or nothing is to be waited for any more.
-    fn await_frame(&self, frame: &Frame, is_over: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+    fn await_frame(&self, frame: &Arc<Frame>, is_over: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        state.awaited.push(frame.id());
+        state.awaited.push(Arc::clone(frame));
         while !frame.is_there() && !is_over(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let own = state.awaited.iter().position(|&id| id == frame.id());
+        let own = state.awaited.iter().position(|awaited| Arc::ptr_eq(awaited, frame));
         own.map(|own| state.awaited.swap_remove(own));
         state
     }
@@ -94,12 +94,12 @@ impl Turn {
 }
 
 impl Client for Turn {
-    fn awaited(&self) -> Vec<u64> {
+    fn awaited(&self) -> Vec<Arc<Frame>> {
         self.lock().awaited.clone()
     }
 
     fn made(&self, frame: &Frame) {
-        if self.lock().awaited.contains(&frame.id()) {
+        if self.lock().awaited.iter().any(|awaited| awaited.id() == frame.id()) {
             self.changed.notify_all();
         }
     }
