@@ -336,3 +336,40 @@ fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
     }
     Ok(name)
 }
+
+/// Reads neighbouring words of what is loaded without a request for each.
+pub(super) struct Window<'a> {
+    image: &'a Image,
+    /// Address of the first byte held.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    const SIZE: u64 = 64 << 10;
+
+    pub(super) fn new(image: &'a Image) -> Self {
+        Self { image, start: 0, bytes: Vec::new() }
+    }
+
+    /// The word at an address; an error if it is not in the file.
+    pub(super) fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
+        if let Some(word) = self.held(address) {
+            return Ok(word);
+        }
+        let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
+        let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
+        let length = length.ok_or_else(missing)?;
+        let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
+        self.bytes.resize(usize::try_from(length).unwrap_or(0), 0);
+        self.image.content.read_at(offset, &mut self.bytes)?;
+        self.start = address;
+        self.held(address).ok_or_else(missing)
+    }
+
+    fn held(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let word = self.bytes.get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}

@@ -10,7 +10,7 @@ use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
 use object::pod::slice_from_bytes;
 use object::{LittleEndian as LE, U64};
 
-use super::image::{Image, read_pod};
+use super::image::{Image, Window, read_pod};
 use crate::binary::BinaryError;
 
 /// Entries read at a time.
@@ -285,7 +285,7 @@ impl Walk<'_> {
         })?;
         // In linkers' tables they are in order already, so that nothing is read twice.
         places.sort_unstable();
-        let mut window = Window { image: self.image, start: 0, bytes: Vec::new() };
+        let mut window = Window::new(self.image);
         for place in places {
             let value = window.word(place)?;
             if self.slots.contains(place) {
@@ -401,37 +401,5 @@ impl Slots {
 
     fn contains(&self, address: u64) -> bool {
         self.first_from(address) == Some(address)
-    }
-}
-
-/// Reads neighbouring words without a request for each.
-struct Window<'a> {
-    image: &'a Image,
-    /// Address of the first byte held.
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    const SIZE: u64 = 64 << 10;
-
-    fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
-        if let Some(word) = self.held(address) {
-            return Ok(word);
-        }
-        let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
-        let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
-        let length = length.ok_or_else(missing)?;
-        let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
-        self.bytes.resize(usize::try_from(length).unwrap_or(0), 0);
-        self.image.content.read_at(offset, &mut self.bytes)?;
-        self.start = address;
-        self.held(address).ok_or_else(missing)
-    }
-
-    fn held(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let word = self.bytes.get(at..at.checked_add(8)?)?;
-        Some(u64::from_le_bytes(word.try_into().ok()?))
     }
 }
