@@ -395,7 +395,14 @@ impl Slots {
 
     /// The first one that is not before `address`.
     fn first_from(&self, address: u64) -> Option<u64> {
-        self.0.last().filter(|&&last| address <= last)?;
+        let (&first, &last) = (self.0.first()?, self.0.last()?);
+        // Most are before or behind all of them.
+        if address <= first {
+            return Some(first);
+        }
+        if address > last {
+            return None;
+        }
         self.0.get(self.0.partition_point(|&slot| slot < address)).copied()
     }
 
