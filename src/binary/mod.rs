@@ -6,7 +6,8 @@ mod elf;
 mod rewritten;
 mod split;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use self::changes::Change;
@@ -44,6 +45,25 @@ pub enum BinaryError {
 fn any_overlap(mut ranges: Vec<(u64, u64)>) -> bool {
     ranges.sort_unstable();
     ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end)
+}
+
+/// `range` without the ranges of `holes`, which may overlap each other.
+fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
+    let mut rest = Vec::new();
+    let mut at = range.start;
+    for (&start, &end) in holes.range(..range.end) {
+        if end <= at {
+            continue;
+        }
+        if start > at {
+            rest.push(at..start);
+        }
+        at = end;
+    }
+    if at < range.end {
+        rest.push(at..range.end);
+    }
+    rest
 }
 
 impl BinaryError {

@@ -78,7 +78,6 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         }
     };
     let nodes = Nodes::new(served.tree);
-    let named = if let Target::Directory(place) = &target { place.clone() } else { PathBuf::new() };
     let (device, place, entry) = match target {
         Target::Handed(number) => (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None),
         Target::Directory(place) => {
@@ -90,6 +89,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
             }
         }
     };
+    let named = entry.as_ref().map_or_else(PathBuf::new, |_| place.clone());
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);

@@ -94,7 +94,7 @@ impl Store {
     /// Removes the least recently used files until there is some room, if there is none.
     fn make_room(&self) -> io::Result<()> {
         let mut stored = stored(&self.folder)?;
-        let mut bytes: u64 = stored.iter().map(|file| file.size).sum();
+        let (_, mut bytes) = total(&stored);
         if bytes > self.capacity {
             stored.sort_by_key(|file| Reverse(file.used));
             // So that the next few need not look again.
@@ -111,8 +111,7 @@ impl Store {
 
 /// The number of files that are kept in a folder, and of their bytes.
 pub fn count(folder: &Path) -> io::Result<(usize, u64)> {
-    let stored = stored(folder)?;
-    Ok((stored.len(), stored.iter().map(|file| file.size).sum()))
+    Ok(total(&stored(folder)?))
 }
 
 /// Removes all that is kept in a folder; the number of files and bytes.
@@ -121,7 +120,11 @@ pub fn clear(folder: &Path) -> io::Result<(usize, u64)> {
     for file in &stored {
         fs::remove_file(&file.path)?;
     }
-    Ok((stored.len(), stored.iter().map(|file| file.size).sum()))
+    Ok(total(&stored))
+}
+
+fn total(stored: &[Stored]) -> (usize, u64) {
+    (stored.len(), stored.iter().map(|file| file.size).sum())
 }
 
 /// What is in a folder. One that is not there is empty.

@@ -101,7 +101,7 @@ impl Group {
 
     /// Which of its frames somebody waits for.
     fn urgent(&self, awaited: &[Arc<Frame>]) -> Option<usize> {
-        let is_awaited = |frame: &Arc<Frame>| awaited.iter().any(|awaited| Arc::ptr_eq(awaited, frame));
+        let is_awaited = |frame: &Arc<Frame>| awaited.iter().any(|awaited| awaited.id() == frame.id());
         if awaited.is_empty() { None } else { self.frames.iter().rposition(is_awaited) }
     }
 

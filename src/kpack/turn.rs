@@ -82,7 +82,7 @@ impl Turn {
         while !frame.is_there() && !is_over(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let own = state.awaited.iter().position(|awaited| Arc::ptr_eq(awaited, frame));
+        let own = state.awaited.iter().position(|awaited| awaited.id() == frame.id());
         own.map(|own| state.awaited.swap_remove(own));
         state
     }

@@ -9,7 +9,7 @@ use kpackfs::kpack::{Compression, marker};
 
 use crate::support::{
     Header, LOAD, PHDR, RELRO, STACK, Shown, UNCHANGED, UNKNOWN, address, content, expected, fixture, is_rewritten_elf,
-    loads, pointers, program_headers, sha256, whole, wrappers,
+    loads, pointers, program_headers, sha256, whole, word, wrappers,
 };
 
 /// Checks all code objects of a fixture, the unit number in each of them included.
@@ -220,7 +220,7 @@ fn program_headers_describe_themselves() {
     for name in expected().keys().filter(|name| is_rewritten_elf(name)) {
         let host = Shown::one(name).host(name);
         let headers = program_headers(&host);
-        let table = u64::from_le_bytes(host[32..40].try_into().unwrap());
+        let table = word(&host, 32) as u64;
         for header in headers.iter().filter(|header| header.kind == PHDR) {
             let size = headers.len() as u64 * 56;
             assert_eq!((header.offset, header.file_size, header.memory_size), (table, size, size), "{name}");
@@ -263,8 +263,4 @@ fn notes_that_are_not_loaded_are_found_again() {
         seen += 1;
     }
     assert!(seen > 20, "{seen}");
-}
-
-fn word(bytes: &[u8], at: usize) -> usize {
-    usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }

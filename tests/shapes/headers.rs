@@ -11,7 +11,7 @@ use kpackfs::index::Resources;
 use kpackfs::rope::Content;
 use rayon::prelude::*;
 
-use crate::support::{Shown, content, fixture, program_headers, whole};
+use crate::support::{Shown, content, fixture, program_headers, whole, word};
 
 const MARKER: &[u8] = b"the marker";
 
@@ -43,14 +43,13 @@ fn look(bytes: Vec<u8>, resources: &Arc<Resources>) -> bool {
 /// The bytes of headers: all of the file header, the program headers and the dynamic section, and a sample of the
 /// section headers.
 fn places(bytes: &[u8]) -> Vec<usize> {
-    let field = |at: usize| usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap();
     let count = |at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
     let dynamic = program_headers(bytes).into_iter().filter(|header| header.kind == 2).flat_map(|header| {
         let start = usize::try_from(header.offset).unwrap();
         start..start + usize::try_from(header.file_size).unwrap()
     });
-    let segments = field(32)..field(32) + count(56) * 56;
-    let sections = (field(40)..field(40) + count(60) * 64).step_by(8);
+    let segments = word(bytes, 32)..word(bytes, 32) + count(56) * 56;
+    let sections = (word(bytes, 40)..word(bytes, 40) + count(60) * 64).step_by(8);
     (0..64).chain(segments).chain(dynamic).chain(sections).collect()
 }
 

@@ -186,6 +186,11 @@ pub(crate) fn address(bytes: &[u8], name: &str) -> u64 {
     ElfFile64::<LE>::parse(bytes).unwrap().section_by_name(name).expect(name).address()
 }
 
+/// The number in eight bytes of a header.
+pub(crate) fn word(bytes: &[u8], at: usize) -> usize {
+    usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
+}
+
 /// A program header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {

@@ -9,7 +9,7 @@ use object::pe::{self, ImageDebugDirectory};
 
 use super::FatCoff;
 use super::image::{Image, Section};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
 use crate::rope::Content;
 
 /// Bytes compared at a time.
@@ -130,20 +130,4 @@ fn attributes(section: &Section) -> impl PartialEq {
 /// Where the last section ends in the file.
 fn rest(image: &Image) -> u64 {
     image.sections.iter().filter(|section| section.raw_size > 0).map(Section::end).max().unwrap_or(0)
-}
-
-/// `range` without the ranges of `holes`, which are in order and apart.
-fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
-    let mut rest = Vec::new();
-    let mut at = range.start;
-    for (&start, &end) in holes.range(..range.end).filter(|(_, end)| **end > range.start) {
-        if start > at {
-            rest.push(at..start);
-        }
-        at = end.max(at);
-    }
-    if at < range.end {
-        rest.push(at..range.end);
-    }
-    rest
 }

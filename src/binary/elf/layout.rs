@@ -36,6 +36,15 @@ pub(super) struct Layout {
     pub(super) table: u64,
     /// Whether the table stands inside the device code.
     pub(super) table_moved: bool,
+    /// Where bytes are put in behind all that is loaded.
+    added: Added,
+}
+
+/// A place where bytes are put in. By default there are none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Added {
+    offset: u64,
+    bytes: u64,
 }
 
 /// The device code and the segment that maps it.
@@ -76,6 +85,7 @@ impl Layout {
             segments: image.segments.clone(),
             table: image.header.e_phoff.get(LE),
             table_moved: false,
+            added: Added::default(),
         })
     }
 
@@ -84,22 +94,23 @@ impl Layout {
         i128::from(self.cut.end - self.cut.start) - i128::from(self.gap.growth())
     }
 
-    /// The offset in the new file of a byte that stays, not counting what is added behind the last segment.
+    /// The offset in the new file of a byte that stays.
     pub(super) fn moved(&self, offset: u64) -> u64 {
         let removed = self.cut.end - self.cut.start;
         let moved = if offset >= self.cut.end { offset - removed } else { offset.min(self.cut.start) };
-        if offset >= self.gap.offsets.end { moved.saturating_add_signed(self.gap.growth()) } else { moved }
+        let gap = if offset >= self.gap.offsets.end { self.gap.growth() } else { 0 };
+        let added = if offset >= self.added.offset { self.added.bytes } else { 0 };
+        moved.saturating_add_signed(gap).saturating_add(added)
     }
 
-    /// Tells the program headers that what stands from `offset` on, where nothing is loaded, is `growth` bytes farther than
-    /// [`Layout::moved`] says. An empty segment is nowhere.
-    pub(super) fn push_unloaded(&mut self, offset: u64, growth: u64) {
+    /// Puts bytes in before the one at `offset`, behind all that is loaded. An empty segment is nowhere.
+    pub(super) fn add(&mut self, offset: u64, bytes: u64) {
         let start = self.moved(offset);
-        for segment in self.segments.iter_mut().filter(|it| it.kind != elf::PT_LOAD && it.file_size > 0) {
-            if segment.offset >= start {
-                segment.offset = segment.offset.saturating_add(growth);
-            }
+        let behind = |it: &&mut Segment| it.kind != elf::PT_LOAD && it.file_size > 0 && it.offset >= start;
+        for segment in self.segments.iter_mut().filter(behind) {
+            segment.offset = segment.offset.saturating_add(bytes);
         }
+        self.added = Added { offset, bytes };
     }
 
     /// Where an address is in the new file, if bytes of the file are mapped there.
@@ -129,7 +140,8 @@ impl Layout {
         let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, room != Room::NotNeeded)?) else {
             return Ok(None);
         };
-        let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved: room == Room::Moved };
+        let table_moved = room == Room::Moved;
+        let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved, added: Added::default() };
         // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
         let is_table_pushed = layout.moved(table) != table && room::is_executable(image);
         if layout.gain() <= 0 || is_table_pushed {

@@ -11,7 +11,7 @@ use super::image::{Image, Section, Segment};
 use super::relocation::Carrier;
 use super::{FatElf, WRAPPERS, symbols};
 use crate::binary::changes;
-use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
 use crate::rope::Content;
 
 /// Bytes compared at a time.
@@ -211,25 +211,6 @@ fn piece(image: &Image, address: u64) -> Option<u64> {
         let inside = address.checked_sub(load.address)?;
         load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
     })
-}
-
-/// `range` without the ranges of `holes`, which may overlap each other.
-fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
-    let mut rest = Vec::new();
-    let mut at = range.start;
-    for (&start, &end) in holes.range(..range.end) {
-        if end <= at {
-            continue;
-        }
-        if start > at {
-            rest.push(at..start);
-        }
-        at = end;
-    }
-    if at < range.end {
-        rest.push(at..range.end);
-    }
-    rest
 }
 
 /// The first position at which two ranges of files differ.

@@ -25,10 +25,6 @@ struct Names {
     /// Where the table begins in the new file.
     offset: u64,
     size: u64,
-    /// What stands behind the table in the original moves by this many bytes.
-    growth: u64,
-    /// End of the table in the original.
-    end: u64,
     /// Offset of the marker's name in the table.
     marker: u32,
 }
@@ -40,21 +36,19 @@ impl FatElf {
         let mut changes = self.point_wrappers()?;
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
-            let names = self.add_name(section, &layout)?;
-            layout.push_unloaded(names.end, names.growth);
-            header.e_phoff = U64::new(LE, names.moved(&layout, layout.table));
+            let names = self.add_name(section, &mut layout)?;
             let offset = self.image.header.e_shoff.get(LE);
-            header.e_shoff = U64::new(LE, names.moved(&layout, offset));
+            header.e_shoff = U64::new(LE, layout.moved(offset));
             changes.push(Change::patch(offset, self.section_headers(section, &layout, &names, marker)));
             changes.extend(symbols::replace(&self.image, section, self.addresses.start));
             changes.push(names.change);
         } else {
-            header.e_phoff = U64::new(LE, layout.moved(layout.table));
             // What is said of section headers that are not there would lead anywhere in the new file.
             header.e_shoff = U64::new(LE, 0);
             header.e_shnum = U16::new(LE, 0);
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         }
+        header.e_phoff = U64::new(LE, layout.moved(layout.table));
         changes.push(Change::patch(0, bytes_of(&header)));
         changes.extend(self.patch_program_headers(&layout)?);
         changes.extend(self.replace_device_code(&layout, marker)?);
@@ -115,7 +109,7 @@ impl FatElf {
     /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
     /// section index changes and allocated sections stay in front of the others. Neither do the names move into the
     /// device code: llvm-strip and llvm-objcopy mix them up when a segment loads them.
-    fn add_name(&self, device: usize, layout: &Layout) -> Result<Names, BinaryError> {
+    fn add_name(&self, device: usize, layout: &mut Layout) -> Result<Names, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
@@ -133,7 +127,7 @@ impl FatElf {
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
                 let change = Change::patch(table.offset, bytes);
-                return Ok(Names { change, packed, offset, size, growth: 0, end, marker });
+                return Ok(Names { change, packed, offset, size, marker });
             }
         }
         let packed = Vec::new();
@@ -145,13 +139,14 @@ impl FatElf {
             let replacement = vec![Piece::literal(MARKER), Piece::Zeros(growth - MARKER.len() as u64)];
             let change = Change { start: end, end, replacement };
             let offset = layout.moved(table.offset);
-            return Ok(Names { change, packed, offset, size, growth, end, marker });
+            layout.add(end, growth);
+            return Ok(Names { change, packed, offset, size, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
         let old = Piece::Original { offset: table.offset, length: table.size };
         let change = Change { start: file, end: file, replacement: vec![old, Piece::literal(MARKER)] };
-        Ok(Names { change, packed, offset: layout.moved(file), size, growth: 0, end: file, marker })
+        Ok(Names { change, packed, offset: layout.moved(file), size, marker })
     }
 
     fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
@@ -185,7 +180,7 @@ impl FatElf {
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() {
                 let of_padding = if section.is_nobits() { layout.offset_of(section.address) } else { None };
-                let offset = of_padding.unwrap_or_else(|| names.moved(layout, section.offset));
+                let offset = of_padding.unwrap_or_else(|| layout.moved(section.offset));
                 section.header.sh_offset = U64::new(LE, offset);
             }
             if let Some(&name) = names.packed.get(index) {
@@ -193,13 +188,6 @@ impl FatElf {
             }
         }
         encode_sections(&sections)
-    }
-}
-
-impl Names {
-    /// The offset in the new file of a byte that stays.
-    fn moved(&self, layout: &Layout, offset: u64) -> u64 {
-        layout.moved(offset).saturating_add(if offset >= self.end { self.growth } else { 0 })
     }
 }
 
