@@ -150,9 +150,9 @@ fn the_cache_is_named_before_or_behind_what_to_do() {
     assert_eq!(place.ends(0, &["cache", "--cache-dir", "here", "list"]), listed);
     assert_eq!(place.ends(0, &["cache", "list"]), "");
     assert!(place.ends(0, &["cache", "list", "--help"]).contains("--cache-dir"));
-    place.ends(0, &["index", "fat", "--cache-dir", "here", "--keep-frames", "10"]);
+    place.ends(0, &["index", "fat", "--cache-dir", "here", "--frame-cache", "10"]);
     let more = place.ends(0, &["cache", "list", "--cache-dir", "here"]);
-    assert!(more.contains("fat\n") && more.ends_with(" compressed code objects\n"), "{more}");
+    assert!(more.contains("fat\n") && more.ends_with(" compressed code objects of 1 input\n"), "{more}");
     assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 1 index, "));
     assert_eq!(place.ends(0, &["cache", "list", "--cache-dir", "here"]), "");
     assert!(place.ends(0, &["cache", "clear", "--cache-dir", "here"]).starts_with("removed 0 indexes, "));

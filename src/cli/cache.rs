@@ -9,13 +9,13 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::options::{CacheOptions, FRAMES};
+use super::options::CacheOptions;
 use super::table::{counted, size};
-use crate::index::{self, Kept};
+use crate::index::{self, FramesUsage, Kept};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Look after what is kept: an index of each input, and compressed code objects (--keep-frames)
+/// List or delete cached indexes and compressed code objects (--frame-cache)
 #[derive(Debug, Args)]
 pub(super) struct Cache {
     #[command(subcommand)]
@@ -59,29 +59,37 @@ impl Cache {
             bail!("there is no directory of indexes; name one with --cache-dir");
         };
         let kept = index::list(&folder)?;
-        let frames = folder.join(FRAMES);
-        let explain = || frames.display().to_string();
+        let explain = || folder.display().to_string();
         match &self.command {
             Command::List { json: true } => list_json(&kept)?,
-            Command::List { json: false } => list(&kept, index::count(&frames).with_context(explain)?)?,
+            Command::List { json: false } => list(&kept, index::frames_usage(&folder).with_context(explain)?)?,
             Command::Prune { older_than } => {
                 let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
-                remove(kept.iter().filter(|kept| !kept.is_usable || age(kept) > DAY * *older_than))?;
+                let is_outdated = |kept: &&Kept| !kept.is_usable || age(kept) > DAY * *older_than;
+                remove(kept.iter().filter(is_outdated))?;
+                // Frames without an index belong to an input that was not planned to the end.
+                let current: Vec<_> = kept.iter().filter(|kept| !is_outdated(kept)).filter_map(Kept::stem).collect();
+                let is_outdated = |name: &str| !current.contains(&name);
+                removed_frames(index::remove_frames(&folder, is_outdated).with_context(explain)?)?;
             }
             Command::Clear => {
                 remove(kept.iter())?;
-                let (count, bytes) = index::clear(&frames).with_context(explain)?;
-                if count > 0 {
-                    writeln!(io::stdout(), "removed {}, {}", code_objects(count), size(bytes))?;
-                }
+                removed_frames(index::remove_frames(&folder, |_| true).with_context(explain)?)?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn code_objects(count: usize) -> String {
-    counted(count, "compressed code object", "compressed code objects")
+fn removed_frames(removed: FramesUsage) -> anyhow::Result<()> {
+    if removed.inputs == 0 {
+        return Ok(());
+    }
+    Ok(writeln!(io::stdout(), "removed {}, {}", code_objects_of(removed.inputs), size(removed.bytes))?)
+}
+
+fn code_objects_of(inputs: usize) -> String {
+    format!("compressed code objects of {}", counted(inputs, "input", "inputs"))
 }
 
 fn list_json(kept: &[Kept]) -> anyhow::Result<()> {
@@ -98,8 +106,7 @@ fn list_json(kept: &[Kept]) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-/// `frames`: how many compressed code objects there are, and their bytes.
-fn list(kept: &[Kept], frames: (usize, u64)) -> anyhow::Result<()> {
+fn list(kept: &[Kept], frames: FramesUsage) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for kept in kept {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
@@ -110,9 +117,8 @@ fn list(kept: &[Kept], frames: (usize, u64)) -> anyhow::Result<()> {
         };
         writeln!(out, "{:>10}  {input}{state}", size(kept.size))?;
     }
-    let (count, bytes) = frames;
-    if count > 0 {
-        writeln!(out, "{:>10}  {}", size(bytes), code_objects(count))?;
+    if frames.inputs > 0 {
+        writeln!(out, "{:>10}  {}", size(frames.bytes), code_objects_of(frames.inputs))?;
     }
     Ok(())
 }

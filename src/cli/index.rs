@@ -45,6 +45,7 @@ impl Index {
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
         prepared.resources.memory.save()?;
+        prepared.resources.store.finish();
         let mut out = io::stdout().lock();
         match std::fs::metadata(file) {
             Ok(written) => writeln!(out, "{}: {}", file.display(), size(written.len()))?,

@@ -8,7 +8,7 @@ use clap::Args;
 use super::artifacts::{PreparedArtifacts, prepare_artifacts};
 use super::selection::Selection;
 use crate::artifact::MANIFEST;
-use crate::index::Store;
+use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Options, Packaging};
@@ -92,9 +92,10 @@ pub(super) struct SplitOptions {
     #[command(flatten)]
     pub(super) cache: CacheOptions,
 
-    /// Keep compressed code objects for later sessions, too, up to so many MiB in the cache directory
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 30), help_heading = "Resources")]
-    keep_frames: Option<u64>,
+    /// Keep compressed code objects on disk, up to this size for all inputs, and at most half of the free space; 0 keeps
+    /// none. `split` keeps them only if this is given [default: 4096]
+    #[arg(long, value_name = "MIB", alias = "keep-frames", value_parser = clap::value_parser!(u64).range(0..=1 << 30), help_heading = "Resources")]
+    frame_cache: Option<u64>,
 
     /// Memory for caches and buffers, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
@@ -111,9 +112,6 @@ fn requirement(text: &str) -> Result<String, WheelError> {
 
 /// More threads than any machine has cores would only take its memory.
 pub(super) const MOST_JOBS: i64 = 1024;
-
-/// Where compressed code objects are kept in the cache directory.
-pub(super) const FRAMES: &str = "frames";
 
 /// Where what was learnt about inputs is kept.
 #[derive(Clone, Debug, Args)]
@@ -152,11 +150,9 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
-    /// The place for compressed code objects, if they are to be kept.
-    pub(super) fn store(&self) -> anyhow::Result<Option<Store>> {
-        let Some(size) = self.keep_frames else { return Ok(None) };
-        let folder = self.cache.directory().context("--keep-frames: there is no cache directory")?.join(FRAMES);
-        Ok(Some(Store::open(&folder, size << 20).with_context(|| folder.display().to_string())?))
+    /// The compressed code objects of an input.
+    pub(super) fn frame_store(&self, input: &Path) -> FrameStore {
+        FrameStore::open(self.cache.directory().as_deref(), input, self.frame_cache.map(|size| size << 20))
     }
 
     /// What wheels are to be like. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set

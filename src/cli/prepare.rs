@@ -31,11 +31,7 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     set_jobs(options.jobs)?;
     let directory = options.cache.directory();
     let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
-    let resources = Resources::with_memory(options.memory << 20, memory);
-    if let Some(store) = options.store()? {
-        resources.kept.get_or_init(|| store);
-    }
-    Ok(resources)
+    Ok(Resources::with_store(options.memory << 20, memory, options.frame_store(input)))
 }
 
 /// Plans, and tells on stderr what could not be split.
@@ -61,4 +57,5 @@ pub(super) fn keep_learnt(resources: &Resources) {
     if let Err(error) = resources.memory.save() {
         eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
     }
+    resources.store.finish();
 }

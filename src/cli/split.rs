@@ -11,8 +11,8 @@ use super::options::{Source, SplitOptions};
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
-use crate::index::{Resources, Spool};
-use crate::kpack::{Archive, make_together, unmade_size};
+use crate::index::Resources;
+use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan};
 use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
@@ -185,7 +185,7 @@ pub(super) fn write_with_archives(
 ) -> anyhow::Result<()> {
     let progress = Progress { total: unmade_size(archives).into(), ..Progress::default() };
     show_bytes("Writing", &progress.done, &progress.total, || {
-        make_together(archives, &progress.done)?;
+        make_archives(archives, &progress.done)?;
         Ok(export::write(tree, views, &progress)?)
     })
 }
@@ -198,7 +198,6 @@ pub(super) fn prepare_output(output: &Path, resources: &Resources) -> anyhow::Re
     if std::fs::read_dir(output).with_context(|| format!("{name}"))?.next().is_some() {
         bail!("{name}: the directory is not empty; name one that is, or a new one");
     }
-    let spool = Spool::new(output).with_context(|| format!("{name}"))?;
-    resources.spool.get_or_init(|| spool);
+    resources.store.spool_to(output);
     Ok(())
 }

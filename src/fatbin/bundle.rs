@@ -84,7 +84,8 @@ impl Bundle {
                 let start = self.offset.saturating_add(*offset);
                 Arc::new(Rope::new([Segment::range(Arc::clone(content), start, *size)?])?)
             };
-            Ok(CodeObject { target: target.clone(), content, bundle: bundle.clone() })
+            let offset = if bundle.is_some() { *offset } else { 0 };
+            Ok(CodeObject { target: target.clone(), content, bundle: bundle.clone(), offset })
         };
         Ok(self.objects.iter().map(object).collect::<Result<_, _>>()?)
     }

@@ -10,23 +10,38 @@
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
+use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 
 use super::FatbinError;
 use super::bundle::malformed;
-use crate::index::{Lent, Resources};
+use crate::index::{Lent, OpenStream, Resources};
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 
-/// The largest bundle that is decompressed. The largest known one holds 114 MB; a bundle is held in memory as a whole.
+/// The largest bundle that is decompressed, in bytes. The largest known one holds 114 MB.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// The largest zstd window that is taken whatever the bundle's size, as a power of two: zstd's own default. Larger ones, as
-/// clang uses them to find what code objects have in common, are never larger than the bundle.
+/// The largest zstd window that is accepted, as a power of two: zstd's own default. clang writes single-segment frames,
+/// whose window is the whole bundle.
 const WINDOW_LOG: u32 = 27;
+
+/// The window of a zlib stream (RFC 1950), in bytes.
+const ZLIB_WINDOW: u64 = 32 << 10;
+
+/// Memory of a decoder besides its window: its tables, and buffers of one block (128 KiB) each for input and output.
+const DECODER: u64 = 1 << 20;
+
+/// Bytes that are skipped at a time on the way to an offset in a stream.
+const SKIPPED: usize = 128 << 10;
+
+/// Compressed bytes read at a time. zstd is three times as fast when it gets the whole frame at once, and nearly all
+/// frames are shorter.
+const INPUT: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Method {
@@ -46,8 +61,8 @@ impl Method {
     }
 }
 
-/// A compressed bundle. It is decompressed when it is read, into memory of [`Resources::buffers`], and kept
-/// for a while in [`Resources::bundles`].
+/// A compressed bundle. It is decompressed when it is read: as a whole into memory of [`Resources::buffers`], kept
+/// for a while in [`Resources::bundles`], or piece by piece if its window is smaller and memory is scarce.
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: Packing,
@@ -56,6 +71,8 @@ pub struct Compressed {
     /// The decompressed bundle as long as anybody uses it, also when it is not in the cache. Locked while it is being
     /// decompressed.
     in_use: Mutex<Weak<Decompressed>>,
+    /// How often decoding was begun.
+    decodings: AtomicU32,
 }
 
 /// A bundle in memory. The memory is used again when nobody needs this bundle any more.
@@ -70,6 +87,8 @@ pub(super) struct Packing {
     method: Method,
     /// Bytes of the bundle when it is decompressed.
     pub(super) size: u64,
+    /// Decompressed bytes that a decoder has to keep.
+    window: u64,
 }
 
 impl Packing {
@@ -100,17 +119,29 @@ impl Packing {
         if size > method.most(length) {
             return Err(malformed(offset, format!("{length} compressed bytes cannot hold the {size} that it claims")));
         }
-        Ok(Some(Self { start: offset + header_size, length, method, size }))
+        let window = match method {
+            Method::Zlib => ZLIB_WINDOW,
+            Method::Zstd => {
+                let frame = usize::try_from(header_size).ok().and_then(|skipped| head.get(skipped..));
+                frame.and_then(window_of).ok_or_else(|| malformed(offset, "it does not hold a zstd frame"))?
+            }
+        };
+        if window > 1 << WINDOW_LOG {
+            let most = 1_u64 << WINDOW_LOG;
+            return Err(malformed(
+                offset,
+                format!("decompressing it needs a window of {window} bytes; the limit is {most}"),
+            ));
+        }
+        Ok(Some(Self { start: offset + header_size, length, method, size, window: window.min(size) }))
     }
 
-    /// Whether this can be in a file of `size` bytes. What was written down in another session may be false.
+    /// Whether this can be in a file of `size` bytes. A record of an earlier session may be wrong.
     pub(super) fn is_possible(&self, size: u64) -> bool {
         let end = self.start.checked_add(self.length);
-        end.is_some_and(|end| end <= size) && self.size <= MAX_SIZE.min(self.method.most(self.length))
-    }
-
-    fn window_log(&self) -> u32 {
-        self.size.next_power_of_two().ilog2().max(WINDOW_LOG)
+        end.is_some_and(|end| end <= size)
+            && self.size <= MAX_SIZE.min(self.method.most(self.length))
+            && self.window <= self.size.min(1 << WINDOW_LOG)
     }
 
     /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
@@ -131,6 +162,7 @@ impl Compressed {
             id: resources.next_id(),
             resources: Arc::clone(resources),
             in_use: Mutex::default(),
+            decodings: AtomicU32::new(0),
         }
     }
 
@@ -148,7 +180,7 @@ impl Compressed {
     /// Whoever asks for more the next time has nothing decompressed twice.
     pub(super) fn beginning(&self) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError> + '_, FatbinError> {
         let failed = |error: io::Error| malformed(self.packing.start, error.to_string());
-        let mut stream = self.stream().map_err(failed)?;
+        let mut stream = self.reader().map_err(failed)?;
         let mut bytes = Vec::new();
         Ok(move |length: u64| {
             let before = bytes.len() as u64;
@@ -159,16 +191,38 @@ impl Compressed {
         })
     }
 
-    /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: whoever calls
-    /// this must hold no other bundle, and no other memory but for bundles.
+    /// How often it was decompressed, or decoding it as a stream was begun.
+    pub fn decodings(&self) -> u32 {
+        self.decodings.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is decompressed as a whole; otherwise [`Compressed::stream`] is the way to read it. A bundle that
+    /// does not fit into half of the budget is only held if its window is as large as itself, so that a decoder would
+    /// need the same memory.
+    pub fn is_held_whole(&self) -> bool {
+        self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
+    }
+
+    /// Whether somebody holds it decompressed.
+    pub fn is_resident(&self) -> bool {
+        self.in_use.try_lock().is_ok_and(|in_use| in_use.strong_count() > 0)
+    }
+
+    /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: a caller
+    /// must hold no other bundle, and no other memory but for bundles.
     pub fn ready(&self) -> Result<Arc<Decompressed>, ReadError> {
         if let Some(bytes) = self.held() {
             return Ok(bytes);
         }
         let bytes = self.hold()?;
-        self.resources.bundles.put(self.id, Arc::clone(&bytes));
-        self.resources.budget.busy();
+        self.keep(&bytes);
         Ok(bytes)
+    }
+
+    /// Puts the decompressed bundle into the cache, from which it is evicted when the memory is needed.
+    pub fn keep(&self, bytes: &Arc<Decompressed>) {
+        self.resources.bundles.put(self.id, Arc::clone(bytes));
+        self.resources.budget.busy();
     }
 
     /// The same, but if it is decompressed now it is kept only as long as somebody holds it.
@@ -208,56 +262,133 @@ impl Compressed {
         usize::try_from(self.packing.size).unwrap_or(usize::MAX)
     }
 
-    fn decompress(&self, mut bytes: Decompressed) -> Result<Decompressed, ReadError> {
-        let accounted = bytes.accounted();
-        bytes.account_for(accounted.saturating_add(self.packing.length));
-        let result = self.decompress_to(&mut bytes);
-        bytes.account_for(accounted);
-        result?;
-        self.resources.counters.bytes_decompressed.add(self.packing.size);
-        Ok(bytes)
+    /// A stream of the decompressed bundle, which decodes as far as it is read. Waits for memory like
+    /// [`Compressed::ready`].
+    pub fn stream(&self) -> Lent<OpenStream> {
+        let streams = &self.resources.streams;
+        let found = streams.get(self.stream_memory(), |stream| stream.id == self.id);
+        found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation))
     }
 
-    fn decompress_to(&self, bytes: &mut Vec<u8>) -> Result<(), ReadError> {
-        let damaged = |reason: String| ReadError::Damaged {
-            entry: format!("offload bundle at {:#x}", self.packing.start).into(),
-            reason: reason.into(),
-        };
-        let mut compressed = vec![0; usize::try_from(self.packing.length).unwrap_or(usize::MAX)];
-        self.content.read_at(self.packing.start, &mut compressed)?;
-        bytes.clear();
-        match self.packing.method {
-            Method::Zstd => {
-                let mut decoder = zstd::bulk::Decompressor::new().map_err(|error| damaged(error.to_string()))?;
-                decoder.window_log_max(self.packing.window_log()).map_err(|error| damaged(error.to_string()))?;
-                let frame = frame_of(&compressed);
-                decoder.decompress_to_buffer(frame, bytes).map_err(|error| damaged(error.to_string()))?;
-            }
-            Method::Zlib => {
-                let mut stream = flate2::read::ZlibDecoder::new(compressed.as_slice());
-                bytes.resize(self.buffer_size(), 0);
-                stream.read_exact(bytes).map_err(|error| damaged(error.to_string()))?;
-                if stream.read(&mut [0]).map_err(|error| damaged(error.to_string()))? > 0 {
-                    return Err(damaged(format!(
-                        "it holds more than the {} bytes it claims to hold",
-                        self.packing.size
-                    )));
-                }
-            }
+    /// The same if there is memory for it without waiting.
+    pub fn try_stream(&self) -> Option<Lent<OpenStream>> {
+        let streams = &self.resources.streams;
+        let found = streams.try_get(self.stream_memory(), |stream| stream.id == self.id)?;
+        Some(found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation)))
+    }
+
+    fn stream_memory(&self) -> u64 {
+        self.packing.window.saturating_add(DECODER)
+    }
+
+    /// Has a stream go on at `offset`; to go back it begins again.
+    pub fn seek(&self, stream: &mut OpenStream, offset: u64) -> Result<(), ReadError> {
+        if stream.id != self.id || stream.at > offset {
+            let reader = self.reader().map_err(|error| self.damaged(&error))?;
+            self.decodings.fetch_add(1, Ordering::Relaxed);
+            *stream = OpenStream { id: self.id, at: 0, reader: Some(reader) };
         }
-        if bytes.len() != self.buffer_size() {
-            return Err(damaged(format!("it holds {} bytes and claims to hold {}", bytes.len(), self.packing.size)));
+        let mut skipped = vec![0; SKIPPED];
+        while stream.at < offset {
+            let here = usize::try_from(offset - stream.at).unwrap_or(usize::MAX).min(SKIPPED);
+            self.read_stream(stream, skipped.get_mut(..here).unwrap_or_default())?;
         }
         Ok(())
     }
 
-    fn stream(&self) -> io::Result<Box<dyn Read + '_>> {
-        let source = Source { content: &*self.content, at: self.packing.start, rest: self.packing.length };
-        let buffered = BufReader::with_capacity(4096, source);
+    /// Fills `buffer` with the next bytes of one of its streams.
+    pub fn read_stream(&self, stream: &mut OpenStream, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let result = match &mut stream.reader {
+            Some(reader) => reader.read_exact(buffer),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        if let Err(error) = result {
+            // It stands somewhere else than `at` says.
+            *stream = OpenStream::default();
+            return Err(self.damaged(&error));
+        }
+        stream.at += buffer.len() as u64;
+        self.resources.counters.bytes_decompressed.add(buffer.len() as u64);
+        Ok(())
+    }
+
+    /// The error of a decoder, or the error of reading the input that it wraps.
+    fn damaged(&self, error: &io::Error) -> ReadError {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
+        inner.cloned().unwrap_or_else(|| {
+            let entry = format!("offload bundle at {:#x}", self.packing.start).into();
+            ReadError::damaged(&entry, error.to_string())
+        })
+    }
+
+    fn decompress(&self, mut bytes: Decompressed) -> Result<Decompressed, ReadError> {
+        self.decodings.fetch_add(1, Ordering::Relaxed);
+        let accounted = bytes.accounted();
+        bytes.account_for(accounted.saturating_add(self.packing.length.min(INPUT)));
+        let result = self.decompress_to(&mut bytes);
+        bytes.account_for(accounted);
+        result.map_err(|error| self.damaged(&error))?;
+        self.resources.counters.bytes_decompressed.add(self.packing.size);
+        Ok(bytes)
+    }
+
+    fn decompress_to(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let size = self.buffer_size();
+        bytes.clear();
+        match self.packing.method {
+            Method::Zstd => self.decompress_zstd(bytes)?,
+            Method::Zlib => {
+                let mut stream = self.reader()?;
+                bytes.resize(size, 0);
+                stream.read_exact(bytes)?;
+                if stream.read(&mut [0])? > 0 {
+                    return Err(io::Error::other(format!("it holds more than the {size} bytes it claims to hold")));
+                }
+            }
+        }
+        if bytes.len() != size {
+            return Err(io::Error::other(format!("it holds {} bytes and claims to hold {size}", bytes.len())));
+        }
+        Ok(())
+    }
+
+    /// Decodes straight into the buffer, which serves as the window.
+    fn decompress_zstd(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let failed = |code| io::Error::other(zstd::zstd_safe::get_error_name(code));
+        let mut decoder = zstd::zstd_safe::DCtx::create();
+        decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).map_err(failed)?;
+        decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
+        let mut output = OutBuffer::around(bytes);
+        let mut source = self.source();
+        let mut compressed = vec![0; usize::try_from(self.packing.length.min(INPUT)).unwrap_or(0)];
+        loop {
+            let length = source.read(&mut compressed)?;
+            let mut input = InBuffer::around(compressed.get(..length).unwrap_or_default());
+            loop {
+                let hint = decoder.decompress_stream(&mut output, &mut input).map_err(failed)?;
+                if hint == 0 {
+                    return Ok(());
+                }
+                if input.pos() == length {
+                    break;
+                }
+            }
+            if length == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its compressed data ends too early"));
+            }
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source { content: Arc::clone(&self.content), at: self.packing.start, rest: self.packing.length }
+    }
+
+    fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
+        let buffered = BufReader::with_capacity(4096, self.source());
         Ok(match self.packing.method {
             Method::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
-                decoder.window_log_max(self.packing.window_log())?;
+                decoder.window_log_max(WINDOW_LOG)?;
                 Box::new(decoder)
             }
             Method::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(buffered)),
@@ -279,10 +410,25 @@ fn longest(size: u64) -> u64 {
     size + size / 128 + (128 << 10)
 }
 
-/// Version 1 does not say where its frame ends; zstd knows, and bulk decompression wants nothing behind it.
-fn frame_of(compressed: &[u8]) -> &[u8] {
-    let size = zstd::zstd_safe::find_frame_compressed_size(compressed).unwrap_or(compressed.len());
-    compressed.get(..size).unwrap_or(compressed)
+/// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
+/// little-endian.
+fn window_of(frame: &[u8]) -> Option<u64> {
+    let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
+    let (&descriptor, rest) = rest.split_first()?;
+    if descriptor & 0x20 == 0 {
+        let &window = rest.first()?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // A single segment: its content is its window. The dictionary ID comes first.
+    let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    let content = rest.get(*dictionary..)?;
+    match descriptor >> 6 {
+        0 => content.first().map(|&size| size.into()),
+        1 => content.first_chunk().map(|size| u64::from(u16::from_le_bytes(*size)) + 256),
+        2 => content.first_chunk().map(|size| u32::from_le_bytes(*size).into()),
+        _ => content.first_chunk().map(|size| u64::from_le_bytes(*size)),
+    }
 }
 
 impl fmt::Debug for Compressed {
@@ -315,13 +461,13 @@ impl Header {
 }
 
 /// Reads a part of a content front to back.
-struct Source<'a> {
-    content: &'a dyn Content,
+struct Source {
+    content: Arc<dyn Content>,
     at: u64,
     rest: u64,
 }
 
-impl Read for Source<'_> {
+impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let here = buffer.len().min(usize::try_from(self.rest).unwrap_or(usize::MAX));
         let (buffer, _) = buffer.split_at_mut(here);
@@ -347,15 +493,20 @@ impl Content for Slice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
-        if self.bundle.held().is_some() {
-            self.bundle.resources.counters.cache_hits.add(1);
+        let bundle = &self.bundle;
+        if !bundle.is_held_whole() {
+            let mut stream = bundle.stream();
+            bundle.seek(&mut stream, self.offset + offset)?;
+            return bundle.read_stream(&mut stream, buffer);
         }
-        let bytes = self.bundle.ready()?;
-        copy_from(&bytes, self.offset + offset, buffer)
+        if bundle.held().is_some() {
+            bundle.resources.counters.cache_hits.add(1);
+        }
+        copy_from(&bundle.ready()?, self.offset + offset, buffer)
     }
 
     fn is_prompt(&self, _: u64, _: usize) -> bool {
-        self.bundle.in_use.try_lock().is_ok_and(|in_use| in_use.strong_count() > 0)
+        self.bundle.is_resident()
     }
 
     fn identity(&self) -> Option<Identity> {

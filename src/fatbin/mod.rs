@@ -5,6 +5,7 @@
 
 mod bundle;
 mod compressed;
+mod open;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::target::TargetId;
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, Decompressed};
+pub use open::OpenBundle;
 
 /// Code for one target.
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct CodeObject {
     pub content: Arc<dyn Content>,
     /// The compressed bundle that has to be decompressed to read it, if there is one.
     pub bundle: Option<Arc<Compressed>>,
+    /// Where it begins in the decompressed bundle, in bytes; 0 without one.
+    pub offset: u64,
 }
 
 impl fmt::Debug for CodeObject {

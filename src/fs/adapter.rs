@@ -108,10 +108,8 @@ impl Adapter {
     /// Begins with what whoever lists a directory will probably ask for next. A panic here is one that whoever asks for it
     /// will meet again.
     fn look_ahead(&self, directory: NodeId, offset: u64) {
-        let Shared { nodes, ahead, neighbours, resources, .. } = &*self.shared;
-        if offset == 0 {
-            contained(|| ahead.expect(nodes.expected(directory), resources));
-        } else if self.can_give() {
+        let Shared { nodes, neighbours, .. } = &*self.shared;
+        if offset > 0 && self.can_give() {
             contained(|| {
                 if listing::is_end(nodes, directory, offset) {
                     neighbours.listed(directory, &self.shared);
@@ -290,11 +288,9 @@ impl Filesystem for Adapter {
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         self.look_ahead(node.0, offset);
-        self.answer(
-            RequestKind::Readdirplus,
-            |nodes| listing::is_prompt(nodes, node.0, offset),
-            move |shared| listing::names_and_attributes(shared, node.0, offset, reply),
-        );
+        self.answer_now(RequestKind::Readdirplus, |shared| {
+            listing::names_and_attributes(shared, node.0, offset, reply);
+        });
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

@@ -25,30 +25,18 @@ pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, mut reply: ReplyDi
     reply.ok();
 }
 
-/// Whether only the two entries are told that the kernel ignores.
-///
-/// It begins every listing by asking for attributes, even that of a plain `ls`, and there is no way to give it an entry
-/// without a size. So if sizes would be work, it goes on from there without asking for attributes, unless somebody has
-/// asked for some in this directory since (fs/fuse/readdir.c, `fuse_use_readdirplus`). Where all sizes are known, it is told
-/// at the beginning to ask for attributes always.
-fn is_put_off(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
-    offset == 0 && nodes.has_unsized(node, 0)
-}
-
-/// Whether [`names_and_attributes`] is no work.
-pub(super) fn is_prompt(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
-    is_put_off(nodes, node, offset) || !nodes.has_unsized(node, child_at(offset))
-}
-
 /// Whether there is nothing to list from `offset` on, which the kernel asks for at the end of every listing.
 pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
     nodes.children(node, child_at(offset)).next().is_none()
 }
 
 /// Answers with the names from `offset` on, and with the attributes of what they lead to.
+///
+/// The kernel asks for attributes at the beginning of every listing, even that of a plain `find`
+/// (fs/fuse/readdir.c, `fuse_use_readdirplus`). So those of a file whose size is not known are listed as outdated, and the
+/// kernel asks for them when a program wants to know.
 pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, mut reply: ReplyDirectoryPlus) {
     let nodes = &shared.nodes;
-    let is_put_off = shared.guarded("readdirplus", node, || Ok(is_put_off(nodes, node, offset)));
     for (position, dots, number) in [(0, ".", node), (1, "..", nodes.parent(node))] {
         let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
         if let Ok(found) = found
@@ -58,14 +46,11 @@ pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, m
             return reply.ok();
         }
     }
-    if is_put_off == Ok(true) {
-        return reply.ok();
-    }
     for (position, child) in nodes.children(node, child_at(offset)) {
         let number = nodes.number(child.node);
-        let found = shared
-            .guarded("readdirplus", number, || nodes.attributes(number))
-            .or_else(|_| shared.guarded("readdirplus", number, || nodes.unsizable(number)));
+        let found = shared.guarded("readdirplus", number, || {
+            if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
+        });
         if let Ok(found) = found {
             if add(&mut reply, offset_after(position), OsStr::from_bytes(&child.name), &found) {
                 break;

@@ -4,7 +4,6 @@
 //! when its session ends, forgets the subtype for root, and does not escape the name of the source.
 
 mod adapter;
-mod ahead;
 mod announce;
 mod daemon;
 mod error;

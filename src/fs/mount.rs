@@ -105,6 +105,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
         resources.memory.save_or_log();
+        resources.store.finish();
         result
     };
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;

@@ -17,7 +17,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use super::requests::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
-use crate::view::{Body, Child, MERGED, Make, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
+use crate::view::{Body, Child, MERGED, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
 /// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -166,11 +166,6 @@ impl Nodes {
         matches!(self.body(node), Some(Body::Live(_)))
     }
 
-    /// What whoever lists a directory will probably ask for next.
-    pub(super) fn expected(&self, directory: NodeId) -> &[Arc<dyn Make>] {
-        self.tree.expected(directory)
-    }
-
     /// The largest file of at least `size` bytes that has a backing file.
     pub(super) fn largest_backed(&self, size: u64) -> Option<Arc<dyn Content>> {
         let files = (ROOT..).map_while(|node| self.tree.node(node)).filter_map(|node| match &node.kind {
@@ -259,9 +254,9 @@ impl Nodes {
         self.sized(node, size)
     }
 
-    /// The attributes of a file that cannot be sized. They are true for no time at all, so that the kernel asks for
-    /// the real ones, and gets the error, before anybody sees these.
-    pub(super) fn unsizable(&self, node: NodeId) -> Result<Answer, Failure> {
+    /// Attributes of a file whose size is not known. They are true for no time at all, so that the kernel asks for the
+    /// real ones before a program sees these.
+    pub(super) fn without_size(&self, node: NodeId) -> Result<Answer, Failure> {
         Ok(Answer { ttl: Duration::ZERO, ..self.sized(node, 0)? })
     }
 

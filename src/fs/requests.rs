@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use fuser::{Errno, INodeNo, Notifier, ReplyData};
 
-use super::ahead::Ahead;
 use super::limiter::Limiter;
 use super::neighbours::Neighbours;
 use super::nodes::Nodes;
@@ -60,7 +59,6 @@ pub(super) struct Shared {
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
     pub(super) resources: Arc<Resources>,
-    pub(super) ahead: Ahead,
     pub(super) neighbours: Neighbours,
     /// Says to the kernel what it should forget, and what it should know.
     pub(super) notifier: OnceLock<Notifier>,
@@ -97,7 +95,6 @@ impl Shared {
             nodes,
             total_bytes,
             resources,
-            ahead: Ahead::default(),
             neighbours: Neighbours::default(),
             notifier: OnceLock::new(),
             warnings: Limiter::default(),

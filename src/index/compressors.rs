@@ -1,134 +1,212 @@
-//! What compresses code objects: zstd contexts with their buffers, as many as there are cores. More would not compress
-//! faster, and each takes some MB.
+//! Compresses code objects: zstd contexts with their buffers, reused, in the memory budget.
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
-use zstd::bulk::Compressor;
+use zstd::zstd_safe::zstd_sys::{ZSTD_EndDirective, ZSTD_estimateCStreamSize};
+use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::budget::Budget;
 use super::gauges::Use;
 use super::pool::{Lent, Pool};
 
-/// What a context is thought to take before it has told, in bytes; at level 3 it is less.
-const CONTEXT: usize = 5 << 20;
+/// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
+/// format: zstd makes other bytes of a stream than of the same content at once.
+pub const STREAMED: u64 = 32 << 20;
 
-/// Whoever compresses borrows one of these.
-pub struct Compressors {
-    budget: Arc<Budget>,
-    pool: Pool<Tool>,
-    /// How many are lent, and a bell for when one comes back.
-    lent: Mutex<usize>,
-    returned: Condvar,
+/// A stream is fed in pieces of exactly so many bytes, since zstd may end a block where a piece ends.
+const PIECE: usize = 128 << 10;
+
+/// Where the bytes to compress come from.
+pub enum Original<'a, E> {
+    /// From memory.
+    Memory(&'a [u8]),
+    /// From a function that fills a buffer with the next bytes.
+    Source(&'a mut dyn FnMut(&mut [u8]) -> Result<(), E>),
 }
 
+/// Lends zstd contexts.
+pub struct Compressors(Pool<Context>);
+
+/// A zstd context with its buffers.
 #[derive(Default)]
-struct Tool {
-    context: Option<(i32, Compressor<'static>)>,
+struct Context {
+    zstd: Option<(i32, CCtx<'static>)>,
     original: Vec<u8>,
     frame: Vec<u8>,
 }
 
-/// A borrowed context and its buffers.
-struct Loan<'a> {
-    tool: Option<Lent<Tool>>,
-    compressors: &'a Compressors,
-}
-
 impl Compressors {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self {
-            budget: Arc::clone(budget),
-            pool: Pool::new(budget, Use::Compression),
-            lent: Mutex::default(),
-            returned: Condvar::new(),
-        }
+        Self(Pool::new(budget, Use::Compression))
     }
 
-    /// The zstd frame of `size` bytes that `fill` provides. The same bytes for the same level whoever makes it. Waits until
-    /// a context is free and the budget has room for what it needs.
+    /// Gives `sink` the zstd frame of the `size` bytes of `original`, piece by piece: the same bytes for the same level
+    /// on every machine. Waits until the budget has room for what it needs.
     pub fn compress<E>(
         &self,
         level: i32,
+        size: u64,
+        mut original: Original<'_, E>,
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+        failed: impl Fn(io::Error) -> E,
+    ) -> Result<(), E> {
+        let whole = usize::try_from(size).ok().filter(|_| size <= STREAMED);
+        let copied = if let Original::Memory(_) = original { 0 } else { whole.unwrap_or(PIECE) };
+        let bound = whole.map_or(PIECE, zstd_safe::compress_bound);
+        let mut context = self.lend(level, copied, bound);
+        let result = match (whole, &mut original) {
+            (Some(size), Original::Source(read)) => {
+                context.fill(size, read).and_then(|()| context.compress_own(level, size, sink, failed))
+            }
+            (Some(_), Original::Memory(bytes)) => context.compress(level, bytes, sink, failed),
+            (None, original) => context.compress_stream(level, size, original, sink, failed),
+        };
+        if result.is_err() {
+            // It may be in the middle of a frame.
+            context.zstd = None;
+        }
+        let memory = context.memory();
+        context.account_for(memory);
+        result
+    }
+
+    fn lend(&self, level: i32, copied: usize, bound: usize) -> Lent<Context> {
+        let is_fit = |context: &Context| {
+            let is_of_level = context.zstd.as_ref().is_some_and(|(other, _)| *other == level);
+            is_of_level && context.original.capacity() >= copied && context.frame.capacity() >= bound
+        };
+        if let Some(idle) = self.0.idle(is_fit) {
+            return idle;
+        }
+        // One that is not fit makes room for the new one, so that there are not more of them than work in parallel.
+        self.0.discard();
+        let bytes = estimate(level).saturating_add(copied as u64).saturating_add(bound as u64);
+        self.0.get(bytes, is_fit).unwrap_or_else(|reservation| {
+            let buffers =
+                Context { zstd: None, original: Vec::with_capacity(copied), frame: Vec::with_capacity(bound) };
+            self.0.lend(buffers, reservation)
+        })
+    }
+}
+
+/// Bytes that a zstd context of a level takes at most.
+fn estimate(level: i32) -> u64 {
+    #[expect(unsafe_code, reason = "zstd-safe has no interface to it")]
+    // SAFETY: it takes a number and computes another one.
+    let size = unsafe { ZSTD_estimateCStreamSize(level) };
+    size as u64
+}
+
+impl Context {
+    fn zstd(&mut self, level: i32) -> io::Result<&mut CCtx<'static>> {
+        if self.zstd.as_ref().is_none_or(|(other, _)| *other != level) {
+            let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+            context.set_parameter(CParameter::CompressionLevel(level)).map_err(zstd_error)?;
+            self.zstd = Some((level, context));
+        }
+        let (_, context) = self.zstd.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(context)
+    }
+
+    fn fill<E>(&mut self, size: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        if self.original.len() < size {
+            self.original.resize(size, 0);
+        }
+        read(self.original.get_mut(..size).unwrap_or_default())
+    }
+
+    fn compress_own<E>(
+        &mut self,
+        level: i32,
         size: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-        failed: impl FnOnce(io::Error) -> E,
-    ) -> Result<Vec<u8>, E> {
-        let mut loan = self.borrow(size);
-        let Some(tool) = &mut loan.tool else { return Err(failed(io::ErrorKind::OutOfMemory.into())) };
-        if tool.original.len() < size {
-            tool.original.resize(size, 0);
+        sink: impl FnMut(&[u8]) -> Result<(), E>,
+        failed: impl Fn(io::Error) -> E,
+    ) -> Result<(), E> {
+        let original = std::mem::take(&mut self.original);
+        let result = self.compress(level, original.get(..size).unwrap_or_default(), sink, failed);
+        self.original = original;
+        result
+    }
+
+    fn compress<E>(
+        &mut self,
+        level: i32,
+        original: &[u8],
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+        failed: impl Fn(io::Error) -> E,
+    ) -> Result<(), E> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.reserve(zstd_safe::compress_bound(original.len()));
+        let made = self.zstd(level).and_then(|zstd| zstd.compress2(&mut frame, original).map_err(zstd_error));
+        let result = made.map_err(failed).and_then(|_| sink(&frame));
+        self.frame = frame;
+        result
+    }
+
+    fn compress_stream<E>(
+        &mut self,
+        level: i32,
+        size: u64,
+        original: &mut Original<'_, E>,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+        failed: impl Fn(io::Error) -> E,
+    ) -> Result<(), E> {
+        let (mut piece, mut frame) = (std::mem::take(&mut self.original), std::mem::take(&mut self.frame));
+        piece.resize(PIECE, 0);
+        frame.reserve(PIECE);
+        let zstd = self.zstd(level).map_err(&failed)?;
+        zstd.reset(ResetDirective::SessionOnly).map_err(zstd_error).map_err(&failed)?;
+        zstd.set_pledged_src_size(Some(size)).map_err(zstd_error).map_err(&failed)?;
+        let mut at = 0_u64;
+        loop {
+            let length = usize::try_from(size - at).unwrap_or(usize::MAX).min(PIECE);
+            let bytes = match original {
+                Original::Memory(bytes) => {
+                    let start = usize::try_from(at).unwrap_or(usize::MAX);
+                    bytes.get(start..start.saturating_add(length)).unwrap_or_default()
+                }
+                Original::Source(read) => {
+                    let piece = piece.get_mut(..length).unwrap_or_default();
+                    read(piece)?;
+                    piece
+                }
+            };
+            at += length as u64;
+            // The end is a step of its own without bytes.
+            let step = if length == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
+            let mut input = InBuffer::around(bytes);
+            loop {
+                frame.clear();
+                let left = zstd.compress_stream2(&mut OutBuffer::around(&mut frame), &mut input, step);
+                let left = left.map_err(zstd_error).map_err(&failed)?;
+                sink(&frame)?;
+                if input.pos() == length && (length > 0 || left == 0) {
+                    break;
+                }
+            }
+            if length == 0 {
+                break;
+            }
         }
-        fill(tool.original.get_mut(..size).unwrap_or_default())?;
-        let frame = tool.compress(level, size).map_err(failed)?;
-        let memory = tool.memory();
-        tool.account_for(memory);
-        Ok(frame)
+        (self.original, self.frame) = (piece, frame);
+        Ok(())
     }
 
-    /// Bytes that are reserved for whoever compresses `size` bytes.
-    pub fn memory_for(&self, size: u64) -> u64 {
-        let bound = zstd::zstd_safe::compress_bound(usize::try_from(size).unwrap_or(usize::MAX));
-        (CONTEXT as u64).saturating_add(size).saturating_add(bound as u64)
-    }
-
-    fn borrow(&self, size: usize) -> Loan<'_> {
-        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        while *lent >= rayon::current_num_threads() {
-            lent = self.returned.wait(lent).unwrap_or_else(PoisonError::into_inner);
-        }
-        *lent += 1;
-        drop(lent);
-        let mut loan = Loan { tool: None, compressors: self };
-        let bound = zstd::zstd_safe::compress_bound(size);
-        let is_fit = |tool: &Tool| tool.original.capacity() >= size && tool.frame.capacity() >= bound;
-        if let Some(idle) = self.pool.idle(is_fit) {
-            loan.tool = Some(idle);
-            return loan;
-        }
-        // One that is too small leaves, so that there are never more of them than cores.
-        self.pool.discard();
-        let bytes = self.memory_for(size as u64);
-        let reserved = self.budget.reserve_unless(Use::Compression, bytes, || self.pool.idle(is_fit));
-        loan.tool = Some(reserved.map_or_else(
-            |idle| idle,
-            |reservation| {
-                let buffers = Tool { context: None, original: Vec::new(), frame: Vec::with_capacity(bound) };
-                self.pool.lend(Tool { original: vec![0; size], ..buffers }, reservation)
-            },
-        ));
-        loan
-    }
-}
-
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        self.tool = None;
-        *self.compressors.lent.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.compressors.returned.notify_one();
-    }
-}
-
-impl Tool {
-    fn compress(&mut self, level: i32, size: usize) -> io::Result<Vec<u8>> {
-        if self.context.as_ref().is_none_or(|(other, _)| *other != level) {
-            self.context = Some((level, Compressor::new(level)?));
-        }
-        let (_, context) = self.context.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
-        self.frame.clear();
-        context.compress_to_buffer(self.original.get(..size).unwrap_or_default(), &mut self.frame)?;
-        Ok(self.frame.as_slice().to_vec())
-    }
-
-    fn memory(&mut self) -> u64 {
-        let context = self.context.as_mut().map_or(0, |(_, context)| context.context_mut().sizeof());
+    fn memory(&self) -> u64 {
+        let context = self.zstd.as_ref().map_or(0, |(_, context)| context.sizeof());
         (context + self.original.capacity() + self.frame.capacity()) as u64
     }
 }
 
+fn zstd_error(code: usize) -> io::Error {
+    io::Error::other(zstd_safe::get_error_name(code))
+}
+
 impl fmt::Debug for Compressors {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Compressors").field(&self.pool).finish()
+        formatter.debug_tuple("Compressors").field(&self.0).finish()
     }
 }

@@ -16,6 +16,11 @@ impl Counter {
         self.0.fetch_add(amount, Ordering::Relaxed)
     }
 
+    /// Makes it at least `value`.
+    pub fn raise(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+
     /// The value now.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -47,8 +52,8 @@ pub struct Counters {
     pub frames_made: Counter,
     /// Number of pieces found in a cache.
     pub cache_hits: Counter,
-    /// Number of archives and the like that were made because a directory was listed, before anybody asked for them.
-    pub made_ahead: Counter,
+    /// The most code object bytes that were compressed while one read waited for a frame.
+    pub read_wait_bytes_max: Counter,
     /// Number of small files that the kernel was given before it asked for them.
     pub files_given: Counter,
     /// Number of times that a file was opened such that the kernel reads it without asking.

@@ -54,6 +54,11 @@ pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
 }
 
 impl Kept {
+    /// What the names of everything begin with that is kept about the input.
+    pub fn stem(&self) -> Option<&str> {
+        self.path.file_stem()?.to_str()
+    }
+
     /// Removes the file. That it is gone already is no error.
     pub fn remove(&self) -> Result<(), RecordsError> {
         match fs::remove_file(&self.path) {

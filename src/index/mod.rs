@@ -6,34 +6,34 @@ mod cache;
 mod compressors;
 mod counters;
 mod folder;
+mod frames;
 mod gauges;
 mod heap;
 mod idle;
 mod keeper;
 mod memory;
+mod open_stream;
 mod pool;
 mod records;
 mod requests;
-mod spool;
-mod store;
 mod workers;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 pub use budget::{Budget, Promise, Reservation};
 pub use cache::{ByteCache, Weight};
-pub use compressors::Compressors;
+pub use compressors::{Compressors, Original, STREAMED};
 pub use counters::{Counter, Counters};
 pub use folder::{Kept, list};
+pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};
 pub use gauges::{Gauges, Use};
 pub use heap::set_up_heap;
 pub use keeper::keep;
 pub use memory::{Kind, Memory};
+pub use open_stream::OpenStream;
 pub use pool::{Lent, Pool};
 pub use records::RecordsError;
 pub use requests::{Answering, Begun, RequestKind, Requests};
-pub use spool::Spool;
-pub use store::{Store, clear, count};
 pub use workers::Workers;
 
 /// What all work on one input shares.
@@ -47,34 +47,39 @@ pub struct Resources {
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
     pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
-    /// Compressed code objects, by the number given by [`Resources::next_id`].
+    /// Compressed code objects for which there is no room on disk, by the number given by [`Resources::next_id`].
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
+    /// Compressed code objects on disk.
+    pub store: FrameStore,
     /// What was learnt about the input in this session and others.
     pub memory: Memory,
     /// The memory into which bundles are decompressed.
     pub buffers: Pool<Vec<u8>>,
+    /// Decoders of bundles that are not decompressed as a whole.
+    pub streams: Pool<OpenStream>,
     /// What compresses code objects.
     pub compressors: Compressors,
-    /// Where compressed code objects are put aside when all of them are going to be written.
-    pub spool: OnceLock<Spool>,
-    /// Where compressed code objects are kept for later sessions, if the user wants that.
-    pub kept: OnceLock<Store>,
     /// Threads for work that nobody should wait for on a thread that others need.
     pub workers: Workers,
     ids: Counter,
 }
 
 impl Resources {
-    /// Caches and buffers that hold `budget` bytes together, and no memory of other sessions.
+    /// Caches and buffers that hold `budget` bytes together, and nothing of other sessions.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_memory(budget, Memory::default())
+    }
+
+    /// The same with a memory of other sessions, and without a place on disk for frames.
+    pub fn with_memory(budget: u64, memory: Memory) -> Arc<Self> {
+        Self::with_store(budget, memory, FrameStore::default())
     }
 
     /// Caches and buffers that hold `budget` bytes together.
     ///
     /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
     /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read.
-    pub fn with_memory(budget: u64, memory: Memory) -> Arc<Self> {
+    pub fn with_store(budget: u64, memory: Memory, store: FrameStore) -> Arc<Self> {
         let budget = Budget::new(budget);
         Arc::new(Self {
             counters: Counters::default(),
@@ -82,10 +87,10 @@ impl Resources {
             bundles: ByteCache::new(&budget, Use::Bundles),
             frames: ByteCache::bounded(&budget, Use::Frames, budget.capacity() / 2),
             buffers: Pool::new(&budget, Use::Bundles),
+            streams: Pool::new(&budget, Use::Bundles),
             compressors: Compressors::new(&budget),
-            spool: OnceLock::new(),
             memory,
-            kept: OnceLock::new(),
+            store,
             workers: Workers::default(),
             ids: Counter::default(),
             budget,

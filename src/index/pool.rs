@@ -58,8 +58,26 @@ impl<T: Default + Send + 'static> Pool<T> {
         self.0.shed();
     }
 
+    /// An idle thing that is fit for use, or else memory for a new one of `bytes`. Waits for that if need be; see
+    /// [`Budget::reserve`].
+    pub fn get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Result<Lent<T>, Reservation> {
+        match self.0.budget.reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit)) {
+            Ok(reservation) => Err(reservation),
+            Err(idle) => Ok(idle),
+        }
+    }
+
+    /// The same if it can be had without waiting, and nobody else waits.
+    pub fn try_get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Option<Result<Lent<T>, Reservation>> {
+        if self.0.budget.is_awaited(self.0.purpose) {
+            return None;
+        }
+        let idle = self.idle(is_fit).map(Ok);
+        idle.or_else(|| Some(Err(self.0.budget.try_reserve(self.0.purpose, bytes)?)))
+    }
+
     /// A new thing, for whose memory there is a reservation.
-    pub(super) fn lend(&self, thing: T, reservation: Reservation) -> Lent<T> {
+    pub fn lend(&self, thing: T, reservation: Reservation) -> Lent<T> {
         Lent { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) }
     }
 }
@@ -67,24 +85,19 @@ impl<T: Default + Send + 'static> Pool<T> {
 impl Pool<Vec<u8>> {
     /// A buffer that can hold `size` bytes without growing. Waits until the budget has room for it.
     pub fn buffer(&self, size: usize) -> Lent<Vec<u8>> {
-        let reserved = self.0.budget.reserve_unless(self.0.purpose, size as u64, || self.idle_buffer(size));
-        reserved.map_or_else(|lent| lent, |reservation| self.lend(heap::buffer(size), reservation))
+        let found = self.get(size as u64, |buffer| is_fit_buffer(buffer, size));
+        found.unwrap_or_else(|reservation| self.lend(heap::buffer(size), reservation))
     }
 
     /// The same if it can be had without waiting, and nobody else waits.
     pub fn try_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
-        if self.0.budget.is_awaited(self.0.purpose) {
-            return None;
-        }
-        self.idle_buffer(size).or_else(|| {
-            let reservation = self.0.budget.try_reserve(self.0.purpose, size as u64)?;
-            Some(self.lend(heap::buffer(size), reservation))
-        })
+        let found = self.try_get(size as u64, |buffer| is_fit_buffer(buffer, size))?;
+        Some(found.unwrap_or_else(|reservation| self.lend(heap::buffer(size), reservation)))
     }
+}
 
-    fn idle_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
-        self.idle(|buffer| (size..=size.saturating_mul(LEAST_PART)).contains(&buffer.capacity()))
-    }
+fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
+    (size..=size.saturating_mul(LEAST_PART)).contains(&buffer.capacity())
 }
 
 impl<T> Inner<T> {

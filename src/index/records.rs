@@ -21,7 +21,7 @@ use crate::rope::Identity;
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
 /// Raised whenever records mean something else than before, or planning comes to other results.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// Days after which a record that nobody has had use for is dropped.
 pub(super) const DAYS: u32 = 60;
@@ -96,12 +96,17 @@ impl Header {
 
 /// The name of the index of an input.
 pub(super) fn file_name(location: &Path) -> String {
+    format!("{}.{SUFFIX}", stem(location))
+}
+
+/// What the names of everything begin with that is kept about an input.
+pub(super) fn stem(location: &Path) -> String {
     let location = location.canonicalize().unwrap_or_else(|_| location.to_owned());
     let identity = Identity::describe("location").add(location.as_os_str().as_bytes()).finish();
     let hash = identity.0.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     let name = location.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
-    format!("{name}-{hash:016x}.{SUFFIX}")
+    format!("{name}-{hash:016x}")
 }
 
 /// Days since 1970.

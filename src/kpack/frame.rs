@@ -1,11 +1,13 @@
-//! A code object as a zstd frame: compressed when it is needed, remembered by length, kept for a while.
+//! A code object as a zstd frame: made by the job of its bundle, kept by the frame store.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use crate::fatbin::CodeObject;
-use crate::index::Resources;
+use super::jobs::BundleJobs;
+use crate::fatbin::{CodeObject, OpenBundle};
+use crate::index::{Location, Original, Resources, STREAMED};
 use crate::rope::{Identity, ReadError, check_range, copy_from};
+use crate::source::is_cached;
 
 /// A code object that archives hold compressed. Archives that hold the same code object share it.
 #[derive(Debug)]
@@ -14,53 +16,73 @@ pub struct Frame {
     pub object: CodeObject,
     level: i32,
     length: OnceLock<u64>,
-    /// Where it is in [`Resources::spool`].
-    spooled: OnceLock<u64>,
+    key: OnceLock<Identity>,
     id: u64,
-    resources: Arc<Resources>,
+    jobs: Arc<BundleJobs>,
+}
+
+/// A frame that was made.
+#[derive(Clone, Debug)]
+pub(super) enum Made {
+    Stored(Location),
+    Held(Arc<Vec<u8>>),
+}
+
+impl Made {
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::Stored(location) => location.length(),
+            Self::Held(bytes) => bytes.len() as u64,
+        }
+    }
 }
 
 impl Frame {
     /// A frame of a zstd level, not made yet.
-    pub fn new(object: CodeObject, level: i32, resources: &Arc<Resources>) -> Self {
-        let (length, spooled, id) = (OnceLock::new(), OnceLock::new(), resources.next_id());
-        Self { object, level, length, spooled, id, resources: Arc::clone(resources) }
+    pub fn new(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Self {
+        let id = jobs.resources().next_id();
+        Self { object, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
     }
 
-    /// Its length in bytes, if it was made before or is recalled.
+    /// Its length in bytes, if it was made before or is remembered.
     pub fn known_length(&self) -> Option<u64> {
-        self.length.get().copied()
+        let stored = || Some(self.resources().store.get(self.key())?.length());
+        self.length.get().copied().or_else(|| stored().map(|length| *self.length.get_or_init(|| length)))
     }
 
     /// Takes over the length that the frame had in an earlier session. `false` if it is known to have another one, or
     /// cannot have this one. If the length turns out to be wrong when the frame is made, reading it fails.
     pub(super) fn recall(&self, length: u64) -> bool {
-        let size = usize::try_from(self.object.content.size()).unwrap_or(usize::MAX);
-        let is_possible = (1..=zstd::zstd_safe::compress_bound(size) as u64).contains(&length);
-        is_possible && *self.length.get_or_init(|| length) == length
+        (1..=self.most()).contains(&length) && *self.length.get_or_init(|| length) == length
     }
 
-    /// What the frame is: other versions of zstd may compress to other bytes.
+    /// What the frame is: other versions of zstd may compress to other bytes, and so does zstd if it is fed in pieces.
     pub(super) fn identity(&self) -> Option<Identity> {
         let object = self.object.content.identity()?;
         let mut identity = Identity::describe("frame");
         identity.add(&object.0).add(&self.level.to_le_bytes()).number(zstd::zstd_safe::version_number().into());
+        identity.number(STREAMED).number(u64::from(self.is_streamed()));
         Some(identity.finish())
     }
 
-    /// Whether it can be read without compressing.
-    pub(super) fn is_there(&self) -> bool {
-        self.spooled.get().is_some() || self.resources.frames.contains(&self.id)
+    /// Under what the store has it. One without an identity is known in this session only.
+    fn key(&self) -> &Identity {
+        let of_session = || Identity::describe("frame of this session").number(self.id).finish();
+        self.key.get_or_init(|| self.identity().unwrap_or_else(of_session))
     }
 
-    /// Lets it leave the cache before all others: whoever wanted it has it.
-    pub(super) fn leave_first(&self) {
-        self.resources.frames.demote(&self.id);
+    fn is_streamed(&self) -> bool {
+        self.size() > STREAMED
     }
 
-    /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
-    pub(super) fn is_prepared(&self) -> bool {
-        if self.resources.spool.get().is_some() { self.is_there() } else { self.length.get().is_some() }
+    /// Bytes of the code object.
+    pub(super) fn size(&self) -> u64 {
+        self.object.content.size()
+    }
+
+    /// Bytes that it takes at most (`ZSTD_COMPRESSBOUND`).
+    fn most(&self) -> u64 {
+        zstd::zstd_safe::compress_bound(usize::try_from(self.size()).unwrap_or(usize::MAX)) as u64
     }
 
     /// Its number among all frames.
@@ -68,55 +90,67 @@ impl Frame {
         self.id
     }
 
-    /// What it shares memory and threads with.
-    pub(super) fn resources(&self) -> &Arc<Resources> {
-        &self.resources
+    /// What makes it.
+    pub(super) fn jobs(&self) -> &Arc<BundleJobs> {
+        &self.jobs
     }
 
-    /// Makes it unless it is there.
-    pub(super) fn make(&self) -> Result<(), ReadError> {
-        if self.is_there() {
-            Ok(())
-        } else if self.resources.spool.get().is_some() {
-            // It is put aside there, and nobody else asks for it meanwhile.
-            self.compress().map(drop)
-        } else {
-            self.bytes().map(drop)
-        }
+    fn resources(&self) -> &Resources {
+        self.jobs.resources()
     }
 
-    /// The frame, made now if it is not kept any more.
-    pub fn bytes(&self) -> Result<Arc<Vec<u8>>, ReadError> {
-        if let Some(bytes) = self.resources.frames.get(&self.id) {
-            self.resources.counters.cache_hits.add(1);
-            return Ok(bytes);
-        }
-        self.resources.frames.get_or_make(&self.id, || match (self.spooled.get(), self.length.get()) {
-            (Some(_), Some(&length)) => {
-                let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-                self.read_spooled(0, &mut bytes)?;
-                Ok(Arc::new(bytes))
-            }
-            _ => self.compress(),
-        })
+    /// The frame if it need not be made.
+    pub(super) fn made(&self) -> Option<Made> {
+        let held = self.resources().frames.get(&self.id).map(Made::Held);
+        held.or_else(|| self.resources().store.get(self.key()).map(Made::Stored))
+    }
+
+    /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
+    pub(super) fn is_prepared(&self) -> bool {
+        if self.resources().store.is_spooling() { self.made().is_some() } else { self.known_length().is_some() }
+    }
+
+    /// The bytes of the frame.
+    pub fn bytes(self: &Arc<Self>) -> Result<Vec<u8>, ReadError> {
+        let length = self.jobs.get(self)?.length();
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        self.read_at(length, 0, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// Fills `buffer` with bytes of the frame, which is `length` bytes long.
-    pub(super) fn read_at(&self, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    pub(super) fn read_at(self: &Arc<Self>, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), length)?;
-        if self.spooled.get().is_some() && !self.resources.frames.contains(&self.id) {
-            return self.read_spooled(offset, buffer);
-        }
-        copy_from(&self.bytes()?, offset, buffer)
+        let made = self.jobs.get(self)?;
+        let Err(error) = self.read_made(&made, length, offset, buffer) else { return Ok(()) };
+        // What is damaged on disk is made again, once.
+        tracing::info!("a compressed {} is made again: {error}", self.name());
+        self.resources().store.forget(self.key());
+        self.read_made(&self.jobs.get(self)?, length, offset, buffer)
     }
 
-    fn read_spooled(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        match (self.spooled.get(), self.resources.spool.get()) {
-            (Some(start), Some(spool)) => {
-                spool.read_at(start + offset, buffer).map_err(|error| ReadError::io(spool.name(), error))
+    /// Whether these bytes can be read without compressing and without waiting for a disk.
+    pub(super) fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        match self.made() {
+            Some(Made::Held(_)) => true,
+            Some(Made::Stored(location)) => {
+                let (file, start) = location.file();
+                is_cached(file, start.saturating_add(offset), length)
             }
-            _ => Err(self.failed(io::ErrorKind::NotFound.into())),
+            None => false,
         }
+    }
+
+    fn read_made(&self, made: &Made, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        if made.length() != length {
+            return Err(ReadError::Changed { entry: self.name() });
+        }
+        match made {
+            Made::Held(bytes) => copy_from(bytes, offset, buffer)?,
+            Made::Stored(location) => location.read_at(offset, buffer).map_err(|error| self.failed(error))?,
+        }
+        self.resources().counters.cache_hits.add(1);
+        Ok(())
     }
 
     fn failed(&self, error: io::Error) -> ReadError {
@@ -127,41 +161,88 @@ impl Frame {
         format!("code object for {}", self.object.target).into()
     }
 
-    /// Makes it, or finds it among what was kept of earlier sessions.
-    fn compress(&self) -> Result<Arc<Vec<u8>>, ReadError> {
-        let resources = &self.resources;
-        let kept = resources.kept.get().zip(self.identity());
-        let frame = match kept.as_ref().and_then(|(store, identity)| store.get(identity)) {
-            Some(frame) => {
-                resources.counters.cache_hits.add(1);
-                frame
-            }
-            None => self.compress_object()?,
-        };
-        if *self.length.get_or_init(|| frame.len() as u64) != frame.len() as u64 {
+    /// Makes it and puts it into the store, or else into the cache. `bundle` is the bundle that it is in.
+    pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+        let made = if self.is_streamed() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
+        if *self.length.get_or_init(|| made.length()) != made.length() {
             return Err(ReadError::Changed { entry: self.name() });
         }
-        if let Some((store, identity)) = kept {
-            store.put(&identity, &frame);
-        }
-        if let Some(spool) = resources.spool.get() {
-            let start = spool.put(&frame).map_err(|error| ReadError::io(spool.name(), error))?;
-            // It is made by one thread at a time, so this is the only place for it.
-            let _ = self.spooled.set(start);
-        }
-        Ok(Arc::new(frame))
+        let counters = &self.resources().counters;
+        counters.bytes_compressed.add(self.size());
+        counters.frames_made.add(1);
+        Ok(made)
     }
 
-    fn compress_object(&self) -> Result<Vec<u8>, ReadError> {
-        let resources = &self.resources;
-        // Before there is memory for compression; see the order in `index::Budget`.
-        let _held = self.object.bundle.as_ref().map(|bundle| bundle.ready()).transpose()?;
-        let content = &self.object.content;
-        let size = usize::try_from(content.size()).unwrap_or(usize::MAX);
-        let fill = |original: &mut [u8]| content.read_at(0, original);
-        let frame = resources.compressors.compress(self.level, size, fill, |error| self.failed(error))?;
-        resources.counters.bytes_compressed.add(content.size());
-        resources.counters.frames_made.add(1);
-        Ok(frame)
+    fn make_whole(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+        let mut made = None;
+        self.compress(bundle, &mut |frame| {
+            let length = frame.len() as u64;
+            let stored = self.resources().store.put(self.key(), length, |write| write(frame)).unwrap_or_default();
+            made = Some(stored.map_or_else(|| self.hold(frame.to_vec()), Made::Stored));
+            Ok(())
+        })?;
+        made.ok_or_else(|| ReadError::damaged(&self.name(), "it was not compressed"))
+    }
+
+    /// What may not fit into memory goes to the store piece by piece.
+    fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+        let store = &self.resources().store;
+        let stored = store.put(self.key(), self.most(), |write| {
+            self.compress(bundle, &mut |piece| write(piece).map_err(|error| self.failed(error)))
+        })?;
+        if let Some(location) = stored {
+            return Ok(Made::Stored(location));
+        }
+        let most = self.resources().frames.capacity();
+        let mut frame = Vec::new();
+        self.compress(bundle, &mut |piece| {
+            if (frame.len() + piece.len()) as u64 > most {
+                let reason =
+                    format!("there is no disk space, and no memory beyond {most} bytes, to keep it compressed");
+                return Err(ReadError::damaged(&self.name(), reason));
+            }
+            frame.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(self.hold(frame))
+    }
+
+    fn hold(&self, frame: Vec<u8>) -> Made {
+        let frame = Arc::new(frame);
+        self.resources().frames.put(self.id, Arc::clone(&frame));
+        Made::Held(frame)
+    }
+
+    fn compress(
+        &self,
+        bundle: &mut OpenBundle,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let CodeObject { content, bundle: compressed, offset, .. } = &self.object;
+        let compress = |original: Original<ReadError>| {
+            let failed = |error| self.failed(error);
+            self.resources().compressors.compress(self.level, self.size(), original, sink, failed)
+        };
+        match (compressed, bundle) {
+            (Some(_), OpenBundle::Whole(bundle)) => {
+                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
+                let end = start.saturating_add(usize::try_from(self.size()).unwrap_or(usize::MAX));
+                let object = bundle.get(start..end);
+                let object = object.ok_or_else(|| ReadError::damaged(&self.name(), "it is not in its bundle"))?;
+                compress(Original::Memory(object))
+            }
+            (Some(compressed), OpenBundle::Stream(Some(stream))) => {
+                compressed.seek(stream, *offset)?;
+                compress(Original::Source(&mut |buffer| compressed.read_stream(stream, buffer)))
+            }
+            _ => {
+                let mut at = 0;
+                compress(Original::Source(&mut |buffer| {
+                    content.read_at(at, buffer)?;
+                    at += buffer.len() as u64;
+                    Ok(())
+                }))
+            }
+        }
     }
 }

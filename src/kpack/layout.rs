@@ -1,19 +1,19 @@
 //! An archive as a rope.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
-use super::ahead::Stream;
 use super::frame::Frame;
-use super::making::make_together;
-use super::siblings::Place;
-use super::{Compression, toc_key};
+use super::{Compression, make_archives, toc_key};
 use crate::index::Kind;
 use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
 use crate::target::TargetId;
+
+/// Requests of one reader overtake each other by fewer frames.
+const DISORDER: usize = 8;
 
 /// One code object of an archive, under the name by which a loader asks for it.
 #[derive(Clone, Debug)]
@@ -38,21 +38,17 @@ pub struct Archive {
     made: Mutex<Option<Arc<dyn Content>>>,
     /// Under what the lengths of its frames are remembered. Empty until somebody tried to recall them.
     remembered: OnceLock<Option<Identity>>,
-    siblings: OnceLock<Place>,
 }
 
 impl Archive {
     /// An archive of these code objects, in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
-        Self {
-            group: group.to_owned(),
-            target,
-            compression,
-            entries,
-            made: Mutex::new(None),
-            remembered: OnceLock::new(),
-            siblings: OnceLock::new(),
+        let (made, remembered) = (Mutex::new(None), OnceLock::new());
+        let archive = Self { group: group.to_owned(), target, compression, entries, made, remembered };
+        for frame in archive.frames() {
+            frame.jobs().register(frame);
         }
+        archive
     }
 
     /// The target that the archive is for.
@@ -63,18 +59,6 @@ impl Archive {
     /// The code objects in the order of their ordinals.
     pub fn entries(&self) -> &[ArchiveEntry] {
         &self.entries
-    }
-
-    /// Notes that somebody asks for it.
-    pub fn ask(&self) {
-        if let Some(place) = self.siblings.get() {
-            place.ask();
-        }
-    }
-
-    /// Makes the others known to it.
-    pub(super) fn join(&self, place: Place) {
-        self.siblings.get_or_init(|| place);
     }
 
     /// The frames that have to be made before it can be read, in its order.
@@ -91,7 +75,7 @@ impl Archive {
     /// Recalls the lengths of its frames from an earlier session, the first time it is asked. Where they are remembered.
     pub(super) fn recalled(&self) -> Option<&Identity> {
         let recall = || {
-            let memory = &self.frames().next()?.resources().memory;
+            let memory = &self.frames().next()?.jobs().resources().memory;
             let mut identity = Identity::describe("frames");
             for frame in self.frames() {
                 identity.add(&frame.identity()?.0);
@@ -111,7 +95,7 @@ impl Archive {
         else {
             return;
         };
-        let memory = &frame.resources().memory;
+        let memory = &frame.jobs().resources().memory;
         if memory.recall::<Vec<u64>>(Kind::Frames, identity).as_ref() != Some(&lengths) {
             memory.learn(Kind::Frames, identity, &lengths);
         }
@@ -199,19 +183,17 @@ impl Archive {
         };
         self.recalled();
         if self.lengths().is_none() {
-            match self.siblings.get() {
-                Some(place) => place.make_lengths(self)?,
-                None => make_together(&[self], &AtomicU64::new(0))?,
-            }
+            make_archives(&[self], &AtomicU64::new(0))?;
         }
         let unknown = || ReadError::damaged(&Arc::from("archive"), "a frame was not made");
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
-        let stream = Stream::new(self.frames().cloned().zip(lengths).collect(), self.siblings.get().cloned());
-        for content in stream.contents() {
-            segments.push(Segment::literal(length_field(content.size())?));
-            segments.push(Segment::whole(Arc::new(content)));
+        let frames = Sequence { frames: self.frames().cloned().collect(), lengths, last: AtomicUsize::new(0) };
+        let frames = Arc::new(frames);
+        for (number, length) in frames.lengths.iter().enumerate() {
+            segments.push(Segment::literal(length_field(*length)?));
+            segments.push(Segment::whole(Arc::new(FrameContent { frames: Arc::clone(&frames), number })));
         }
         segments.push(Segment::literal(toc));
         Rope::new(segments)
@@ -224,28 +206,80 @@ fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
     u32::try_from(length).map(u32::to_le_bytes).map_err(too_long)
 }
 
+/// The frames of an archive with their lengths, in its order.
+#[derive(Debug)]
+struct Sequence {
+    frames: Vec<Arc<Frame>>,
+    lengths: Vec<u64>,
+    /// The one that was read last.
+    last: AtomicUsize,
+}
+
+impl Sequence {
+    /// Has the next ones made if a reader comes to one that is not there from one of those before it: from front to
+    /// back, with requests that overtake each other.
+    fn read_ahead(&self, number: usize) {
+        let last = self.last.swap(number, Ordering::Relaxed);
+        let Some(frame) = self.frames.get(number) else { return };
+        if last > number || number - last > DISORDER || frame.made().is_some() {
+            return;
+        }
+        let mut left = frame.jobs().resources().frames.capacity();
+        let fits = |(_, length): &(&Arc<Frame>, &u64)| {
+            left = left.saturating_sub(**length);
+            left > 0
+        };
+        let next = self.frames.iter().zip(&self.lengths).skip(number).take_while(fits);
+        frame.jobs().prefetch(&next.map(|(frame, _)| Arc::clone(frame)).collect::<Vec<_>>());
+    }
+}
+
+/// A frame as a part of an archive. It exists only when the length is known.
+#[derive(Debug)]
+struct FrameContent {
+    frames: Arc<Sequence>,
+    number: usize,
+}
+
+impl FrameContent {
+    fn frame(&self) -> Option<&Arc<Frame>> {
+        self.frames.frames.get(self.number)
+    }
+}
+
+impl Content for FrameContent {
+    fn size(&self) -> u64 {
+        self.frames.lengths.get(self.number).copied().unwrap_or(0)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.frames.read_ahead(self.number);
+        match self.frame() {
+            Some(frame) => frame.read_at(self.size(), offset, buffer),
+            None => Ok(()),
+        }
+    }
+
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        self.frame().is_none_or(|frame| frame.is_prompt(offset, length))
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.frame()?.identity()
+    }
+}
+
 impl Make for Archive {
     fn made(&self) -> Option<Arc<dyn Content>> {
         let there = self.made.try_lock().ok()?.clone();
         // With all lengths known, as they are without compression, nothing has to be made.
         there.or_else(|| {
             self.recalled();
-            self.lengths().and_then(|_| self.prepare().ok())
+            self.lengths().and_then(|_| self.make().ok())
         })
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.ask();
-        self.prepare()
-    }
-
-    fn expect(&self) {
-        if let Some(place) = self.siblings.get() {
-            place.see();
-        }
-    }
-
-    fn prepare(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(content) = &*made {
             return Ok(Arc::clone(content));

@@ -2,24 +2,25 @@
 //!
 //! The format itself is the crate `rocm_kpack`, so that what is written is what its runtime library reads.
 
-mod ahead;
 mod frame;
+mod jobs;
 mod layout;
-mod making;
 mod reader;
-mod siblings;
-mod turn;
 
+use std::collections::HashSet;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rocm_kpack::Scheme;
 
 pub use frame::Frame;
+pub use jobs::BundleJobs;
 pub use layout::{Archive, ArchiveEntry};
-pub use making::{make_together, unmade_size};
 pub use reader::Reader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
-pub use siblings::Siblings;
+
+use crate::rope::ReadError;
 
 /// How code objects are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +73,39 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
     Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
+/// Compresses what several archives lack: frames whose lengths are not known, or where all are kept for output, those that
+/// are not there. Each compressed bundle is decompressed once for that. Adds the bytes that are compressed to `done`.
+pub fn make_archives(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
+    let frames = unprepared(archives);
+    // Each plan has its own.
+    let of_plans = frames.chunk_by(|one, other| Arc::ptr_eq(one.jobs(), other.jobs()));
+    let tickets: Vec<_> = of_plans.filter_map(|frames| Some(frames.first()?.jobs().demand(frames))).collect();
+    let results = tickets.iter().map(|ticket| {
+        ticket.wait(|bytes| {
+            done.fetch_add(bytes, Ordering::Relaxed);
+        })
+    });
+    // All of them are waited for, also if one fails.
+    let results: Vec<_> = results.collect();
+    for archive in archives {
+        archive.learn_lengths();
+    }
+    results.into_iter().try_for_each(|made| made.map(drop))
+}
+
+/// Bytes that [`make_archives`] has to compress.
+pub fn unmade_size(archives: &[&Archive]) -> u64 {
+    unprepared(archives).iter().map(|frame| frame.size()).sum()
+}
+
+/// The frames that are not prepared, each once.
+fn unprepared(archives: &[&Archive]) -> Vec<Arc<Frame>> {
+    let mut seen = HashSet::new();
+    let frames = archives.iter().flat_map(|archive| archive.frames());
+    frames.filter(|frame| !frame.is_prepared() && seen.insert(frame.id())).cloned().collect()
+}
+
 #[cfg(test)]
-mod ahead_tests;
-#[cfg(test)]
-mod making_tests;
-#[cfg(test)]
-mod siblings_tests;
+mod jobs_tests;
 #[cfg(test)]
 mod tests;

@@ -23,9 +23,10 @@ fn archive_in(
     codes: &[(&str, usize, Vec<u8>)],
 ) -> Arc<Archive> {
     let target: TargetId = target.parse().unwrap();
+    let jobs = BundleJobs::new(resources);
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
-        let object = CodeObject { target: target.clone(), content: content(code), bundle: None };
-        let frame = Arc::new(Frame::new(object, 3, resources));
+        let object = CodeObject { target: target.clone(), content: content(code), bundle: None, offset: 0 };
+        let frame = Arc::new(Frame::new(object, 3, &jobs));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: *wrapper, frame }
     });
     Arc::new(Archive::new("torch", target.clone(), compression, entries.collect()))

@@ -77,14 +77,6 @@ pub trait Make: Send + Sync + fmt::Debug {
 
     /// The content; whoever asks first makes it, and others wait.
     fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
-
-    /// Notes that somebody knows of it, who may ask for it.
-    fn expect(&self) {}
-
-    /// Makes it although nobody has asked for it.
-    fn prepare(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.make()
-    }
 }
 
 /// Why bytes cannot be had. Cheap to clone, because everyone who waited for a failed piece of work gets a copy.

@@ -26,6 +26,7 @@ use crate::index::Resources;
 use crate::rope::Content;
 
 pub use path::{EntryPath, PathError};
+pub use stamp::is_cached;
 
 /// An input that has been listed.
 #[derive(Debug)]

@@ -67,7 +67,7 @@ pub(super) fn read_unchanged(
 
 /// Whether these bytes of `file` are in the page cache, so that reading them waits for no disk and no server. Judged by the
 /// last one, since what comes before is read ahead of it. File systems that cannot tell do not have it there.
-pub(super) fn is_cached(file: &File, offset: u64, length: usize) -> bool {
+pub fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     let Some(last) = offset.checked_add(length as u64).and_then(|end| end.checked_sub(1)) else { return true };
     let found = preadv2(file, &mut [IoSliceMut::new(&mut [0])], last, ReadWriteFlags::NOWAIT);
     found == Ok(1)

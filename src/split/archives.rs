@@ -8,7 +8,7 @@ use super::scan::Fat;
 use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::index::Resources;
-use crate::kpack::{Archive, ArchiveEntry, Frame, Siblings, marker};
+use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
 use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::target::TargetId;
@@ -65,16 +65,6 @@ pub(super) fn assign(
         plan.archives.extend(archives(input, &plan.group, binaries, options));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
-    relate(&plan.archives);
-}
-
-/// Makes archives known to each other that share compressed bundles. Directories of device parts are read in the order of
-/// their names, which is that of the keys.
-fn relate(archives: &[PlannedArchive]) {
-    let keys: BTreeSet<_> = archives.iter().map(|planned| &planned.key).collect();
-    let part = |planned: &PlannedArchive| keys.iter().position(|key| **key == planned.key).unwrap_or(0);
-    let parts: Vec<_> = archives.iter().map(|planned| (part(planned), Arc::clone(&planned.archive))).collect();
-    Siblings::relate(&parts);
 }
 
 fn set_place(plan: &mut Plan, entry: usize, place: Place) {

@@ -12,7 +12,7 @@ use super::{Options, Place, Plan, Progress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::index::{Kind, Resources};
-use crate::kpack::{Compression, DEFAULT_LEVEL, Frame};
+use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
 use crate::target::TargetId;
@@ -61,13 +61,14 @@ pub(super) fn scan(
         })
         .collect();
     candidates.sort_by_key(|(_, content)| Reverse(content.size()));
+    let jobs = BundleJobs::new(resources);
     progress.total.fetch_add(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_iter()
         // Splitting the list in halves would leave the second largest to the end.
         .par_bridge()
         .map(|(position, content)| {
-            let result = scan_file(position, content, options, resources);
+            let result = scan_file(position, content, options, &jobs);
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
             (position, result)
         })
@@ -90,8 +91,9 @@ fn scan_file(
     entry: usize,
     content: &Arc<dyn Content>,
     options: &Options,
-    resources: &Arc<Resources>,
+    jobs: &Arc<BundleJobs>,
 ) -> Result<Option<Fat>, ScanError> {
+    let resources = jobs.resources();
     let (code, binary) = find(content, resources)?;
     let Some(code) = code else { return Ok(None) };
     let level = match options.compression {
@@ -101,7 +103,7 @@ fn scan_file(
     let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
-        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, resources))).collect()))
+        Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))
     };
     let bundles = code.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();

@@ -70,7 +70,6 @@ pub fn lay_out(
     for (key, items) in &devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
-        expect_sizes(&mut tree, place, items);
         let target = format!("../{key}").into_bytes().into();
         tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
     }
@@ -122,19 +121,6 @@ fn path(components: &[&str]) -> EntryPath {
 pub(super) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> Result<NodeId, TreeError> {
     let path = path(&name.split('/').collect::<Vec<_>>());
     tree.insert(ROOT, &path, attributes, NodeKind::Directory(Vec::new()))
-}
-
-/// Who looks into a device part, or into a directory of it that holds an archive, will want to know its size. This is
-/// not so for the other views, which whoever runs a program looks into.
-fn expect_sizes(tree: &mut Tree, place: NodeId, items: &[Item]) {
-    for item in items {
-        if let ItemKind::File(Body::Made(make), _) = &item.kind {
-            let holder = item.path.parent().and_then(|path| tree.resolve(place, &path));
-            for directory in [Some(place), holder.filter(|&holder| holder != place)].into_iter().flatten() {
-                tree.expect(directory, Arc::clone(make));
-            }
-        }
-    }
 }
 
 /// Exchanges the input's dist-info for that of the part's wheel, so that the part is that wheel unpacked.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::wheels::{WheelPart, WheelSet};
-use crate::kpack::make_together;
+use crate::kpack::make_archives;
 use crate::rope::{Make, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::{Plan, Summary};
@@ -111,7 +111,7 @@ impl Sizes {
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);
         let of_hosts: u64 = hosts().map(|part| part.rewritten_size()).sum();
         progress.total.fetch_add(of_archives + of_hosts, Ordering::Relaxed);
-        make_together(&archives, &progress.done)?;
+        make_archives(&archives, &progress.done)?;
         // Archives share code objects, which are made once.
         progress.done.store(of_archives, Ordering::Relaxed);
         for archive in archives {

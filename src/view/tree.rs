@@ -1,7 +1,6 @@
 //! A tree of nodes: directories, symlinks and files with a rope each.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ pub const ROOT: NodeId = 1;
 #[derive(Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    expected: HashMap<NodeId, Vec<Arc<dyn Make>>>,
 }
 
 /// One file, directory or symlink.
@@ -129,7 +127,7 @@ impl Tree {
     pub fn new(root: Attributes) -> Self {
         let node =
             Node { parent: ROOT, attributes: root, kind: NodeKind::Directory(Vec::new()), origin: Origin::default() };
-        Self { nodes: vec![node], expected: HashMap::new() }
+        Self { nodes: vec![node] }
     }
 
     /// The node with this number.
@@ -246,16 +244,6 @@ impl Tree {
         {
             child.hidden = true;
         }
-    }
-
-    /// Says that whoever looks into a directory will probably ask for this next.
-    pub fn expect(&mut self, directory: NodeId, make: Arc<dyn Make>) {
-        self.expected.entry(directory).or_default().push(make);
-    }
-
-    /// What whoever looks into a directory will probably ask for next, and has to be made for it.
-    pub fn expected(&self, directory: NodeId) -> &[Arc<dyn Make>] {
-        self.expected.get(&directory).map_or(&[], Vec::as_slice)
     }
 
     fn add(

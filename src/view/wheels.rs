@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::spliced::spliced;
 use crate::binary::Rewritten;
 use crate::index::Resources;
-use crate::kpack::{Archive, make_together};
+use crate::kpack::{Archive, make_archives};
 use crate::rope::{Content, Make, ReadError};
 use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Place, Plan};
@@ -123,7 +123,7 @@ impl WheelSet {
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
     /// digests. Adds the bytes that are compressed to `done`.
     pub fn make(parts: &[Arc<WheelPart>], done: &AtomicU64) -> Result<(), ReadError> {
-        make_together(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
+        make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
         let mut digests = Vec::new();
         for part in parts {
             digests.extend(part.assembled()?.unknown_digests());
@@ -199,18 +199,6 @@ impl WheelPart {
 
     /// All files of the part, RECORD last. Makes archives.
     pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
-        self.ask();
-        self.assemble()
-    }
-
-    /// Notes that somebody asks for what is in the part.
-    fn ask(&self) {
-        for archive in self.archives() {
-            archive.ask();
-        }
-    }
-
-    fn assemble(&self) -> Result<Arc<Assembled>, ReadError> {
         let mut assembled = self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(assembled) = &*assembled {
             return Ok(Arc::clone(assembled));
@@ -220,7 +208,7 @@ impl WheelPart {
             match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => files.push(file.clone()),
                 Payload::Archive(path, mode, archive) => {
-                    let file = self.wheels.made(&self.part, path, *mode, archive.prepare()?, None);
+                    let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
                     files.extend(file.map_err(|error| self.failed(&error))?);
                 }
             }
@@ -249,7 +237,7 @@ impl WheelPart {
             Payload::Rewritten(_, rewritten) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
             Payload::Archive(_, _, make) => make.made().is_some(),
         };
-        self.payload.iter().all(is_known).then(|| self.make_wheel().ok().map(|wheel| wheel.size()))?
+        self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
     }
 
     /// The digests that RECORD states of payload files, by their paths in the wheel. Those of archives are not known before
@@ -273,16 +261,11 @@ impl WheelPart {
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
     pub(super) fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.ask();
-        self.make_wheel()
-    }
-
-    fn make_wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wheel) = &*wheel {
             return Ok(Arc::clone(wheel));
         }
-        let mut assembled = Assembled::clone(&*self.assemble()?);
+        let mut assembled = Assembled::clone(&*self.assembled()?);
         let splice = |payload: &Payload| {
             let Payload::Rewritten(file, rewritten) = payload else { return Ok(None) };
             let stream = spliced(&file.path.to_text(), rewritten, &self.resources)?;
@@ -318,12 +301,7 @@ impl Make for Record {
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.0.ask();
-        self.prepare()
-    }
-
-    fn prepare(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let assembled = self.0.assemble()?;
+        let assembled = self.0.assembled()?;
         let record = assembled.files.last().map(|file| Arc::clone(file.digest.content()));
         record.ok_or_else(|| ReadError::damaged(&"RECORD".into(), "the part has no files"))
     }
@@ -340,9 +318,5 @@ impl Make for WheelBody {
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         self.0.wheel()
-    }
-
-    fn prepare(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.0.make_wheel()
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::support::{Mount, Tmpfs, assert_same, run, wheel};
+use crate::support::{Mount, SmallDisk, Tmpfs, assert_same, run, wheel};
 
 const VIEWS: [&str; 3] = ["host", "gfx90a", "wheels"];
 
@@ -32,6 +32,17 @@ fn reads_right(folder: &Path, while_mounted: impl FnOnce()) -> Option<String> {
 fn indexes(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "index")).collect()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_file()).collect()
+}
+
+/// The files that hold compressed code objects.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let inputs = fs::read_dir(folder.join("frames")).unwrap().map(|entry| entry.unwrap().path());
+    inputs.flat_map(|input| files(&input)).collect()
 }
 
 #[test]
@@ -111,7 +122,8 @@ fn two_daemons_share_a_cache_folder() {
     first.end();
     second.end();
     assert_eq!(indexes(&folder).len(), 1);
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing half written stays");
+    assert_eq!(files(&folder), indexes(&folder), "nothing half written stays");
+    assert_eq!(segments(&folder).len(), 1, "the frames of both sessions were merged");
     let listed =
         run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["cache", "list"]).env("KPACKFS_CACHE_DIR", &folder));
     assert!(listed.contains("demo-1.0"), "{listed}");
@@ -119,6 +131,93 @@ fn two_daemons_share_a_cache_folder() {
     for (name, bytes) in &one {
         assert_eq!(third.at(name).metadata().unwrap().len(), bytes.len() as u64, "{}", name.display());
     }
-    assert_eq!(third.status()["counters"]["frames_made"], 0, "all lengths were known");
     assert_same(&third.survey(&VIEWS), &one);
+    assert_eq!(third.status()["counters"]["frames_made"], 0, "all frames were there");
+}
+
+/// Segments that earlier sessions left in every state that a crash or a disk can leave them in.
+#[test]
+fn damaged_frames_are_made_again() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, folder) = (wheel(place.path()), place.path().join("cache"));
+    let Some(mount) = Mount::new(&input, &options(&folder)) else { return };
+    let expected = mount.survey(&VIEWS);
+    let made = mount.status()["counters"]["frames_made"].as_u64().unwrap();
+    mount.end();
+    let healthy = fs::read(&segments(&folder)[0]).unwrap();
+    let half = healthy.len() / 2;
+    let flipped = |at: usize| {
+        let mut bytes = healthy.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let states = [Vec::new(), healthy[..half].to_vec(), flipped(5), flipped(half), flipped(healthy.len() - 1)];
+    for (number, damaged) in states.into_iter().enumerate() {
+        let path = segments(&folder).remove(0);
+        for other in segments(&folder) {
+            fs::remove_file(other).unwrap();
+        }
+        fs::write(&path, damaged).unwrap();
+        let mount = Mount::new(&input, &options(&folder)).unwrap();
+        assert_same(&mount.survey(&VIEWS), &expected);
+        let again = mount.status()["counters"]["frames_made"].as_u64().unwrap();
+        assert!((1..=made).contains(&again), "state {number}: {again}");
+        mount.end();
+    }
+}
+
+/// While a session reads them.
+#[test]
+fn frames_that_are_deleted_or_truncated_under_a_mount_are_read_or_made_again() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, folder) = (wheel(place.path()), place.path().join("cache"));
+    let Some(mount) = Mount::new(&input, &options(&folder)) else { return };
+    let expected = mount.survey(&VIEWS);
+    mount.end();
+    for truncate in [true, false] {
+        let mount = Mount::new(&input, &options(&folder)).unwrap();
+        let sizes: Vec<_> = expected.keys().map(|name| mount.at(name).metadata().unwrap().len()).collect();
+        assert!(sizes.iter().sum::<u64>() > 0);
+        for path in segments(&folder) {
+            if truncate {
+                fs::File::options().write(true).open(path).unwrap().set_len(100).unwrap();
+            } else {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        assert_same(&mount.survey(&VIEWS), &expected);
+        mount.end();
+    }
+}
+
+/// As kill -9 leaves it, and what the next session finds.
+#[test]
+fn a_killed_session_leaves_frames_that_are_right() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, folder) = (wheel(place.path()), place.path().join("cache"));
+    let Some(mount) = Mount::new(&input, &options(&folder)) else { return };
+    let expected = mount.survey(&VIEWS);
+    mount.kill();
+    let mount = Mount::new(&input, &options(&folder)).unwrap();
+    assert_same(&mount.survey(&VIEWS), &expected);
+    assert_eq!(mount.status()["counters"]["frames_made"], 0);
+}
+
+/// A disk that is full in the middle of appending, and a directory in memory, which is no place for frames.
+#[test]
+fn without_room_for_frames_everything_is_read_all_the_same() {
+    let Some(tmpfs) = Tmpfs::new("size=1m") else { return };
+    let folder = tmpfs.0.path().join("cache");
+    if reads_right(&folder, || ()).is_some() {
+        assert!(!folder.join("frames").exists(), "tmpfs is memory");
+    }
+    let Some(disk) = SmallDisk::new() else { return };
+    let folder = disk.path().join("cache");
+    reads_right(&folder, || {
+        // All but a few pages.
+        let mut ballast = fs::File::create(disk.path().join("ballast")).unwrap();
+        while std::io::Write::write_all(&mut ballast, &[1; 4096]).is_ok() {}
+        let left = ballast.metadata().unwrap().len() - (24 << 10);
+        ballast.set_len(left).unwrap();
+    });
 }

@@ -116,6 +116,37 @@ impl Drop for Tmpfs {
     }
 }
 
+/// An ext4 filesystem of 4 MiB in a file; `None` if this process may not mount one.
+pub(crate) struct SmallDisk {
+    mounted: TempDir,
+    _image: TempDir,
+}
+
+impl SmallDisk {
+    pub(crate) fn new() -> Option<Self> {
+        let [mounted, image_place] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let image = image_place.path().join("image");
+        File::create(&image).unwrap().set_len(4 << 20).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal"]).arg(&image).output();
+        let mount = || Command::new("mount").args(["-o", "loop"]).arg(&image).arg(mounted.path()).output();
+        if made.is_ok_and(|made| made.status.success()) && mount().is_ok_and(|output| output.status.success()) {
+            return Some(Self { mounted, _image: image_place });
+        }
+        eprintln!("\n*** SKIPPED: no ext4 in a file can be mounted; a full disk was NOT tried ***\n");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.mounted.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount").arg(self.path()).output().ok();
+    }
+}
+
 /// A mount by a process in the foreground.
 pub(crate) struct Mount {
     place: TempDir,
@@ -225,6 +256,12 @@ impl Mount {
     /// Files that the process has open.
     pub(crate) fn open_files(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap().count()
+    }
+
+    /// Kills the process (SIGKILL).
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 
     /// Unmounts; the process has to end well.

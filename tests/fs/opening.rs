@@ -241,31 +241,28 @@ fn an_input_that_answers_slowly_holds_up_nobody_else() {
     }
 }
 
+/// `find` looks up the directories, after which the kernel asks for attributes with further names of a listing.
 #[test]
-fn listing_begins_with_what_is_expected_and_waits_for_nothing() {
+fn names_are_listed_without_making_what_they_lead_to() {
     let mut tree = Tree::new(DIRECTORY);
-    let mut add = |directory: &str, make: Arc<Kernels>, expected: bool| {
-        let path = EntryPath::new(format!("{directory}/.kpack/x.kpack").as_bytes()).unwrap();
-        let kind = NodeKind::File { body: Body::Made(make.clone()), link_group: None };
+    let kernels: Vec<_> = (0..400).map(|_| Arc::<Kernels>::default()).collect();
+    for (number, kernels) in kernels.iter().enumerate() {
+        let path = EntryPath::new(format!("gfx942/{number}.kpack").as_bytes()).unwrap();
+        let kind = NodeKind::File { body: Body::Made(kernels.clone()), link_group: None };
         tree.insert(ROOT, &path, FILE, kind).unwrap();
-        if expected {
-            let holder = tree.resolve(ROOT, &path.parent().unwrap()).unwrap();
-            tree.expect(holder, make);
-        }
-    };
-    let [device, merged] = [true, false].map(|_| Arc::<Kernels>::default());
-    add("gfx942", device.clone(), true);
-    add("merged", merged.clone(), false);
-    let resources = Resources::new(0);
-    let Some(mount) = Mount::of(tree, &resources) else { return };
-    let made = |kernels: &Kernels| kernels.times.load(std::sync::atomic::Ordering::SeqCst);
-    for _ in 0..2 {
-        assert!(run("find", [&mount.place.path()]).contains("gfx942/.kpack/x.kpack"));
+        let below = EntryPath::new(format!("gfx942/{number}.d/below").as_bytes()).unwrap();
+        tree.insert(ROOT, &below, FILE, NodeKind::Directory(Vec::new())).unwrap();
     }
-    wait_until("it is made", || made(&device) == 1);
-    assert_eq!((made(&merged), resources.counters.made_ahead.get()), (0, 1));
-    assert_eq!(fs::read(mount.at("gfx942/.kpack/x.kpack")).unwrap().len(), 70_000);
-    assert_eq!(fs::read(mount.at("merged/.kpack/x.kpack")).unwrap().len(), 70_000);
-    run("ls", [&"-lR", &mount.place.path()]);
-    assert_eq!((made(&device), made(&merged), resources.counters.made_ahead.get()), (1, 1, 1));
+    let Some(mount) = Mount::of(tree, &Resources::new(0)) else { return };
+    let made = || kernels.iter().filter(|kernels| kernels.times.load(std::sync::atomic::Ordering::SeqCst) > 0).count();
+    for _ in 0..2 {
+        assert_eq!(run("find", [&mount.place.path()]).lines().count(), 2 + 3 * kernels.len());
+    }
+    assert_eq!(made(), 0);
+    assert_eq!(fs::metadata(mount.at("gfx942/7.kpack")).unwrap().len(), 70_000);
+    assert_eq!(made(), 1);
+    assert_eq!(fs::read(mount.at("gfx942/9.kpack")).unwrap().len(), 70_000);
+    assert_eq!(made(), 2);
+    assert!(run("ls", [&"-l", &mount.at("gfx942")]).lines().filter(|line| line.contains(" 70000 ")).count() == 400);
+    assert_eq!(made(), 400);
 }

@@ -16,7 +16,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use support::{Mount, ODD, fat, kpackfs, names, same, succeeds, survey, tar};
 use tempfile::TempDir;
@@ -91,21 +90,16 @@ fn mounting_and_listing_read_little_and_make_what_is_looked_at() {
     for view in ["merged", "host", "device"] {
         assert_eq!(find(view).is_empty(), view != "merged");
     }
-    assert_eq!((mount.counter("frames_made"), mount.counter("made_ahead")), (0, 0));
-    assert_eq!(mount.counter("bytes_read"), read);
-
-    // Who looks into the directory of an architecture will want to know how large its archive is.
+    assert!(find("").windows(6).any(|name| name == b".kpack"));
     succeeds(Command::new("ls").arg("-f").arg(mount.at("gfx1030/.kpack")));
-    let limit = Instant::now() + Duration::from_secs(20);
-    while mount.counter("frames_made") == 0 {
-        assert!(Instant::now() < limit, "{}", mount.status());
-    }
+    assert_eq!(mount.counter("bytes_read"), read);
+    assert_eq!(mount.counter("frames_made"), 0, "listing makes nothing");
+
     let size = mount.at("gfx1030/.kpack/rocm_gfx1030.kpack").metadata().unwrap().len();
     let made = mount.counter("frames_made");
-    assert!(size > 0 && mount.counter("made_ahead") == 1);
+    assert!(size > 0 && made > 0);
     assert_eq!(fs::read(mount.at("gfx1030/.kpack/rocm_gfx1030.kpack")).unwrap().len() as u64, size);
     assert_eq!(mount.counter("frames_made"), made, "frames are made once");
-    assert!(find("").windows(6).any(|name| name == b".kpack"));
 }
 
 #[test]

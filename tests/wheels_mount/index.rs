@@ -20,7 +20,8 @@ fn kpackfs(arguments: &[&str]) -> Output {
 
 fn index(input: &Path, directory: &Path) -> PathBuf {
     run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("index").arg(input).arg(cache(directory)));
-    let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    // Beside it are compressed code objects.
+    let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let index = found.next().unwrap();
     assert!(found.next().is_none());
     index
@@ -149,10 +150,10 @@ fn indexes_are_listed_pruned_and_cleared() {
 }
 
 #[test]
-fn code_objects_are_compressed_once_for_all_sessions_if_the_user_wants_that() {
+fn code_objects_are_compressed_once_for_all_sessions() {
     let (place, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let input = small(&place);
-    let arguments: [&str; 2] = [&cache(kept.path()), "--keep-frames=10"];
+    let arguments: [&str; 1] = [&cache(kept.path())];
     let read = || {
         let mount = Mount::new(&input, &arguments)?;
         Some((files(&mount.at("gfx1100")), mount.counter("frames_made")))
@@ -163,7 +164,7 @@ fn code_objects_are_compressed_once_for_all_sessions_if_the_user_wants_that() {
     assert_eq!(made_again, 0);
     let output = kpackfs(&["cache", &cache(kept.path()), "clear"]);
     assert!(String::from_utf8(output.stdout).unwrap().contains("compressed code objects"));
-    assert_eq!(fs::read_dir(kept.path().join("frames")).unwrap().count(), 0);
+    assert!(!kept.path().join("frames").exists());
 }
 
 #[test]

@@ -1,0 +1,177 @@
+//! The folders of all inputs in a cache directory, and the bound on what they take together.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
+
+use super::segment::is_segment;
+
+/// The folder below a cache directory.
+const FRAMES: &str = "frames";
+
+/// What the names of segments end with.
+const SUFFIX: &str = "segment";
+
+/// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
+const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Where an input has its frames in a cache directory.
+pub(super) fn folder(cache: &Path, name: &str) -> PathBuf {
+    cache.join(FRAMES).join(name)
+}
+
+/// A file of frames.
+pub(super) struct SegmentFile {
+    pub(super) path: PathBuf,
+    /// Bytes on disk.
+    pub(super) size: u64,
+    used: SystemTime,
+}
+
+/// The segments in the folder of one input. A folder that does not exist has none.
+pub(super) fn segments(folder: &Path) -> io::Result<Vec<SegmentFile>> {
+    let mut found = Vec::new();
+    for path in children(folder)? {
+        // Another process may have removed it.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if path.extension().is_some_and(|extension| extension == SUFFIX) && metadata.is_file() {
+            let used = metadata.modified()?;
+            found.push(SegmentFile { path, size: bytes_on_disk(&metadata), used });
+        }
+    }
+    Ok(found)
+}
+
+fn bytes_on_disk(metadata: &Metadata) -> u64 {
+    metadata.blocks().saturating_mul(512)
+}
+
+fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}
+
+/// Creates a segment in a folder, locked for as long as it is open.
+pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut name = tempfile::Builder::new();
+    name.suffix(".segment").rand_bytes(16);
+    let made = name
+        .prefix("")
+        .make_in(folder, |path| File::options().read(true).write(true).create_new(true).mode(0o600).open(path))?;
+    let (file, path) = made.keep().map_err(|error| error.error)?;
+    flock(&file, FlockOperation::NonBlockingLockShared)?;
+    Ok((file, path))
+}
+
+/// Opens a segment of another session for reading, and locks it for as long as it is open. `None` if it is not one.
+pub(super) fn open(path: &Path) -> Option<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
+    let is_ours = file.metadata().is_ok_and(|metadata| metadata.is_file()) && is_segment(&file);
+    (is_ours && flock(&file, FlockOperation::NonBlockingLockShared).is_ok()).then_some(file)
+}
+
+/// Notes that a segment is in use, for the order in which inputs are evicted.
+pub(super) fn touch(file: &File) {
+    // A read-only cache directory keeps its order.
+    file.set_modified(SystemTime::now()).ok();
+}
+
+/// Removes a segment that no session has open. Whether it did. A file that is not ours stays.
+pub(super) fn remove_unused(path: &Path) -> bool {
+    remove_unused_after(path, |_| true)
+}
+
+/// The same, if `work` on it succeeds.
+pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) -> bool {
+    let Ok(file) = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path) else { return false };
+    is_segment(&file)
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && work(file)
+        && fs::remove_file(path).is_ok()
+}
+
+/// Whether files in a directory are kept in memory.
+pub(super) fn is_in_memory(directory: &File) -> bool {
+    #[expect(clippy::unnecessary_cast, reason = "the type of the field depends on the platform")]
+    fstatfs(directory).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as i64)))
+}
+
+/// Half of what is free on the filesystem of `file` and of the `used` bytes, which are there to be evicted.
+pub(super) fn half_of_free(file: &File, used: u64) -> u64 {
+    let free = fstatvfs(file).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
+    free.saturating_add(used) / 2
+}
+
+/// Evicts the least recently used inputs of the cache directory above `folder` until all take at most `capacity` bytes
+/// less `wanted`. How many bytes may be appended now.
+pub(super) fn make_room(folder: &Path, file: &File, capacity: u64, wanted: u64) -> u64 {
+    let mut inputs = Vec::new();
+    for input in folder.parent().and_then(|frames| children(frames).ok()).unwrap_or_default() {
+        let segments = segments(&input).unwrap_or_default();
+        let used = segments.iter().map(|segment| segment.used).max();
+        inputs.extend(used.map(|used| (used, input, segments)));
+    }
+    inputs.sort_by_key(|(used, ..)| *used);
+    let mut used: u64 = inputs.iter().flat_map(|(_, _, segments)| segments).map(|segment| segment.size).sum();
+    let capacity = capacity.min(half_of_free(file, used));
+    for (_, input, segments) in &inputs {
+        for segment in segments {
+            if used.saturating_add(wanted) <= capacity {
+                return capacity - used;
+            }
+            if remove_unused(&segment.path) {
+                used -= segment.size;
+            }
+        }
+        // Only if nothing is left in it.
+        fs::remove_dir(input).ok();
+    }
+    capacity.saturating_sub(used)
+}
+
+/// What frames take in a cache directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FramesUsage {
+    /// Number of inputs.
+    pub inputs: usize,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// What frames take in `cache`; of all inputs, or of those whose folder has a name that `is_chosen`.
+pub fn frames_usage(cache: &Path) -> io::Result<FramesUsage> {
+    let mut usage = FramesUsage::default();
+    for input in children(&cache.join(FRAMES))? {
+        let bytes: u64 = segments(&input).unwrap_or_default().iter().map(|segment| segment.size).sum();
+        usage.inputs += usize::from(bytes > 0);
+        usage.bytes += bytes;
+    }
+    Ok(usage)
+}
+
+/// Removes the frames of the inputs in `cache` whose folders have names that `is_chosen`, except those that a session has
+/// open. What was removed.
+pub fn remove_frames(cache: &Path, is_chosen: impl Fn(&str) -> bool) -> io::Result<FramesUsage> {
+    let mut removed = FramesUsage::default();
+    for input in children(&cache.join(FRAMES))? {
+        let name = input.file_name().unwrap_or_default().to_string_lossy();
+        if !is_chosen(&name) {
+            continue;
+        }
+        let before = removed.bytes;
+        for segment in segments(&input).unwrap_or_default() {
+            removed.bytes += if remove_unused(&segment.path) { segment.size } else { 0 };
+        }
+        removed.inputs += usize::from(removed.bytes > before);
+        fs::remove_dir(&input).ok();
+    }
+    fs::remove_dir(cache.join(FRAMES)).ok();
+    Ok(removed)
+}

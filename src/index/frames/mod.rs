@@ -1,0 +1,281 @@
+//! The frame store: compressed code objects on disk, so that none is compressed twice.
+//!
+//! Each input has a folder in the cache directory, and each session appends to a segment of its own in it. What cannot
+//! be put there stays in memory as far as the budget goes, and is made again when it is needed: slower, never wrong. All
+//! of it can be deleted at any time.
+
+mod disk;
+mod segment;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dashmap::DashMap;
+
+pub use disk::{FramesUsage, frames_usage, remove_frames};
+pub use segment::Location;
+use segment::Segment;
+
+use super::records;
+use crate::rope::Identity;
+
+/// How many bytes frames take at most if nothing else is chosen.
+const DEFAULT_CAPACITY: u64 = 4 << 30;
+
+/// After so many bytes the bound is checked again, since other sessions append as well.
+const GRAIN: u64 = 64 << 20;
+
+/// Segments up to this size are merged when a session ends, in bytes.
+const SMALL: u64 = 64 << 20;
+
+/// Where new frames go.
+#[derive(Debug)]
+enum Sink {
+    /// To a segment in the folder of the input.
+    Folder,
+    /// To a file without a name on the filesystem of this directory.
+    Unnamed(PathBuf),
+    /// The same, but it may take what it needs: all that is in it is written to this directory next.
+    Spool(PathBuf),
+}
+
+/// The frames of one input.
+#[derive(Debug, Default)]
+pub struct FrameStore {
+    /// The folder in the cache directory, of which every session reads all segments.
+    folder: Option<PathBuf>,
+    /// The most bytes for frames of all inputs.
+    capacity: u64,
+    /// Whether the user said so.
+    is_chosen: bool,
+    table: DashMap<Identity, Location>,
+    scanned: OnceLock<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The first one is in use. The next one comes when it is full or fails.
+    sinks: VecDeque<Sink>,
+    segment: Option<Arc<Segment>>,
+    /// The session's segment in the folder.
+    named: Option<(Arc<Segment>, PathBuf)>,
+    /// Bytes in the segment in use.
+    bytes: u64,
+    /// Bytes that may be appended before the bound is checked again.
+    left: u64,
+    /// Whether there was no room for the last frame.
+    is_full: bool,
+}
+
+impl FrameStore {
+    /// The store of the input at `location` in a cache directory, for up to `chosen` bytes of all inputs together. Where
+    /// that is not on a disk, or there is none, new frames go to a temporary file, which ends with the session.
+    pub fn open(cache: Option<&Path>, location: &Path, chosen: Option<u64>) -> Self {
+        let capacity = chosen.unwrap_or(DEFAULT_CAPACITY);
+        let folder = cache.map(|cache| disk::folder(cache, &records::stem(location)));
+        let is_usable = |cache: &Path| cache.ancestors().find(|above| above.exists()).is_some_and(is_writable_disk);
+        let sink = if cache.is_some_and(is_usable) { Some(Sink::Folder) } else { temporary() };
+        let sink = sink.filter(|_| capacity > 0);
+        let state = State { sinks: sink.into_iter().collect(), ..State::default() };
+        Self { folder, capacity, is_chosen: chosen.is_some(), state: Mutex::new(state), ..Self::default() }
+    }
+
+    /// For output that is written to `directory` next: has new frames go to a file without a name there. If the user has
+    /// chosen how many are kept, only the rest of them.
+    pub fn spool_to(&self, directory: &Path) {
+        let sinks = &mut self.lock().sinks;
+        sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
+        sinks.push_back(Sink::Spool(directory.to_owned()));
+    }
+
+    /// Whether all frames are kept until the output is written.
+    pub fn is_spooling(&self) -> bool {
+        self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Spool(_)))
+    }
+
+    /// Whether there is room for new frames, as far as is known.
+    pub fn has_room(&self) -> bool {
+        let state = self.lock();
+        !state.sinks.is_empty() && !state.is_full
+    }
+
+    /// Where a frame is.
+    pub fn get(&self, identity: &Identity) -> Option<Location> {
+        self.scanned.get_or_init(|| self.scan());
+        self.table.get(identity).map(|found| found.clone())
+    }
+
+    /// Forgets a frame that turned out to be damaged.
+    pub fn forget(&self, identity: &Identity) {
+        self.table.remove(identity);
+    }
+
+    /// Keeps a frame of at most `most` bytes, which `write` gives piece by piece to the function that it is called with.
+    /// `None` if there is no room; then `write` is not called. If it fails, nothing is kept.
+    pub fn put<E>(
+        &self,
+        identity: &Identity,
+        most: u64,
+        write: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), E>,
+    ) -> Result<Option<Location>, E> {
+        let Some(segment) = self.segment_for(most) else { return Ok(None) };
+        let mut appender = segment.append(identity, most);
+        write(&mut |bytes| appender.write(bytes).inspect_err(|error| self.give_up(&segment, error)))?;
+        let location = match appender.finish() {
+            Ok(location) => location,
+            Err(error) => {
+                self.give_up(&segment, &error);
+                return Ok(None);
+            }
+        };
+        let mut state = self.lock();
+        state.bytes += location.length();
+        state.left = state.left.saturating_sub(location.length());
+        drop(state);
+        self.table.insert(*identity, location.clone());
+        Ok(Some(location))
+    }
+
+    /// Ends the session: small segments that no other session has open are merged into this session's, so that their
+    /// number does not grow.
+    pub fn finish(&self) {
+        // Closes the segments that this session reads.
+        self.table.clear();
+        let state = std::mem::take(&mut *self.lock());
+        let (Some(folder), Some((segment, own))) = (&self.folder, state.named) else { return };
+        for other in disk::segments(folder).unwrap_or_default() {
+            if other.path != own && other.size <= SMALL {
+                disk::remove_unused_after(&other.path, |file| merge(&Segment::new(file), &segment).is_ok());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds what earlier sessions have kept.
+    fn scan(&self) {
+        let Some(folder) = &self.folder else { return };
+        for found in disk::segments(folder).unwrap_or_default() {
+            let Some(file) = disk::open(&found.path) else { continue };
+            disk::touch(&file);
+            let located = Segment::new(file).scan().unwrap_or_default();
+            for (identity, location) in located {
+                self.table.insert(identity, location);
+            }
+        }
+    }
+
+    /// The segment that takes the next `bytes` bytes, if there is room for them.
+    fn segment_for(&self, bytes: u64) -> Option<Arc<Segment>> {
+        let mut state = self.lock();
+        loop {
+            let segment = match self.segment(&mut state) {
+                Ok(segment) => segment?,
+                Err(error) => {
+                    state.skip_sink(&error);
+                    continue;
+                }
+            };
+            if state.left < bytes {
+                let wanted = bytes.max(GRAIN);
+                state.left = self.room(&state, &segment, wanted).min(wanted);
+            }
+            state.is_full = state.left < bytes;
+            if !state.is_full {
+                return Some(segment);
+            }
+            if state.sinks.len() < 2 {
+                return None;
+            }
+            state.next_sink();
+        }
+    }
+
+    /// The segment of the sink that is in use.
+    fn segment(&self, state: &mut State) -> io::Result<Option<Arc<Segment>>> {
+        if state.segment.is_none() {
+            let segment = match (state.sinks.front(), &self.folder) {
+                (Some(Sink::Folder), Some(folder)) => {
+                    let (file, path) = disk::create(folder)?;
+                    let segment = Segment::new(file);
+                    state.named = Some((Arc::clone(&segment), path));
+                    segment
+                }
+                (Some(Sink::Unnamed(directory) | Sink::Spool(directory)), _) => {
+                    Segment::new(tempfile::tempfile_in(directory)?)
+                }
+                (Some(Sink::Folder), None) | (None, _) => return Ok(None),
+            };
+            state.segment = Some(segment);
+        }
+        Ok(state.segment.clone())
+    }
+
+    /// Bytes that may be appended now to the sink in use.
+    fn room(&self, state: &State, segment: &Segment, wanted: u64) -> u64 {
+        match (state.sinks.front(), &self.folder) {
+            (Some(Sink::Folder), Some(folder)) => disk::make_room(folder, &segment.file, self.capacity, wanted),
+            (Some(Sink::Spool(_)), _) => u64::MAX,
+            _ => self.capacity.min(disk::half_of_free(&segment.file, state.bytes)).saturating_sub(state.bytes),
+        }
+    }
+
+    fn give_up(&self, segment: &Arc<Segment>, error: &io::Error) {
+        let mut state = self.lock();
+        // Several writers can fail at the same time.
+        if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
+            state.skip_sink(error);
+        }
+    }
+}
+
+impl State {
+    fn skip_sink(&mut self, error: &io::Error) {
+        tracing::warn!("compressed code objects cannot be kept on disk: {error}");
+        self.next_sink();
+    }
+
+    fn next_sink(&mut self) {
+        self.sinks.pop_front();
+        (self.segment, self.bytes, self.left) = (None, 0, 0);
+    }
+}
+
+/// Copies all records of a segment to another one.
+fn merge(from: &Arc<Segment>, to: &Arc<Segment>) -> io::Result<()> {
+    const PIECE: u64 = 128 << 10;
+    for (identity, location) in from.scan()? {
+        let mut appender = to.append(&identity, location.length());
+        let mut at = 0;
+        while at < location.length() {
+            let mut piece = vec![0; usize::try_from((location.length() - at).min(PIECE)).unwrap_or(0)];
+            location.read_at(at, &mut piece)?;
+            appender.write(&piece)?;
+            at += piece.len() as u64;
+        }
+        appender.finish()?;
+    }
+    Ok(())
+}
+
+/// A directory for temporary files that are on a disk.
+fn temporary() -> Option<Sink> {
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let found = named.into_iter().chain([PathBuf::from("/var/tmp")]).find(|directory| is_writable_disk(directory));
+    found.map(Sink::Unnamed)
+}
+
+/// Whether files can be made in a directory, and are on a disk.
+fn is_writable_disk(directory: &Path) -> bool {
+    let is_disk = File::open(directory).is_ok_and(|directory| !disk::is_in_memory(&directory));
+    is_disk && tempfile::tempfile_in(directory).is_ok()
+}
+
+#[cfg(test)]
+mod tests;
