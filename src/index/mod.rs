@@ -20,7 +20,7 @@ mod workers;
 
 use std::sync::{Arc, OnceLock};
 
-pub use budget::{Budget, Promise, Reservation};
+pub use budget::{Budget, Promise, Reservation, Shed};
 pub use cache::{ByteCache, Weight};
 pub use compressors::Compressors;
 pub use counters::{Counter, Counters};

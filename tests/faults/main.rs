@@ -6,5 +6,6 @@
 mod cache;
 mod input;
 mod limits;
+mod memory;
 mod readers;
 mod support;
