@@ -38,7 +38,7 @@ pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
         if !metadata.is_file() {
             continue;
         }
-        let header = records::read(&path, None).map(|(header, _)| header).ok();
+        let header = records::open(&path).and_then(|file| records::read(&path, &file, None, drop)).ok();
         let is_usable =
             header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
         kept.push(Kept {
