@@ -16,6 +16,7 @@ use dashmap::DashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::pending::Pending;
 use super::records::{self, Header, Record, RecordsError};
 use crate::rope::Identity;
 
@@ -58,6 +59,10 @@ pub struct Memory {
     saving: Mutex<()>,
     /// Notifies the keeper of changes.
     news: (Mutex<()>, Condvar),
+    /// Whether there is a keeper.
+    is_mounted: AtomicBool,
+    /// There as long as a mount has something to save.
+    pending: Mutex<Option<Pending>>,
 }
 
 type Key = (u8, Identity);
@@ -115,10 +120,11 @@ impl Place {
 
 impl Memory {
     /// The records about the input at `location` that are kept in `directory`. What is there but was made of another input
-    /// or by another version, or is damaged, is as good as nothing.
+    /// or by another version, or is damaged, is as good as nothing. A mount that is saving is waited for.
     pub fn open(directory: &Path, location: &Path) -> Self {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
+        Pending::wait(&file);
         let memory = Self { place: Some(Place { file, header, stored: Mutex::default() }), ..Self::default() };
         memory.merge_from_disk();
         memory
@@ -153,11 +159,30 @@ impl Memory {
         let held = Held { day: records::today(), length, bytes: Some(bytes.into()), used };
         self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
+            if self.is_mounted.load(Ordering::Acquire) {
+                self.mark_pending();
+            }
             self.news.1.notify_one();
         }
         let unsaved = self.unsaved.fetch_add(length, Ordering::Relaxed) + length;
         if unsaved > MOST_UNSAVED && !self.failed.load(Ordering::Relaxed) {
             self.save_or_log();
+        }
+    }
+
+    /// From now on, the next mount of the input waits until all is saved.
+    pub(super) fn set_mounted(&self) {
+        self.is_mounted.store(true, Ordering::Release);
+        if self.is_changed() {
+            self.mark_pending();
+        }
+    }
+
+    fn mark_pending(&self) {
+        let Some(place) = &self.place else { return };
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.is_none() {
+            *pending = Pending::mark(&place.file);
         }
     }
 
@@ -195,6 +220,11 @@ impl Memory {
         self.failed.store(result.is_err(), Ordering::Relaxed);
         if result.is_err() {
             self.changed.store(true, Ordering::Release);
+        }
+        // Something can have been put down meanwhile; after a failure, waiting would be of no use.
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_err() || !self.is_changed() {
+            *pending = None;
         }
         result
     }

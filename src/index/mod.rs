@@ -11,6 +11,7 @@ mod heap;
 mod idle;
 mod keeper;
 mod memory;
+mod pending;
 mod pool;
 mod records;
 mod requests;

@@ -8,4 +8,5 @@ mod input;
 mod limits;
 mod memory;
 mod readers;
+mod remount;
 mod support;
