@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::pending::Pending;
 use super::records::{self, Header, RecordsError, SUFFIX, at};
 
 /// An index that is kept.
@@ -56,6 +57,7 @@ pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
 impl Kept {
     /// Removes the file. That it is gone already is no error.
     pub fn remove(&self) -> Result<(), RecordsError> {
+        Pending::discard(&self.path);
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
             _ => Ok(()),
@@ -84,6 +86,7 @@ mod tests {
         }
         fs::write(folder.join("other"), "x").unwrap();
         fs::write(folder.join("damaged.index"), "x").unwrap();
+        fs::write(folder.join("damaged.saving"), "").unwrap();
         fs::write(&inputs[1], "changed").unwrap();
         fs::remove_file(&inputs[2]).unwrap();
         let kept = list(&folder).unwrap();

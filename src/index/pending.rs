@@ -1,8 +1,9 @@
 //! The mark of a mount that has something to save, so that the next mount of the same input waits for it instead of doing
 //! the work again.
 //!
-//! The mark is a lock on a file next to the index. Daemons share it. It is there before what was learnt answers a request,
-//! and so before an unmount can return; it goes when the index is saved, and with the process in any case.
+//! The mark is a shared lock on a file next to the index. A mount takes it when it puts down the first record, before it
+//! answers the request that needed the record, and so before an unmount can return. It is released when the index is saved,
+//! and with the process in any case.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -17,10 +18,10 @@ use super::records;
 /// What the names of these files end with.
 const SUFFIX: &str = "saving";
 
-/// How long another mount is waited for. Saving takes a fraction of this.
+/// The longest wait for another mount. Saving takes a fraction of this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked at.
+/// Time between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// See the [module](self).
@@ -56,6 +57,11 @@ impl Pending {
         }
         // Nobody has it, so the file is one that was left behind.
         remove(&path, &file);
+    }
+
+    /// Removes the mark that a killed mount has left behind. A mount that goes on makes another one.
+    pub(super) fn discard(index: &Path) {
+        fs::remove_file(index.with_extension(SUFFIX)).ok();
     }
 }
 

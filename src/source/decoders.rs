@@ -94,7 +94,7 @@ impl Decoders {
         })
     }
 
-    /// Waits until there is memory for one more decode. Whoever has a permit waits for nobody, so this ends.
+    /// Waits until there is memory for one more decode. The holder of a permit waits for nothing, so this ends.
     pub(super) fn permit(&self) -> Permit<'_> {
         let most = self.budget.capacity() / PART_AT_WORK / (DECODER + CHUNK);
         let (at_work, ended) = &self.at_work;
