@@ -128,7 +128,7 @@ def gauges(status):
     """What work holds; caches do not count, nor do threads, which stay for ten seconds in case there is more to do. Which names
     there are depends on the version."""
     held = next((status[name] for name in ("gauges", "memory", "budget") if isinstance(status.get(name), dict)), {})
-    others = {"capacity", "frames", "spans", "peak", "threads"}
+    others = {"capacity", "frames", "spans", "streams", "peak", "threads"}
     return {name: value for name, value in held.items() if isinstance(value, int) and name not in others}
 
 

@@ -25,7 +25,7 @@ const WORTH_TRIMMING: u64 = 4 << 20;
 const SHARES: u64 = 32;
 
 /// Something that can give memory back although nobody asked it to.
-pub(super) trait Shed: Send + Sync {
+pub trait Shed: Send + Sync {
     /// What it uses memory for.
     fn purpose(&self) -> Use;
 
@@ -34,6 +34,11 @@ pub(super) trait Shed: Send + Sync {
 
     /// Gives this thing up. Whether there was any.
     fn shed(&self) -> bool;
+
+    /// Whether all of it is given back when nothing happens for a while. Caches stay.
+    fn leaves_when_idle(&self) -> bool {
+        !matches!(self.purpose(), Use::Frames | Use::Spans)
+    }
 }
 
 /// See the [module](self).
@@ -53,6 +58,7 @@ struct State {
     compression: Account,
     frames: Account,
     spans: Account,
+    streams: Account,
     tickets: u64,
     /// Number of times that waiting threads had a reason to look again.
     changes: u64,
@@ -74,6 +80,7 @@ impl State {
             Use::Compression => &mut self.compression,
             Use::Frames => &mut self.frames,
             Use::Spans => &mut self.spans,
+            Use::Streams => &mut self.streams,
         }
     }
 
@@ -81,7 +88,7 @@ impl State {
     fn taken(&mut self, purpose: Use, more: u64) -> u64 {
         let account = self.account(purpose);
         let here = account.bytes.saturating_add(more).max(account.share) - account.bytes.max(account.share);
-        let all = [&self.bundles, &self.compression, &self.frames, &self.spans];
+        let all = [&self.bundles, &self.compression, &self.frames, &self.spans, &self.streams];
         all.iter().map(|account| account.bytes.max(account.share)).sum::<u64>().saturating_add(here)
     }
 }
@@ -138,6 +145,7 @@ impl Budget {
             compression: state.compression.bytes,
             frames: state.frames.bytes,
             spans: state.spans.bytes,
+            streams: state.streams.bytes,
         }
     }
 
@@ -242,7 +250,7 @@ impl Budget {
     }
 
     /// Memory for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
-    pub(super) fn claim(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+    pub fn claim(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
         if bytes > self.capacity {
             return None;
         }
@@ -261,6 +269,18 @@ impl Budget {
                 return None;
             }
         }
+    }
+
+    /// Accounts for memory that is taken in any case: it never waits, and may exceed the budget. [`Budget::reclaim`] makes
+    /// caches give back what is too much.
+    pub fn account(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
+        self.lock().account(purpose).bytes += bytes;
+        Reservation { budget: Arc::clone(self), purpose, bytes }
+    }
+
+    /// Has caches give back what exceeds the budget. No lock that a cache takes may be held.
+    pub fn reclaim(&self) {
+        self.make_room(Use::Streams, 0);
     }
 
     /// Gives the first of those who wait what it waits for.
@@ -285,7 +305,7 @@ impl Budget {
     }
 
     /// From now on `shedder` is asked when memory is needed.
-    pub(super) fn register(&self, shedder: Weak<dyn Shed>) {
+    pub fn register(&self, shedder: Weak<dyn Shed>) {
         self.shedders.lock().unwrap_or_else(PoisonError::into_inner).push(shedder);
     }
 
@@ -312,12 +332,19 @@ impl Budget {
         oldest.iter().any(|(_, shedder)| shedder.shed())
     }
 
-    /// Has everything given up that work needs and that does not serve as a cache.
+    /// Has idle buffers and compressors given up, but nothing that a reader goes on from.
     pub fn release_idle(&self) {
-        for shedder in self.shedders() {
-            if !matches!(shedder.purpose(), Use::Frames | Use::Spans) {
-                while shedder.shed() {}
-            }
+        self.release(|shedder| matches!(shedder.purpose(), Use::Bundles | Use::Compression));
+    }
+
+    /// Has everything given up that nobody needs as long as nothing happens.
+    pub fn release_unused(&self) {
+        self.release(|shedder| shedder.leaves_when_idle());
+    }
+
+    fn release(&self, is_released: impl Fn(&dyn Shed) -> bool) {
+        for shedder in self.shedders().iter().filter(|shedder| is_released(&***shedder)) {
+            while shedder.shed() {}
         }
     }
 
@@ -333,7 +360,7 @@ impl Budget {
     }
 
     /// A time that every call moves on. It is never 0, which is before everything.
-    pub(super) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::pending::Pending;
 use super::records::{self, Header, RecordsError, SUFFIX, at};
 
 /// An index that is kept.
@@ -38,7 +39,7 @@ pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
         if !metadata.is_file() {
             continue;
         }
-        let header = records::read(&path, None).map(|(header, _)| header).ok();
+        let header = records::open(&path).and_then(|file| records::read(&path, &file, None, drop)).ok();
         let is_usable =
             header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
         kept.push(Kept {
@@ -61,6 +62,7 @@ impl Kept {
 
     /// Removes the file. That it is gone already is no error.
     pub fn remove(&self) -> Result<(), RecordsError> {
+        Pending::discard(&self.path);
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.path)(error)),
             _ => Ok(()),
@@ -89,6 +91,7 @@ mod tests {
         }
         fs::write(folder.join("other"), "x").unwrap();
         fs::write(folder.join("damaged.index"), "x").unwrap();
+        fs::write(folder.join("damaged.saving"), "").unwrap();
         fs::write(&inputs[1], "changed").unwrap();
         fs::remove_file(&inputs[2]).unwrap();
         let kept = list(&folder).unwrap();

@@ -13,6 +13,8 @@ pub enum Use {
     Frames,
     /// The cache of inflated pieces of members.
     Spans,
+    /// Indexes of deflate streams, decoders, and headers of bundles captured while a member is first inflated.
+    Streams,
 }
 
 /// Bytes in use now.
@@ -28,12 +30,14 @@ pub struct Gauges {
     pub frames: u64,
     /// See [`Use::Spans`].
     pub spans: u64,
+    /// See [`Use::Streams`].
+    pub streams: u64,
 }
 
 impl Gauges {
     /// All bytes in use.
     pub fn total(&self) -> u64 {
-        self.buffers() + self.frames + self.spans
+        self.buffers() + self.frames + self.spans + self.streams
     }
 
     /// Bytes in use for work; zero when nothing is going on and nothing was for a while.

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::budget::Budget;
+use super::heap::trim_heap;
 
 /// Longer than there is between the requests of a reader, shorter than somebody looks at an idle daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +40,9 @@ impl Idle {
                 if state.events == seen {
                     state.watched = false;
                     drop(state);
-                    budget.release_idle();
+                    budget.release_unused();
+                    // Small pieces are given back between what is still in use.
+                    trim_heap();
                     return;
                 }
                 seen = state.events;

@@ -15,6 +15,7 @@ pub fn keep(resources: &Arc<Resources>) -> io::Result<()> {
     if resources.memory.file().is_none() {
         return Ok(());
     }
+    resources.memory.set_mounted();
     let resources = Arc::clone(resources);
     let keep = move || {
         loop {

@@ -3,15 +3,20 @@
 //! Rooms put down what they found out under the [`Identity`] of the content it is about, so what is recalled is true
 //! as long as that content is the same. A record can be lost at any time; it is never needed, only worth having.
 
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::pending::Pending;
 use super::records::{self, Header, Record, RecordsError};
 use crate::rope::Identity;
 
@@ -33,48 +38,110 @@ pub enum Kind {
     Spliced = 6,
 }
 
+/// Records of so many bytes leave memory once they are saved, and are read again when they are needed.
+const LARGE: usize = 64 << 10;
+
+/// So many bytes are saved without waiting for more.
+const MOST_UNSAVED: u64 = 4 << 20;
+
 /// The records about one input.
 #[derive(Debug, Default)]
 pub struct Memory {
-    records: DashMap<(u8, Identity), Held>,
+    records: DashMap<Key, Held>,
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
     place: Option<Place>,
     changed: AtomicBool,
-    /// Held by whoever saves.
+    /// Bytes put down since they were saved last.
+    unsaved: AtomicU64,
+    /// Whether saving failed, so that it makes no room.
+    failed: AtomicBool,
+    /// Held while saving.
     saving: Mutex<()>,
-    /// Tells the keeper of changes.
+    /// Notifies the keeper of changes.
     news: (Mutex<()>, Condvar),
+    /// Whether there is a keeper.
+    is_mounted: AtomicBool,
+    /// There as long as a mount has something to save.
+    pending: Mutex<Option<Pending>>,
 }
+
+type Key = (u8, Identity);
 
 #[derive(Debug)]
 struct Place {
     file: PathBuf,
     header: Header,
+    /// The version of the file that holds the records which are not in memory.
+    stored: Mutex<Option<Arc<File>>>,
 }
 
 #[derive(Debug)]
 struct Held {
-    record: Record,
+    /// The last day on which a session had use for it, counted from 1970.
+    day: u32,
+    length: u64,
+    /// `None` if it is in the file only.
+    bytes: Option<Arc<[u8]>>,
     /// Whether this session had use for it.
     used: AtomicBool,
 }
 
+impl Held {
+    /// One that was read from the file.
+    fn stored(record: Record) -> Self {
+        let Record { day, bytes, .. } = record;
+        Self {
+            day,
+            length: bytes.len() as u64,
+            bytes: (bytes.len() < LARGE).then_some(bytes),
+            used: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Place {
+    fn stored(&self) -> MutexGuard<'_, Option<Arc<File>>> {
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a record from the file.
+    fn read(&self, key: Key) -> Option<Arc<[u8]>> {
+        let file = self.stored().clone()?;
+        let mut found = None;
+        let visit = |record: Record| {
+            if (record.kind, record.identity) == key {
+                found = Some(record.bytes);
+            }
+        };
+        records::read(&self.file, &file, Some(&self.header), visit).ok()?;
+        found
+    }
+}
+
 impl Memory {
     /// The records about the input at `location` that are kept in `directory`. What is there but was made of another input
-    /// or by another version, or is damaged, is as good as nothing.
+    /// or by another version, or is damaged, is as good as nothing. A mount that is saving is waited for.
     pub fn open(directory: &Path, location: &Path) -> Self {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
-        let memory = Self { place: Some(Place { file, header }), ..Self::default() };
-        memory.take_in();
+        Pending::wait(&file);
+        let memory = Self { place: Some(Place { file, header, stored: Mutex::default() }), ..Self::default() };
+        memory.merge_from_disk();
         memory
     }
 
     /// What was put down; `None` also if it cannot be understood.
     pub fn recall<T: DeserializeOwned>(&self, kind: Kind, identity: &Identity) -> Option<T> {
-        let held = self.records.get(&(kind as u8, *identity))?;
+        let key = (kind as u8, *identity);
+        let held = self.records.get(&key)?;
         held.used.store(true, Ordering::Relaxed);
-        records::decode(&held.record.bytes)
+        let bytes = held.bytes.clone();
+        drop(held);
+        let bytes = bytes.or_else(|| self.place.as_ref()?.read(key));
+        if bytes.is_none() {
+            self.records.remove_if(&key, |_, held| held.bytes.is_none());
+        }
+        records::decode(&bytes?)
     }
 
     /// Puts something down.
@@ -83,10 +150,39 @@ impl Memory {
             return;
         }
         let Ok(bytes) = rmp_serde::to_vec(value) else { return };
-        let record = Record { kind: kind as u8, identity: *identity, day: records::today(), bytes: bytes.into() };
-        self.records.insert((kind as u8, *identity), Held { record, used: AtomicBool::new(true) });
+        let length = bytes.len() as u64;
+        // What cannot be saved would stay in memory.
+        if bytes.len() >= LARGE && self.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let used = AtomicBool::new(true);
+        let held = Held { day: records::today(), length, bytes: Some(bytes.into()), used };
+        self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
+            if self.is_mounted.load(Ordering::Acquire) {
+                self.mark_pending();
+            }
             self.news.1.notify_one();
+        }
+        let unsaved = self.unsaved.fetch_add(length, Ordering::Relaxed) + length;
+        if unsaved > MOST_UNSAVED && !self.failed.load(Ordering::Relaxed) {
+            self.save_or_log();
+        }
+    }
+
+    /// From now on, the next mount of the input waits until all is saved.
+    pub(super) fn set_mounted(&self) {
+        self.is_mounted.store(true, Ordering::Release);
+        if self.is_changed() {
+            self.mark_pending();
+        }
+    }
+
+    fn mark_pending(&self) {
+        let Some(place) = &self.place else { return };
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.is_none() {
+            *pending = Pending::mark(&place.file);
         }
     }
 
@@ -110,8 +206,8 @@ impl Memory {
         self.place.as_ref().map(|place| place.file.as_path())
     }
 
-    /// Writes down what has been learnt. What another session has written meanwhile stays; what nobody has had use for in
-    /// a long time goes.
+    /// Writes down what has been learnt. What another session has written meanwhile stays; what no session has had use for
+    /// in a long time goes.
     pub fn save(&self) -> Result<(), RecordsError> {
         let Some(place) = &self.place else { return Ok(()) };
         // Otherwise one who began earlier could put what it knew over what is known by now.
@@ -119,18 +215,61 @@ impl Memory {
         if !self.changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        self.take_in();
+        self.unsaved.store(0, Ordering::Relaxed);
+        let result = self.write(place);
+        self.failed.store(result.is_err(), Ordering::Relaxed);
+        if result.is_err() {
+            self.changed.store(true, Ordering::Release);
+        }
+        // Something can have been put down meanwhile; after a failure, waiting would be of no use.
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_err() || !self.is_changed() {
+            *pending = None;
+        }
+        result
+    }
+
+    fn write(&self, place: &Place) -> Result<(), RecordsError> {
+        self.merge_from_disk();
         let today = records::today();
-        let kept = self.records.iter().filter_map(|held| {
-            let mut record = held.record.clone();
-            if held.used.load(Ordering::Relaxed) {
-                record.day = today;
+        let mut day_of = HashMap::new();
+        let (mut size, mut resident) = (0_u64, Vec::new());
+        for held in &self.records {
+            let day = if held.used.load(Ordering::Relaxed) { today } else { held.day };
+            if today.saturating_sub(day) > records::DAYS {
+                continue;
             }
-            (today.saturating_sub(record.day) <= records::DAYS).then_some(record)
-        });
-        let mut kept: Vec<_> = kept.collect();
-        kept.sort_by_key(|record| (record.kind, record.identity));
-        records::write(&place.file, &place.header, &kept).inspect_err(|_| self.changed.store(true, Ordering::Release))
+            size = size.saturating_add(records::HEAD + held.length);
+            let (kind, identity) = *held.key();
+            match &held.bytes {
+                Some(bytes) => resident.push(Record { kind, identity, day, bytes: Arc::clone(bytes) }),
+                None => drop(day_of.insert((kind, identity), day)),
+            }
+        }
+        resident.sort_by_key(|record| (record.kind, record.identity));
+        let stored = place.stored().clone();
+        let file = records::write(&place.file, &place.header, size, |put| {
+            resident.iter().try_for_each(&mut *put)?;
+            let Some(stored) = stored.filter(|_| !day_of.is_empty()) else { return Ok(()) };
+            let mut result = Ok(());
+            let visit = |record: Record| {
+                if let Some(&day) = day_of.get(&(record.kind, record.identity))
+                    && result.is_ok()
+                {
+                    result = put(&Record { day, ..record });
+                }
+            };
+            records::read(&place.file, &stored, Some(&place.header), visit).map_err(io::Error::other)?;
+            result
+        })?;
+        *place.stored() = Some(Arc::new(file));
+        for record in resident.iter().filter(|record| record.bytes.len() >= LARGE) {
+            if let Some(mut held) = self.records.get_mut(&(record.kind, record.identity)) {
+                // Unless it was replaced meanwhile.
+                held.bytes.take_if(|bytes| Arc::ptr_eq(bytes, &record.bytes));
+            }
+        }
+        Ok(())
     }
 
     /// Saves, and says in the log if that fails: without what was learnt the next session takes longer, no more. Whether it
@@ -143,18 +282,32 @@ impl Memory {
         result.is_ok()
     }
 
-    /// Adds what the file has and this does not.
-    fn take_in(&self) {
+    /// Adds what the file has and this does not, if it is not the file that this has read or written last.
+    fn merge_from_disk(&self) {
         let Some(place) = &self.place else { return };
-        match records::read(&place.file, Some(&place.header)) {
-            Ok((_, there)) => {
-                for record in there {
-                    let key = (record.kind, record.identity);
-                    self.records.entry(key).or_insert_with(|| Held { record, used: AtomicBool::new(false) });
-                }
+        let result = records::open(&place.file).and_then(|file| {
+            let version =
+                |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino(), metadata.len()));
+            if place.stored().as_ref().is_some_and(|stored| version(stored).ok() == version(&file).ok()) {
+                return Ok(());
             }
-            Err(RecordsError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            let mut there = HashSet::new();
+            records::read(&place.file, &file, Some(&place.header), |record| {
+                let key = (record.kind, record.identity);
+                if record.bytes.len() >= LARGE {
+                    there.insert(key);
+                }
+                self.records.entry(key).or_insert_with(|| Held::stored(record));
+            })?;
+            // Another session may have begun before it knew of all that this one has saved.
+            self.records.retain(|key, held| held.bytes.is_some() || there.contains(key));
+            *place.stored() = Some(Arc::new(file));
+            Ok(())
+        });
+        match result {
+            Err(RecordsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Err(error) => tracing::info!("the index is made anew: {error}"),
+            Ok(()) => {}
         }
     }
 }
@@ -252,6 +405,56 @@ mod tests {
         assert!(known());
         fs::write(&input, "other").unwrap();
         assert!(!known());
+    }
+
+    /// Records of block indexes can have many MB.
+    #[test]
+    fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
+        let place = tempfile::tempdir().unwrap();
+        let input = place.path().join("x.whl");
+        fs::write(&input, "input").unwrap();
+        let large = |number: u64| serde_bytes::ByteBuf::from(vec![u8::try_from(number).unwrap(); LARGE]);
+        let known = |memory: &Memory, number| memory.recall(Kind::Stream, &identity(number)) == Some(large(number));
+        let resident = |memory: &Memory| memory.records.iter().filter(|held| held.bytes.is_some()).count();
+        let memory = Memory::open(place.path(), &input);
+        memory.learn(Kind::Scan, &identity(1), &7_u64);
+        memory.learn(Kind::Stream, &identity(2), &large(2));
+        assert_eq!(resident(&memory), 2);
+        memory.save().unwrap();
+        assert_eq!(resident(&memory), 1);
+        assert!(known(&memory, 2));
+        // Those of the file are copied to the next one, also when it is gone, and of the next session as well.
+        fs::remove_file(memory.file().unwrap()).unwrap();
+        memory.learn(Kind::Stream, &identity(3), &large(3));
+        memory.save().unwrap();
+        let next = Memory::open(place.path(), &input);
+        assert_eq!(resident(&next), 1);
+        next.learn(Kind::Stream, &identity(4), &large(4));
+        next.save().unwrap();
+        assert!((2..5).all(|number| known(&next, number)));
+        // Another session has saved without them.
+        fs::remove_file(memory.file().unwrap()).unwrap();
+        let other = Memory::open(place.path(), &input);
+        other.learn(Kind::Scan, &identity(5), &7_u64);
+        other.save().unwrap();
+        next.learn(Kind::Stream, &identity(6), &large(6));
+        next.save().unwrap();
+        assert!(known(&next, 6) && !known(&next, 2));
+        assert_eq!(Memory::open(place.path(), &input).recall::<u64>(Kind::Scan, &identity(5)), Some(7));
+    }
+
+    #[test]
+    fn what_is_not_saved_is_bounded() {
+        let place = tempfile::tempdir().unwrap();
+        let input = place.path().join("x.whl");
+        fs::write(&input, "input").unwrap();
+        let memory = Memory::open(place.path(), &input);
+        let value = serde_bytes::ByteBuf::from(vec![1; 1 << 20]);
+        for number in 0..20 {
+            memory.learn(Kind::Stream, &identity(number), &value);
+            let unsaved: u64 = memory.records.iter().filter(|held| held.bytes.is_some()).map(|held| held.length).sum();
+            assert!(unsaved <= MOST_UNSAVED, "{unsaved}");
+        }
     }
 
     #[test]

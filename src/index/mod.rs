@@ -13,6 +13,7 @@ mod idle;
 mod keeper;
 mod memory;
 mod open_stream;
+mod pending;
 mod pool;
 mod records;
 mod requests;
@@ -20,7 +21,7 @@ mod workers;
 
 use std::sync::Arc;
 
-pub use budget::{Budget, Promise, Reservation};
+pub use budget::{Budget, Promise, Reservation, Shed};
 pub use cache::{ByteCache, Weight};
 pub use compressors::{Compressors, Original, STREAMED};
 pub use counters::{Counter, Counters};

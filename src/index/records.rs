@@ -4,9 +4,9 @@
 //! and MessagePack of the [`Header`], then the records: u8 kind, identity, u32 day, u32 length, content.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -27,7 +27,19 @@ const FORMAT: u32 = 5;
 pub(super) const DAYS: u32 = 60;
 
 /// The largest index that is believed, compressed or not.
-const MAX_SIZE: usize = 1 << 30;
+const MAX_SIZE: u64 = 1 << 30;
+
+/// Where the frame begins: behind the magic and the checksum.
+const FRAME: usize = 24;
+
+/// Bytes of a record besides its content.
+pub(super) const HEAD: u64 = 25;
+
+/// The largest zstd window that is taken, as a power of two. [`LEVEL`] makes 2 MiB.
+const WINDOW_LOG: u32 = 23;
+
+/// Bytes read or written at once.
+const PIECE: usize = 64 << 10;
 
 /// How deep values are nested at most.
 const MAX_DEPTH: usize = 32;
@@ -115,57 +127,96 @@ pub(super) fn today() -> u32 {
     u32::try_from(seconds / 86_400).unwrap_or(u32::MAX)
 }
 
-/// Reads an index; fails if it is not the one of `wanted`.
-pub(super) fn read(path: &Path, wanted: Option<&Header>) -> Result<(Header, Vec<Record>), RecordsError> {
+/// Opens an index that is at `path`.
+pub(super) fn open(path: &Path) -> Result<File, RecordsError> {
+    // Without it a named pipe would have to be written to first.
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(at(path))
+}
+
+/// Reads an index record by record, so that it does not have to fit into memory; fails if it is not the one of `wanted`.
+pub(super) fn read(
+    path: &Path,
+    file: &File,
+    wanted: Option<&Header>,
+    mut visit: impl FnMut(Record),
+) -> Result<Header, RecordsError> {
     let unusable = |reason| RecordsError::Unusable { path: path.to_owned(), reason };
-    let file = read_file(path)?;
-    let body = file.strip_prefix(MAGIC).ok_or_else(|| unusable("no index of kpackfs"))?;
-    let damaged = || unusable("damaged");
-    let (checksum, frame) = body.split_first_chunk::<16>().ok_or_else(damaged)?;
-    if *checksum != checksum_of(frame) {
-        return Err(damaged());
+    let damaged = |_| unusable("damaged");
+    let metadata = file.metadata().map_err(at(path))?;
+    if !metadata.is_file() || metadata.len() > MAX_SIZE {
+        return Err(unusable("not a file of a sensible size"));
     }
-    let bytes = zstd::bulk::decompress(frame, uncompressed_size(frame).ok_or_else(damaged)?).map_err(|_| damaged())?;
-    let mut rest = bytes.as_slice();
-    let header: Header = take_field(&mut rest).and_then(decode).ok_or_else(damaged)?;
+    let mut start = Positioned { file, at: 0 };
+    let mut magic = [0; MAGIC.len()];
+    if start.read_exact(&mut magic).is_err() || magic != *MAGIC {
+        return Err(unusable("no index of kpackfs"));
+    }
+    let mut checksum = [0; 16];
+    start.read_exact(&mut checksum).map_err(damaged)?;
+    let frame = || Positioned { file, at: FRAME as u64 };
+    let length = metadata.len().saturating_sub(FRAME as u64);
+    if checksum != checksum_of(length, frame()).map_err(at(path))? {
+        return Err(unusable("damaged"));
+    }
+    let size = uncompressed_size(length, frame()).map_err(at(path))?.ok_or_else(|| unusable("damaged"))?;
+    let mut decoder = zstd::Decoder::new(frame()).map_err(at(path))?;
+    decoder.window_log_max(WINDOW_LOG).map_err(at(path))?;
+    let mut rest = BufReader::with_capacity(PIECE, decoder.take(size));
+    let mut left = size;
+    let header = read_field(&mut rest, &mut left).map_err(damaged)?;
+    let header: Header = decode(&header).ok_or_else(|| unusable("damaged"))?;
     if wanted.is_some_and(|wanted| *wanted != header) {
         return Err(unusable("made by another version, or of an input that has changed since"));
     }
-    let mut records = Vec::new();
-    while !rest.is_empty() {
-        records.push(take_record(&mut rest).ok_or_else(damaged)?);
+    while left > 0 {
+        visit(read_record(&mut rest, &mut left).map_err(damaged)?);
     }
-    Ok((header, records))
+    Ok(header)
 }
 
-/// Writes an index so that whoever reads it sees all of it or none.
-pub(super) fn write(path: &Path, header: &Header, records: &[Record]) -> Result<(), RecordsError> {
+/// Writes an index so that whoever reads it sees all of it or none. `size` is the number of bytes of all records, each
+/// with [`HEAD`], which `records` passes on one by one. Returns the file.
+pub(super) fn write(
+    path: &Path,
+    header: &Header,
+    size: u64,
+    records: impl FnOnce(&mut dyn FnMut(&Record) -> io::Result<()>) -> io::Result<()>,
+) -> Result<File, RecordsError> {
     /// Several threads can save at the same time.
     static COUNT: AtomicU64 = AtomicU64::new(0);
 
-    let mut bytes = Vec::new();
     let header = rmp_serde::to_vec(header).map_err(|error| at(path)(io::Error::other(error)))?;
-    add_field(&mut bytes, &header);
-    for record in records {
-        bytes.push(record.kind);
-        bytes.extend(record.identity.0);
-        bytes.extend(record.day.to_le_bytes());
-        add_field(&mut bytes, &record.bytes);
-    }
-    let frame = zstd::bulk::compress(&bytes, LEVEL).map_err(at(path))?;
     let directory = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at(directory))?;
+    create_directory(directory)?;
     let temporary = path.with_extension(format!("{}.{}.new", process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    let written = File::options().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
-        file.write_all(MAGIC)?;
-        file.write_all(&checksum_of(&frame))?;
-        file.write_all(&frame)?;
-        fs::rename(&temporary, path)
-    });
-    written.map_err(|source| {
+    let write = || {
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
+        (&file).write_all(&[0; FRAME])?;
+        let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, &file), LEVEL)?;
+        encoder.set_pledged_src_size(Some(size.saturating_add(4 + header.len() as u64)))?;
+        write_field(&mut encoder, &header)?;
+        records(&mut |record| {
+            encoder.write_all(&[record.kind])?;
+            encoder.write_all(&record.identity.0)?;
+            encoder.write_all(&record.day.to_le_bytes())?;
+            write_field(&mut encoder, &record.bytes)
+        })?;
+        encoder.finish()?.flush()?;
+        let length = file.metadata()?.len().saturating_sub(FRAME as u64);
+        let checksum = checksum_of(length, Positioned { file: &file, at: FRAME as u64 })?;
+        file.write_all_at(&[&MAGIC[..], &checksum].concat(), 0)?;
+        fs::rename(&temporary, path)?;
+        Ok(file)
+    };
+    write().map_err(|source| {
         fs::remove_file(&temporary).ok();
         at(path)(source)
     })
+}
+
+/// Creates the directory of indexes, for its owner only.
+pub(super) fn create_directory(directory: &Path) -> Result<(), RecordsError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at(directory))
 }
 
 /// A value out of MessagePack. What is nested deeper than anything that is put down is not followed: each level takes stack.
@@ -175,49 +226,62 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     T::deserialize(&mut decoder).ok()
 }
 
-/// The bytes of a file, unless it is none or too large.
-fn read_file(path: &Path) -> Result<Vec<u8>, RecordsError> {
-    // Without it a named pipe would have to be written to first.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(at(path))?;
-    let metadata = file.metadata().map_err(at(path))?;
-    if !metadata.is_file() || metadata.len() > MAX_SIZE as u64 {
-        return Err(RecordsError::Unusable { path: path.to_owned(), reason: "not a file of a sensible size" });
+/// Reads a file from a position on, whatever others read.
+struct Positioned<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-    file.take(MAX_SIZE as u64).read_to_end(&mut bytes).map_err(at(path))?;
-    Ok(bytes)
 }
 
-/// What the frame claims, if that can be believed. A block of 128 KiB takes at least four bytes (RFC 8878, 3.1.1.2).
-fn uncompressed_size(frame: &[u8]) -> Option<usize> {
-    let size = zstd::zstd_safe::get_frame_content_size(frame).ok()??;
-    usize::try_from(size).ok().filter(|&size| size <= MAX_SIZE.min((frame.len() / 4).saturating_mul(128 << 10)))
+/// What the frame of `length` bytes claims, if that can be believed. A block of 128 KiB takes at least four bytes
+/// (RFC 8878, 3.1.1.2).
+fn uncompressed_size(length: u64, frame: impl Read) -> io::Result<Option<u64>> {
+    let mut head = Vec::new();
+    // The longest header of a frame (RFC 8878, 3.1.1.1).
+    frame.take(18).read_to_end(&mut head)?;
+    let size = zstd::zstd_safe::get_frame_content_size(&head).ok().flatten();
+    Ok(size.filter(|&size| size <= MAX_SIZE.min((length / 4).saturating_mul(128 << 10))))
 }
 
-fn checksum_of(bytes: &[u8]) -> [u8; 16] {
-    Identity::describe("index").add(bytes).finish().0
+fn checksum_of(length: u64, bytes: impl Read) -> io::Result<[u8; 16]> {
+    Ok(Identity::describe("index").add_read(length, bytes)?.finish().0)
 }
 
-fn add_field(bytes: &mut Vec<u8>, field: &[u8]) {
+fn write_field(writer: &mut impl Write, field: &[u8]) -> io::Result<()> {
     // No record is larger than a file that fits into memory; one that were would make the index unreadable, no more.
-    bytes.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
-    bytes.extend(field);
+    writer.write_all(&u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes())?;
+    writer.write_all(field)
 }
 
-fn take_field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let (length, after) = rest.split_first_chunk::<4>()?;
-    let (field, after) = after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-    *rest = after;
-    Some(field)
+/// Reads `N` of the bytes that are left.
+fn read_array<const N: usize>(reader: &mut impl Read, left: &mut u64) -> io::Result<[u8; N]> {
+    *left = left.checked_sub(N as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut array = [0; N];
+    reader.read_exact(&mut array)?;
+    Ok(array)
 }
 
-fn take_record(rest: &mut &[u8]) -> Option<Record> {
-    let (&kind, after) = rest.split_first()?;
-    let (identity, after) = after.split_first_chunk()?;
-    let (day, mut after) = after.split_first_chunk()?;
-    let bytes = take_field(&mut after)?.into();
-    *rest = after;
-    Some(Record { kind, identity: Identity(*identity), day: u32::from_le_bytes(*day), bytes })
+fn read_field(reader: &mut impl Read, left: &mut u64) -> io::Result<Vec<u8>> {
+    let length = u32::from_le_bytes(read_array(reader, left)?);
+    *left = left.checked_sub(length.into()).ok_or(io::ErrorKind::UnexpectedEof)?;
+    // What is claimed is not there yet, so memory is not taken in advance.
+    let mut field = Vec::new();
+    let read = reader.take(length.into()).read_to_end(&mut field)?;
+    if read as u64 == u64::from(length) { Ok(field) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+fn read_record(reader: &mut impl Read, left: &mut u64) -> io::Result<Record> {
+    let [kind] = read_array(reader, left)?;
+    let identity = Identity(read_array(reader, left)?);
+    let day = u32::from_le_bytes(read_array(reader, left)?);
+    Ok(Record { kind, identity, day, bytes: read_field(reader, left)?.into() })
 }
 
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> RecordsError {

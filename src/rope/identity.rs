@@ -1,5 +1,7 @@
 //! What a content is made of, in 16 bytes.
 
+use std::io::{self, Read};
+
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// It is the beginning of a SHA-256 over a description, so nobody can make a file that passes for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 16]);
+
+/// Bytes read at once.
+const PIECE: usize = 64 << 10;
 
 /// Describes a content field by field.
 pub struct Identifier(Context);
@@ -28,6 +33,21 @@ impl Identifier {
         self.number(field.len() as u64);
         self.0.update(field);
         self
+    }
+
+    /// Adds a field of `length` bytes that come piece by piece.
+    pub fn add_read(&mut self, length: u64, mut reader: impl Read) -> io::Result<&mut Self> {
+        self.number(length);
+        let mut piece = vec![0; PIECE];
+        let mut rest = length;
+        while rest > 0 {
+            let count = usize::try_from(rest).unwrap_or(PIECE).min(PIECE);
+            let piece = piece.get_mut(..count).unwrap_or_default();
+            reader.read_exact(piece)?;
+            self.0.update(piece);
+            rest -= count as u64;
+        }
+        Ok(self)
     }
 
     /// Adds a number.

@@ -53,30 +53,33 @@ impl Checkpoint {
     }
 }
 
-/// What is known of a stream. It grows exactly as far as somebody has read.
+/// The index of a stream. It is built exactly as far as somebody has read.
 #[derive(Debug)]
 pub(super) struct BlockIndex {
-    /// The content up to here has been seen.
-    pub(super) known: u64,
+    /// The content up to here is indexed.
+    pub(super) indexed_to: u64,
     /// Whether the end of the stream has been seen.
     pub(super) complete: bool,
     /// Where blocks begin; at last, where the stream ends.
     pub(super) joints: Vec<Joint>,
     /// Where decoding can start; the first one is the beginning.
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
-    /// Of everything before `known`.
+    /// Of everything before `indexed_to`.
     crc: crc32fast::Hasher,
+    /// Bytes of all windows.
+    windows: u64,
 }
 
 impl Default for BlockIndex {
     fn default() -> Self {
         let start = Checkpoint { proved: AtomicBool::new(true), ..Checkpoint::default() };
         Self {
-            known: 0,
+            indexed_to: 0,
             complete: false,
             joints: vec![Joint::default()],
             checkpoints: vec![Arc::new(start)],
             crc: crc32fast::Hasher::new(),
+            windows: 0,
         }
     }
 }
@@ -85,7 +88,8 @@ impl BlockIndex {
     /// The index that a session before this one made, unless it contradicts the stream or itself.
     pub(super) fn restored(index: &StreamIndex, stream: &Stream) -> Option<Self> {
         let (joints, mut checkpoints) = index.unpack(stream)?;
-        let mut restored = Self { known: stream.size, complete: true, joints, ..Self::default() };
+        let windows = checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum();
+        let mut restored = Self { indexed_to: stream.size, complete: true, joints, windows, ..Self::default() };
         restored.checkpoints.append(&mut checkpoints);
         Some(restored)
     }
@@ -102,10 +106,19 @@ impl BlockIndex {
         self.joints.get(found).or(self.joints.last()).copied()
     }
 
-    /// Prepares to see more.
-    pub(super) fn growth(&self) -> Growth {
-        Growth {
-            known: self.known,
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let checkpoints = self.checkpoints.capacity() * size_of::<Arc<Checkpoint>>();
+        // An `Arc` has two counters.
+        let each = size_of::<Checkpoint>() + 2 * size_of::<usize>();
+        let lists = self.joints.capacity() * size_of::<Joint>() + checkpoints + self.checkpoints.len() * each;
+        self.windows.saturating_add(lists as u64)
+    }
+
+    /// Prepares to index more.
+    pub(super) fn builder(&self) -> IndexBuilder {
+        IndexBuilder {
+            indexed_to: self.indexed_to,
             last: self.joints.last().copied().unwrap_or_default(),
             checkpoint: self.checkpoints.last().map(Arc::clone).unwrap_or_default(),
             joints: Vec::new(),
@@ -115,23 +128,28 @@ impl BlockIndex {
         }
     }
 
-    /// Takes over what was seen up to `known`.
-    pub(super) fn grow(&mut self, growth: &mut Growth, known: u64) {
-        self.known = known;
-        self.complete = growth.complete;
-        self.joints.append(&mut growth.joints);
-        self.checkpoints.append(&mut growth.checkpoints);
-        self.crc = growth.crc.clone();
+    /// Takes over what `builder` observed up to `indexed_to`.
+    pub(super) fn extend(&mut self, builder: &mut IndexBuilder, indexed_to: u64) {
+        self.indexed_to = indexed_to;
+        self.complete = builder.complete;
+        self.windows += builder.checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum::<u64>();
+        self.joints.append(&mut builder.joints);
+        self.checkpoints.append(&mut builder.checkpoints);
+        self.crc = builder.crc.clone();
+        if self.complete {
+            self.joints.shrink_to_fit();
+            self.checkpoints.shrink_to_fit();
+        }
     }
 }
 
-/// What a decoder sees beyond what is known.
+/// Builds the index of what a decoder makes beyond what is indexed.
 ///
 /// Where joints and checkpoints are depends on the stream alone, never on who read what when: wheels are made of them.
 #[derive(Debug)]
-pub(super) struct Growth {
-    /// What was known when this began.
-    known: u64,
+pub(super) struct IndexBuilder {
+    /// What was indexed when this began.
+    indexed_to: u64,
     last: Joint,
     checkpoint: Arc<Checkpoint>,
     joints: Vec<Joint>,
@@ -140,20 +158,26 @@ pub(super) struct Growth {
     crc: crc32fast::Hasher,
 }
 
-impl Growth {
-    /// Notes a piece that was decoded and the place where it ends. A piece is either known as a whole or new as a whole.
-    pub(super) fn see(
+impl IndexBuilder {
+    /// Whether the content at `offset` was indexed before.
+    pub(super) fn is_indexed(&self, offset: u64) -> bool {
+        offset < self.indexed_to
+    }
+
+    /// Observes a piece that was decoded and the place where it ends. A piece is either indexed as a whole or new as a
+    /// whole.
+    pub(super) fn observe(
         &mut self,
         stream: &Stream,
         decoder: &Decoder,
         piece: &[u8],
         place: Place,
     ) -> Result<(), ReadError> {
-        if decoder.output > self.known {
+        if decoder.output > self.indexed_to {
             self.crc.update(piece);
         }
-        // A boundary right at the end of what is known may have been left to be seen by the next decoder.
-        if decoder.output < self.known {
+        // A boundary right at the end of what is indexed may have been left to the next decoder.
+        if decoder.output < self.indexed_to {
             return Ok(());
         }
         let joint =

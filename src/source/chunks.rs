@@ -1,17 +1,17 @@
 //! The content of a deflated member, cut into chunks that are decoded when somebody asks for them.
 //!
-//! A *run* is a decoder at work: from where an idle one stands, or from a checkpoint, up to the end of the chunk that is
-//! wanted. Whoever needs what a run is about to make waits for it. Only one run at a time goes on beyond what is known,
-//! so that everything is learnt in one pass.
+//! A *decode* in flight goes from where an idle decoder stands, or from a checkpoint, up to the end of the chunk that is
+//! wanted. Readers that need what it is about to make wait for it. Only one decode at a time goes on beyond what is
+//! indexed, so that the index is built in one pass.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::block_index::{BlockIndex, Checkpoint, Growth};
+use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
-use super::landmarks::Landmarks;
 use super::stream_index::StreamIndex;
-use crate::index::Kind;
+use crate::index::{Kind, Use};
 use crate::rope::{Joint, ReadError};
 
 /// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
@@ -21,29 +21,33 @@ pub(super) const CHUNK: u64 = 256 << 10;
 /// together lie together, though not in that order. More would drive out what others are about to read.
 const KEPT: u64 = 4;
 
-/// Who has waited for others so often does the work itself: with no room in the cache, others' work may be of no use.
+/// After so many waits for others a reader decodes by itself: with no room in the cache, others' work may be of no use.
 const MOST_WAITS: usize = 64;
 
-/// A stream's chunks and what is known about it.
+/// A stream's chunks and its index.
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) stream: Stream,
-    pub(super) landmarks: Landmarks,
+    /// Of the member in the list of loaded indexes.
+    number: usize,
+    this: Weak<Self>,
     /// Held for look-ups and updates, never while decoding.
     state: Mutex<State>,
-    /// Tells that a run has come further, or has ended.
+    /// Notifies of a decode that has come further, or has ended.
     progress: Condvar,
+    /// Where the last captured header ends.
+    header_end: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
-    /// First half of the keys in the cache, and the owner of the decoders.
+    /// First half of the keys in the caches, and the owner of the decoders.
     id: usize,
     index: BlockIndex,
     /// Whether `index` came, or could have come, from another session.
     recalled: Recalled,
-    runs: Vec<Run>,
-    /// Number of runs that have begun.
+    decodes: Vec<Decode>,
+    /// Number of decodes that have begun.
     begun: u64,
     /// Why nothing can be read.
     damage: Option<ReadError>,
@@ -59,9 +63,9 @@ enum Recalled {
     No,
 }
 
-/// A decoder at work.
+/// A decode in flight.
 #[derive(Debug)]
-struct Run {
+struct Decode {
     number: u64,
     /// It has come this far.
     at: u64,
@@ -69,45 +73,59 @@ struct Run {
     end: u64,
 }
 
-/// Where a run begins.
+/// Where a decode begins.
 enum Start {
-    Standing(Decoder),
-    Entering(Arc<Checkpoint>),
+    /// Where an idle decoder stands.
+    Resume(Decoder),
+    Seek(Arc<Checkpoint>),
 }
 
 /// What there is to do for a chunk.
 enum Task<'a> {
     Nothing(Arc<[u8]>),
-    Decode(Work<'a>, Start),
+    Decode(DecodeGuard<'a>, Start),
 }
 
-/// The run's entry in the list, for as long as it lasts.
-struct Work<'a> {
+/// The entry of a decode in the list, for as long as it lasts.
+struct DecodeGuard<'a> {
     chunks: &'a Chunks,
     id: usize,
     number: u64,
-    /// For a run that goes beyond what is known.
-    growth: Option<Growth>,
+    /// For a decode that goes beyond what is indexed.
+    builder: Option<IndexBuilder>,
 }
 
-impl Drop for Work<'_> {
+impl Drop for DecodeGuard<'_> {
     fn drop(&mut self) {
-        self.chunks.lock().runs.retain(|run| run.number != self.number);
+        self.chunks.lock().decodes.retain(|decode| decode.number != self.number);
         self.chunks.progress.notify_all();
     }
 }
 
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        self.stream.decoders.indexes.remove(self.number);
+    }
+}
+
 impl Chunks {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream) -> Arc<Self> {
         let state = State {
             id: new_id(&stream),
             index: BlockIndex::default(),
             recalled: Recalled::Unknown,
-            runs: Vec::new(),
+            decodes: Vec::new(),
             begun: 0,
             damage: None,
         };
-        Self { stream, landmarks: Landmarks::default(), state: Mutex::new(state), progress: Condvar::new() }
+        Arc::new_cyclic(|this| Self {
+            number: state.id,
+            this: Weak::clone(this),
+            stream,
+            state: Mutex::new(state),
+            progress: Condvar::new(),
+            header_end: AtomicU64::new(0),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -129,12 +147,12 @@ impl Chunks {
     /// A chunk; it is decoded if it is not in the cache.
     pub(super) fn get(&self, number: u64) -> Result<Arc<[u8]>, ReadError> {
         loop {
-            let (work, start) = match self.task(number)? {
+            let (guard, start) = match self.task(number)? {
                 Task::Nothing(chunk) => return Ok(chunk),
-                Task::Decode(work, start) => (work, start),
+                Task::Decode(guard, start) => (guard, start),
             };
-            let id = work.id;
-            match self.decode(work, start, number) {
+            let id = guard.id;
+            match self.decode(guard, start, number) {
                 Ok(chunk) => return Ok(chunk),
                 Err(error) if self.is_final(&error, id) => return Err(error),
                 Err(_) => {}
@@ -144,19 +162,53 @@ impl Chunks {
 
     /// All joints. What nobody has read yet is decoded.
     pub(super) fn joints(&self) -> Result<Arc<[Joint]>, ReadError> {
-        let mut state = self.lock();
-        self.recall(&mut state);
-        if let Some(last) = self.count().checked_sub(1).filter(|_| !state.index.complete) {
+        loop {
+            let mut state = self.lock();
+            self.recall(&mut state);
+            let Some(last) = self.count().checked_sub(1).filter(|_| !state.index.complete) else {
+                return Ok(state.index.joints.as_slice().into());
+            };
             drop(state);
+            // The index can be evicted right after that.
             self.get(last)?;
-            state = self.lock();
         }
-        Ok(state.index.joints.as_slice().into())
     }
 
     /// Why nothing can be read, if that is known.
     pub(super) fn damage(&self) -> Result<(), ReadError> {
         self.lock().damage.clone().map_or(Ok(()), Err)
+    }
+
+    /// Fills `buffer` from a captured header of a bundle, if there is one at `offset`.
+    pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> Result<bool, ReadError> {
+        let state = self.lock();
+        if let Some(damage) = &state.damage {
+            return Err(damage.clone());
+        }
+        let id = state.id;
+        drop(state);
+        Ok(self.stream.decoders.headers.read(id, offset, buffer))
+    }
+
+    /// Drops the index. Whether there was one that nobody uses now.
+    pub(super) fn evict_index(&self) -> bool {
+        let Ok(mut state) = self.state.try_lock() else { return false };
+        if !state.decodes.is_empty() {
+            return false;
+        }
+        // Chunks in the cache imply that the index covers them, so they are not found any more.
+        state.id = new_id(&self.stream);
+        state.recalled = Recalled::Unknown;
+        let index = std::mem::take(&mut state.index);
+        self.stream.decoders.indexes.remove(self.number);
+        drop(state);
+        drop(index);
+        true
+    }
+
+    /// Accounts for the memory of the index.
+    fn account(&self, state: &State) {
+        self.stream.decoders.indexes.account(self.number, &self.this, state.index.bytes());
     }
 
     /// Finds out who makes a chunk, and waits if it is somebody else.
@@ -174,39 +226,41 @@ impl Chunks {
                 return Ok(Task::Nothing(chunk));
             }
             self.recall(&mut state);
-            let known = state.index.known;
-            let checkpoint = state.index.checkpoint(start.min(known));
-            let near = checkpoint.joint.output..=start.min(known);
+            self.stream.decoders.indexes.touch(self.number);
+            let indexed_to = state.index.indexed_to;
+            let checkpoint = state.index.checkpoint(start.min(indexed_to));
+            let near = checkpoint.joint.output..=start.min(indexed_to);
             let standing = self.stream.decoders.nearest(id, &near);
             // One that passes the checkpoint with its next chunk is worth waiting for, too.
             let coming = checkpoint.joint.output.saturating_sub(CHUNK)..=*near.end();
-            let running = state.runs.iter().map(|run| run.at).filter(|at| coming.contains(at)).max();
-            let must_wait = end > known && state.runs.iter().any(|run| run.end > known);
+            let running = state.decodes.iter().map(|decode| decode.at).filter(|at| coming.contains(at)).max();
+            let must_wait = end > indexed_to && state.decodes.iter().any(|decode| decode.end > indexed_to);
             if must_wait || (running > standing && waits < MOST_WAITS) {
                 waits += 1;
                 state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             let decoder = standing.and_then(|output| self.stream.decoders.take(id, output));
-            let start = decoder.map_or(Start::Entering(checkpoint), Start::Standing);
+            let start = decoder.map_or(Start::Seek(checkpoint), Start::Resume);
             let at = match &start {
-                Start::Standing(decoder) => decoder.output,
-                Start::Entering(checkpoint) => checkpoint.joint.output,
+                Start::Resume(decoder) => decoder.output,
+                Start::Seek(checkpoint) => checkpoint.joint.output,
             };
             state.begun += 1;
             let number = state.begun;
-            state.runs.push(Run { number, at, end });
-            let growth = (end > known).then(|| state.index.growth());
-            return Ok(Task::Decode(Work { chunks: self, id, number, growth }, start));
+            state.decodes.push(Decode { number, at, end });
+            let builder = (end > indexed_to).then(|| state.index.builder());
+            return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, builder }, start));
         }
     }
 
     /// Decodes up to the end of a chunk and returns that.
-    fn decode(&self, mut work: Work<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, ReadError> {
+    fn decode(&self, mut guard: DecodeGuard<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, ReadError> {
         let stream = &self.stream;
+        let _permit = stream.decoders.permit();
         let mut decoder = match start {
-            Start::Standing(decoder) => decoder,
-            Start::Entering(checkpoint) => self.enter(&checkpoint)?,
+            Start::Resume(decoder) => decoder,
+            Start::Seek(checkpoint) => self.seek(&checkpoint)?,
         };
         let first = decoder.output / CHUNK;
         let mut number = first;
@@ -216,11 +270,11 @@ impl Chunks {
             let length = usize::try_from((stream.size - begin).min(CHUNK)).unwrap_or(usize::MAX);
             let mut chunk = stream.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
-            work.fill(&mut decoder, bytes)?;
+            guard.fill(&mut decoder, bytes)?;
             let is_kept = skip == 0 && (number < first + KEPT || number + KEPT >= wanted);
-            work.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
+            guard.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
-                let owner = (decoder.output < stream.size).then_some(work.id);
+                let owner = (decoder.output < stream.size).then_some(guard.id);
                 stream.decoders.put_back(owner, decoder);
                 return Ok(chunk);
             }
@@ -237,8 +291,8 @@ impl Chunks {
     }
 
     /// A decoder at a checkpoint. If the window is of another session, it is tried out first.
-    fn enter(&self, checkpoint: &Checkpoint) -> Result<Decoder, ReadError> {
-        let mut decoder = self.stream.decoders.enter(&self.stream, checkpoint, INPUT)?;
+    fn seek(&self, checkpoint: &Checkpoint) -> Result<Decoder, ReadError> {
+        let mut decoder = self.stream.decoders.seek(&self.stream, checkpoint, INPUT)?;
         if checkpoint.is_proved() {
             return Ok(decoder);
         }
@@ -257,7 +311,7 @@ impl Chunks {
             return Err(self.stream.damaged("inflates differently than before"));
         }
         checkpoint.prove();
-        decoder.enter(&self.stream, checkpoint, INPUT)?;
+        decoder.seek(&self.stream, checkpoint, INPUT)?;
         Ok(decoder)
     }
 
@@ -271,9 +325,12 @@ impl Chunks {
         let restored = index.flatten().and_then(|index| BlockIndex::restored(&index, stream));
         state.recalled = if restored.is_some() { Recalled::Yes } else { Recalled::No };
         state.index = restored.unwrap_or_default();
+        if state.recalled == Recalled::Yes {
+            self.account(state);
+        }
     }
 
-    /// Whether there is nothing to be done about a failure of a run. If it may be because of another session's index, that
+    /// Whether there is nothing to be done about a failure of a decode. If it may be because of another session's index, that
     /// is forgotten, with all that was made with it.
     fn is_final(&self, error: &ReadError, id: usize) -> bool {
         if !matches!(error, ReadError::Damaged { .. }) {
@@ -284,7 +341,7 @@ impl Chunks {
             return false;
         }
         if state.recalled == Recalled::Yes {
-            tracing::warn!("what the index says about {} is wrong and made anew: {error}", self.stream.entry);
+            tracing::warn!("the index of {} is wrong and is built again: {error}", self.stream.entry);
             state.id = new_id(&self.stream);
             state.index = BlockIndex::default();
             state.recalled = Recalled::No;
@@ -302,9 +359,24 @@ impl Chunks {
         StreamIndex::of(&self.lock().index, &self.stream)
     }
 
-    /// Whether no run is under way.
+    /// Whether the whole index is in memory.
+    pub(super) fn is_complete(&self) -> bool {
+        self.lock().index.complete
+    }
+
+    /// Has the index count for so many bytes.
+    pub(super) fn account_for(&self, bytes: u64) {
+        self.stream.decoders.indexes.account(self.number, &self.this, bytes);
+    }
+
+    /// See [`super::loaded_indexes`].
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Whether no decode is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.lock().runs.is_empty()
+        self.lock().decodes.is_empty()
     }
 
     /// Takes all chunks out of the cache.
@@ -319,38 +391,53 @@ impl Chunks {
     }
 }
 
-impl Work<'_> {
-    /// Decodes the next bytes, and learns what they are like unless that is known.
+impl DecodeGuard<'_> {
+    /// Decodes the next bytes, and indexes them unless they are indexed already.
     fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), ReadError> {
         let start = decoder.output;
-        decoder.fill(&self.chunks.stream, buffer, self.growth.as_mut())?;
-        if self.growth.is_some() {
-            self.chunks.landmarks.look(start, buffer);
+        let Chunks { stream, header_end, .. } = self.chunks;
+        decoder.fill(stream, buffer, self.builder.as_mut())?;
+        // There is one builder at a time.
+        if self.builder.as_ref().is_some_and(|builder| !builder.is_indexed(start)) {
+            let end = stream.decoders.headers.observe(self.id, start, buffer, header_end.load(Ordering::Relaxed));
+            header_end.store(end, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Tells that everything before `at` is decoded, and puts the chunk that ends there into the cache.
+    /// Everything before `at` is decoded: puts the chunk that ends there into the cache, and extends the index.
     fn advance(&mut self, at: u64, made: Option<(u64, Arc<[u8]>)>) {
         let stream = &self.chunks.stream;
         let mut state = self.chunks.lock();
-        // Who finds the chunk may take it for granted that what was learnt on the way to it is known.
+        // A chunk in the cache implies that the index covers it.
         let left = made.and_then(|(number, chunk)| stream.resources.spans.put(key(self.id, number), chunk));
-        if let Some(run) = state.runs.iter_mut().find(|run| run.number == self.number) {
-            run.at = at;
+        if let Some(decode) = state.decodes.iter_mut().find(|decode| decode.number == self.number) {
+            decode.at = at;
         }
-        let mut learnt = None;
-        if let Some(growth) = self.growth.as_mut().filter(|_| at > state.index.known) {
-            state.index.grow(growth, at);
-            learnt = StreamIndex::of(&state.index, stream);
+        let mut complete = None;
+        let builder = self.builder.as_mut().filter(|_| at > state.index.indexed_to);
+        let is_extended = builder.is_some();
+        if let Some(builder) = builder {
+            state.index.extend(builder, at);
+            self.chunks.account(&state);
+            complete = StreamIndex::of(&state.index, stream);
         }
+        let bytes = state.index.bytes();
         drop(state);
         self.chunks.progress.notify_all();
         if let Some(chunk) = left {
             self.chunks.reuse(chunk);
         }
-        if let Some(index) = learnt {
+        let budget = &stream.resources.budget;
+        // Memory that planning needs again is not idle as long as something is being indexed.
+        budget.busy();
+        if let Some(index) = complete {
+            // The copy, and the record that is made of it.
+            let _memory = budget.account(Use::Streams, 2 * bytes);
+            budget.reclaim();
             stream.resources.memory.learn(Kind::Stream, &stream.identity, &index);
+        } else if is_extended {
+            budget.reclaim();
         }
     }
 }

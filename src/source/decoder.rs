@@ -1,21 +1,16 @@
-//! Decoding a member's deflate stream from a checkpoint on, and the decoders that stand still in the middle of one until
-//! somebody reads on.
+//! Decoding a member's deflate stream from a checkpoint on.
 
-use std::ops::{Range, RangeInclusive};
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::block_index::{Checkpoint, Growth};
+use super::block_index::{Checkpoint, IndexBuilder};
+use super::decoders::Decoders;
 use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
 /// Compressed bytes read at once.
 pub(super) const INPUT: usize = 128 << 10;
-
-/// Idle decoders that are kept, each with about 170 KB of state and input. There are more than there are threads that
-/// serve a mount, so that readers of as many files at once do not take each other's away.
-const IDLE: usize = 24;
 
 /// A deflate stream and what the zip file says about it.
 #[derive(Debug)]
@@ -30,7 +25,7 @@ pub(super) struct Stream {
     pub(super) crc32: u32,
     /// What the member is.
     pub(super) identity: Identity,
-    /// Where decoders wait.
+    /// What it shares with other members.
     pub(super) decoders: Arc<Decoders>,
     /// Caches and counters.
     pub(super) resources: Arc<Resources>,
@@ -43,94 +38,6 @@ impl Stream {
 
     fn refused(&self, refused: &Refused) -> ReadError {
         self.damaged(refused.to_string())
-    }
-}
-
-/// Most chunks whose memory is kept. Fresh memory costs a good part of the time of what is decoded into it: it is made of
-/// pages one by one, and filled with zeros.
-const SPARE: usize = 8;
-
-/// The decoders of all members of a wheel.
-#[derive(Debug, Default)]
-pub(super) struct Decoders {
-    /// Idle ones, the least recently used first.
-    idle: Mutex<Vec<Idle>>,
-    /// Number of members that are being decoded ahead of their readers.
-    pub(super) ahead: AtomicUsize,
-    /// Memory of chunks that nobody needs.
-    spare: Mutex<Vec<Arc<[u8]>>>,
-}
-
-#[derive(Debug)]
-struct Idle {
-    /// Whose stream it stands in; `None` if nobody needs its place.
-    owner: Option<usize>,
-    decoder: Decoder,
-}
-
-impl Decoders {
-    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How far the decoder of `owner` has come that is the last one in `range`.
-    pub(super) fn nearest(&self, owner: usize, range: &RangeInclusive<u64>) -> Option<u64> {
-        let idle = self.idle();
-        let outputs = idle.iter().filter(|idle| idle.owner == Some(owner)).map(|idle| idle.decoder.output);
-        outputs.filter(|output| range.contains(output)).max()
-    }
-
-    /// The decoder of `owner` that stands at `output`, if it is still there.
-    pub(super) fn take(&self, owner: usize, output: u64) -> Option<Decoder> {
-        let mut idle = self.idle();
-        let found = idle.iter().position(|idle| idle.owner == Some(owner) && idle.decoder.output == output)?;
-        Some(idle.remove(found).decoder)
-    }
-
-    /// A decoder that enters `stream` at `start` and reads at most `step_in` compressed bytes at once.
-    pub(super) fn enter(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
-        let mut idle = self.idle();
-        let unowned = idle.iter().position(|idle| idle.owner.is_none());
-        let used = unowned.or((idle.len() >= IDLE).then_some(0)).map(|found| idle.remove(found).decoder);
-        drop(idle);
-        let mut decoder = match used {
-            Some(decoder) => decoder,
-            None => Decoder::new().map_err(|refused| stream.refused(&refused))?,
-        };
-        decoder.enter(stream, start, step_in)?;
-        Ok(decoder)
-    }
-
-    /// Keeps a decoder: for `owner` to read on, or for anybody to use again.
-    pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
-        let mut idle = self.idle();
-        if idle.len() >= IDLE {
-            idle.remove(0);
-        }
-        idle.push(Idle { owner, decoder });
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Arc<[u8]>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps the memory of a chunk for another one of its length.
-    pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
-        let mut spare = self.spare();
-        if spare.len() < SPARE && Arc::get_mut(&mut chunk).is_some() {
-            spare.push(chunk);
-        }
-    }
-
-    /// Memory for a chunk of `length` bytes, to be filled.
-    pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
-        let found = self.spare().pop_if(|chunk| chunk.len() == length);
-        found.unwrap_or_else(|| std::iter::repeat_n(0, length).collect())
-    }
-
-    #[cfg(test)]
-    pub(super) fn clear(&self) {
-        self.idle().clear();
     }
 }
 
@@ -150,13 +57,13 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    fn new() -> Result<Self, Refused> {
-        let inflater = Inflater::new()?;
+    pub(super) fn new(stream: &Stream) -> Result<Self, ReadError> {
+        let inflater = Inflater::new().map_err(|refused| stream.refused(&refused))?;
         Ok(Self { output: 0, inflater, input: Vec::new(), rest: 0..0, fetched: 0, step_in: INPUT })
     }
 
     /// Goes to `start`.
-    pub(super) fn enter(&mut self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<(), ReadError> {
+    pub(super) fn seek(&mut self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<(), ReadError> {
         self.output = start.joint.output;
         // The byte in which the next block begins, perhaps after the end of the block before.
         self.fetched = start.joint.bit / 8;
@@ -190,15 +97,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. What there is
-    /// to be learnt goes to `growth`.
+    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. `builder`
+    /// observes what is decoded.
     pub(super) fn fill(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
-        mut growth: Option<&mut Growth>,
+        mut builder: Option<&mut IndexBuilder>,
     ) -> Result<(), ReadError> {
-        let stops = if growth.is_some() { Stops::AtBlocks } else { Stops::Never };
+        let stops = if builder.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
         // One byte more than is claimed, so that a stream which holds more gives itself away.
         let mut beyond = [0];
@@ -216,8 +123,8 @@ impl Decoder {
                 return Err(stream.damaged(format!("inflates to more than the {} bytes it claims", stream.size)));
             }
             let (piece, after) = room.split_at_mut_checked(step.produced).unwrap_or_default();
-            if let Some(growth) = &mut growth {
-                growth.see(stream, self, piece, step.place)?;
+            if let Some(builder) = &mut builder {
+                builder.observe(stream, self, piece, step.place)?;
             }
             room = after;
             match step.place {

@@ -44,7 +44,7 @@ struct Reader {
 impl Deflated {
     /// The content into which `stream` inflates.
     pub(super) fn new(stream: Stream) -> Self {
-        Self { chunks: Arc::new(Chunks::new(stream)), reader: Arc::default() }
+        Self { chunks: Chunks::new(stream), reader: Arc::default() }
     }
 
     fn stream(&self) -> &Stream {
@@ -126,7 +126,7 @@ impl Content for Deflated {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size())?;
-        if self.chunks.landmarks.take(offset, buffer) {
+        if self.chunks.read_header(offset, buffer)? {
             return Ok(());
         }
         let mut at = offset;
@@ -157,7 +157,8 @@ impl Content for Deflated {
             return copy_from(&chunk, 0, buffer);
         }
         let decoders = &self.stream().decoders;
-        let mut decoder = decoders.enter(self.stream(), &Checkpoint::default(), PEEK_INPUT)?;
+        let _permit = decoders.permit();
+        let mut decoder = decoders.seek(self.stream(), &Checkpoint::default(), PEEK_INPUT)?;
         decoder.fill(self.stream(), buffer, None)?;
         decoders.put_back(None, decoder);
         Ok(())

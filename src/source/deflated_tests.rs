@@ -7,6 +7,7 @@ use super::{AHEAD, CHUNK, Deflated};
 use crate::index::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment};
 use crate::source::decoder::Stream;
+use crate::source::decoders::Decoders;
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
 use crate::source::testing::data;
 
@@ -26,7 +27,7 @@ pub(in crate::source) fn member_of(
         size: size as u64,
         crc32,
         identity: Identity::describe("test").finish(),
-        decoders: Arc::default(),
+        decoders: Decoders::new(&resources.budget),
         resources: Arc::clone(&resources),
     };
     (Deflated::new(stream), resources)
@@ -211,6 +212,67 @@ fn joints_do_not_depend_on_who_read_what_when() {
     assert_eq!(hopping.joints().unwrap(), expected);
     assert_eq!(other.joints().unwrap(), expected);
     assert_eq!(hopping.chunks.checkpoints(), straight.chunks.checkpoints());
+}
+
+#[test]
+fn an_evicted_index_is_built_again() {
+    let (whole, packed) = with_checkpoints(6 << 20, 21);
+    let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 64 << 20);
+    let (joints, checkpoints) = (content.joints().unwrap(), content.chunks.checkpoints());
+    assert!(checkpoints.len() > 1);
+    let before = resources.budget.gauges().streams;
+    assert!(content.chunks.evict_index());
+    assert!(resources.budget.gauges().streams < before && content.chunks.checkpoints() == [0]);
+    assert!(read(&content, 3 << 20, 999).unwrap() == whole[3 << 20..][..999]);
+    assert_eq!(content.joints().unwrap(), joints);
+    assert_eq!(content.chunks.checkpoints(), checkpoints);
+}
+
+#[test]
+fn when_the_budget_is_short_indexes_leave_in_the_order_of_their_use() {
+    let whole = data(3000, 1);
+    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
+    let resources = Resources::new(4 << 20);
+    let (first, _) = member_of(&packed, whole.len(), crc32fast::hash(&whole), Arc::clone(&resources));
+    let decoders = Arc::clone(&first.stream().decoders);
+    let stream = || Stream {
+        entry: "x".into(),
+        packed: Arc::clone(&first.stream().packed),
+        decoders: Arc::clone(&decoders),
+        resources: Arc::clone(&resources),
+        ..*first.stream()
+    };
+    let members: Vec<_> = (0..8).map(|_| Deflated::new(stream())).collect();
+    for member in &members {
+        member.joints().unwrap();
+    }
+    // Twice the budget.
+    for member in &members {
+        member.chunks.account_for(1 << 20);
+    }
+    decoders.indexes.touch(members[2].chunks.number());
+    resources.budget.reclaim();
+    assert!(resources.budget.gauges().total() <= 4 << 20);
+    let loaded: Vec<_> = (0..8).filter(|&number: &usize| members[number].chunks.is_complete()).collect();
+    assert_eq!(loaded.first(), Some(&2), "{loaded:?}");
+    assert!(loaded.len() > 1 && loaded.contains(&7), "{loaded:?}");
+    drop(members);
+    assert!(resources.budget.gauges().streams < 1 << 20);
+}
+
+#[test]
+fn a_damaged_member_serves_no_captured_headers() {
+    let mut whole = data(4096, 1);
+    whole.extend(b"__CLANG_OFFLOAD_BUNDLE__");
+    whole.resize(3 << 20, 7);
+    let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
+    let bad = crc32fast::hash(&whole) ^ 1;
+    let (content, _) = member(&packed, whole.len(), bad, 64 << 20);
+    // What begins where the member does is inflated again otherwise.
+    read(&content, 1 << 20, 1).unwrap();
+    assert!(content.chunks.read_header(4096, &mut [0; 24]).unwrap());
+    read(&content, whole.len() - 1, 1).unwrap_err();
+    read(&content, 4096, 24).unwrap_err();
 }
 
 /// Waits until nothing is decoded ahead any more.

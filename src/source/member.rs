@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
-use super::decoder::{Decoders, Stream};
+use super::decoder::Stream;
+use super::decoders::Decoders;
 use super::deflated::Deflated;
 use super::stamp::{Stamp, is_cached, read_unchanged};
 use crate::index::Resources;

@@ -4,12 +4,14 @@
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
 
 mod block_index;
+mod bundle_headers;
 mod central;
 mod chunks;
 mod decoder;
+mod decoders;
 mod deflated;
 mod inflate;
-mod landmarks;
+mod loaded_indexes;
 mod member;
 mod path;
 mod stamp;

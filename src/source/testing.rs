@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::decoder::Stream;
+use super::decoders::Decoders;
 use super::deflated::Deflated;
 use crate::index::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
@@ -138,14 +139,15 @@ pub(crate) fn data(size: usize, seed: u64) -> Vec<u8> {
 
 /// A member with this deflate stream, size and CRC-32.
 pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn Content> {
+    let resources = Resources::new(1 << 30);
     let stream = Stream {
         entry: "x".into(),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size,
         crc32,
         identity: Identity::describe("test").finish(),
-        decoders: Arc::default(),
-        resources: Resources::new(1 << 30),
+        decoders: Decoders::new(&resources.budget),
+        resources,
     };
     Arc::new(Deflated::new(stream))
 }

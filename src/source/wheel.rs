@@ -10,6 +10,7 @@ use zip::read::HasZipMetadata;
 use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MOST_MEMBERS};
+use super::decoders::Decoders;
 use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
 use super::stamp::Stamp;
 use super::tree::attributes;
@@ -45,7 +46,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         identity: stamp.identity(),
         stamp,
         resources: Arc::clone(resources),
-        decoders: Arc::default(),
+        decoders: Decoders::new(&resources.budget),
     });
     let owner = attributes(&metadata);
     let (members, directory_start) = members(&wheel, &location)?;

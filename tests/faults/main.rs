@@ -6,5 +6,7 @@
 mod cache;
 mod input;
 mod limits;
+mod memory;
 mod readers;
+mod remount;
 mod support;

@@ -182,7 +182,7 @@ impl Mount {
         Some(mount)
     }
 
-    fn wait_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         let limit = Instant::now() + PATIENCE;
         while !condition(self) {
             assert!(Instant::now() < limit, "{what}: {}", self.log());
@@ -251,6 +251,13 @@ impl Mount {
             let gauges = ["/gauges/requests_waiting".to_owned()].into_iter().chain(memory);
             gauges.into_iter().all(|gauge| status.pointer(&gauge).and_then(Value::as_u64) == Some(0))
         });
+    }
+
+    /// A size in `/proc/PID/status`, in KiB.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Files that the process has open.

@@ -1,0 +1,124 @@
+//! The mark of a mount that has something to save, so that the next mount of the same input waits for it instead of doing
+//! the work again.
+//!
+//! The mark is a shared lock on a file next to the index. A mount takes it when it puts down the first record, before it
+//! answers the request that needed the record, and so before an unmount can return. It is released when the index is saved,
+//! and with the process in any case.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::records;
+
+/// What the names of these files end with.
+const SUFFIX: &str = "saving";
+
+/// The longest wait for another mount. Saving takes a fraction of this.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Time between two tries to lock.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Pending {
+    path: PathBuf,
+    file: File,
+}
+
+impl Pending {
+    /// Marks that `index` is going to be saved. Without the file, the next mount does not wait.
+    pub(super) fn mark(index: &Path) -> Option<Self> {
+        let path = index.with_extension(SUFFIX);
+        records::create_directory(path.parent()?).ok()?;
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+        // One that waits holds it for an instant only.
+        flock(&file, FlockOperation::LockShared).ok()?;
+        Some(Self { path, file })
+    }
+
+    /// Waits until no mount has anything to save to `index`, or one that goes on has saved, but not for long.
+    pub(super) fn wait(index: &Path) {
+        let path = index.with_extension(SUFFIX);
+        let Ok(file) = File::options().write(true).open(&path) else { return };
+        let version =
+            || fs::metadata(index).map(|metadata| (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())).ok();
+        let (before, limit) = (version(), Instant::now() + PATIENCE);
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if version() != before || Instant::now() > limit {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+        // Nobody has it, so the file is one that was left behind.
+        remove(&path, &file);
+    }
+
+    /// Removes the mark that a killed mount has left behind. A mount that goes on makes another one.
+    pub(super) fn discard(index: &Path) {
+        fs::remove_file(index.with_extension(SUFFIX)).ok();
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Others still need the file if they have the lock, too.
+        if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            remove(&self.path, &self.file);
+        }
+    }
+}
+
+/// Removes the file at `path` if it is still this one.
+fn remove(path: &Path, file: &File) {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    if let (Ok(here), Ok(there)) = (file.metadata(), fs::symlink_metadata(path))
+        && identity(here) == identity(there)
+    {
+        fs::remove_file(path).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    #[test]
+    fn the_next_mount_waits_for_what_is_being_saved_and_for_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let index = place.path().join("cache/x.index");
+        let count = || fs::read_dir(place.path().join("cache")).unwrap().count();
+        Pending::wait(&index);
+        let marks = [(); 2].map(|()| Pending::mark(&index).unwrap());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Pending::wait(&index));
+            let [one, other] = marks;
+            drop(one);
+            (0..1000).for_each(|_| thread::yield_now());
+            assert!(!waiting.is_finished(), "one mount is still saving");
+            drop(other);
+        });
+        assert_eq!(count(), 0);
+        // A daemon that goes on has saved once.
+        let mark = Pending::mark(&index);
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Pending::wait(&index));
+            while !waiting.is_finished() {
+                fs::write(&index, "saved").unwrap();
+            }
+        });
+        assert!(begun.elapsed() < PATIENCE);
+        drop(mark);
+        // One that was killed has left its file behind.
+        fs::write(index.with_extension(SUFFIX), "").unwrap();
+        Pending::wait(&index);
+        assert_eq!(count(), 1, "the index");
+    }
+}

@@ -1,0 +1,126 @@
+//! Headers of bundles, captured while a member is first inflated.
+//!
+//! An ELF file names its device code at its end, and planning then reads the header of each offload bundle, somewhere in
+//! the middle. Inflating from the nearest checkpoint for each of them would cost half as much as the first pass, so that
+//! pass keeps the headers.
+
+use std::sync::Arc;
+
+use crate::index::{Budget, ByteCache, Use};
+
+/// Linkers and loaders align bundles to this.
+const PAGE: usize = 4096;
+
+/// What a bundle begins with (clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
+/// Code"), and how many bytes of it are kept. The table of a compressed one is in its first block, which takes 20 KiB and
+/// more in known files.
+const KINDS: [(&[u8], usize); 2] = [(b"__CLANG_OFFLOAD_BUNDLE__", PAGE), (b"CCOB", 16 * PAGE)];
+
+/// The part of the budget that captured headers take at most.
+const PART: u64 = 8;
+
+/// Captured headers of all members, page by page. The least recently used pages leave first, and all of them when nothing
+/// is read for a while.
+#[derive(Debug)]
+pub(super) struct BundleHeaderCache(ByteCache<(usize, u64), Arc<[u8]>>);
+
+impl BundleHeaderCache {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self(ByteCache::bounded(budget, Use::Streams, budget.capacity() / PART))
+    }
+
+    /// Captures the pages of headers among the bytes at `offset` of a member. The header before them ends at `end`; returns
+    /// where the last one among them ends.
+    pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64) -> u64 {
+        let first = offset.next_multiple_of(PAGE as u64);
+        let skipped = usize::try_from(first - offset).unwrap_or(usize::MAX);
+        let mut at = first;
+        for page in bytes.get(skipped..).unwrap_or_default().chunks(PAGE) {
+            if let Some((_, length)) = KINDS.iter().find(|(magic, _)| page.starts_with(magic)) {
+                end = end.max(at.saturating_add(*length as u64));
+            }
+            if at < end {
+                self.0.put((member, at / PAGE as u64), page.into());
+            }
+            at = at.saturating_add(PAGE as u64);
+        }
+        end
+    }
+
+    /// Fills `buffer` with the bytes at `offset` of a member if all of them were captured and are still there.
+    pub(super) fn read(&self, member: usize, mut offset: u64, mut buffer: &mut [u8]) -> bool {
+        while !buffer.is_empty() {
+            let Some(page) = self.0.get(&(member, offset / PAGE as u64)) else { return false };
+            let skipped = usize::try_from(offset % PAGE as u64).unwrap_or(usize::MAX);
+            let bytes = page.get(skipped..).unwrap_or_default();
+            let count = bytes.len().min(buffer.len());
+            let (piece, rest) = buffer.split_at_mut(count);
+            piece.copy_from_slice(bytes.get(..count).unwrap_or_default());
+            if count == 0 {
+                return false;
+            }
+            offset += count as u64;
+            buffer = rest;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    const MEMBER: usize = 7;
+
+    fn found(cache: &BundleHeaderCache, offset: usize, length: usize) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; length];
+        cache.read(MEMBER, offset as u64, &mut buffer).then_some(buffer)
+    }
+
+    #[test]
+    fn headers_are_captured_however_the_bytes_come() {
+        let mut bytes: Vec<u8> = (0..60 * PAGE + 1000).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        // Not where a page begins; three that are, of which one is near the end.
+        for (at, kind) in [(PAGE + 8, 0), (2 * PAGE, 0), (20 * PAGE, 1), (55 * PAGE, 1)] {
+            bytes[at..at + KINDS[kind].0.len()].copy_from_slice(KINDS[kind].0);
+        }
+        for step in [1000, PAGE, 3 * PAGE, 7 * PAGE + 100, bytes.len()] {
+            let cache = BundleHeaderCache::new(&Budget::new(16 << 20));
+            // As the chunks of a member do, each piece but the first begins with a page.
+            let (mut at, mut last) = (100, 0);
+            while at < bytes.len() {
+                let end = (at + step).next_multiple_of(PAGE).min(bytes.len());
+                last = cache.observe(MEMBER, at as u64, &bytes[at..end], last);
+                at = end;
+            }
+            assert_eq!(found(&cache, PAGE + 8, 10), None);
+            assert_eq!(found(&cache, 2 * PAGE - 1, 10), None);
+            for (at, length) in [(2 * PAGE, 1024), (2 * PAGE, PAGE), (20 * PAGE + 32, PAGE), (20 * PAGE, 16 * PAGE)] {
+                assert_eq!(found(&cache, at, length).unwrap(), bytes[at..at + length], "{step} {at}");
+            }
+            assert_eq!(found(&cache, 36 * PAGE - 5, 6), None);
+            assert_eq!(found(&cache, 55 * PAGE, bytes.len() - 55 * PAGE).unwrap(), bytes[55 * PAGE..]);
+            assert_eq!(found(&cache, 55 * PAGE, bytes.len() - 55 * PAGE + 1), None, "behind the end");
+            assert!(!cache.read(MEMBER + 1, 2 * PAGE as u64, &mut [0; 8]), "another member");
+        }
+    }
+
+    /// Many members full of headers, which overlap.
+    #[test]
+    fn memory_is_bounded_for_all_members_and_given_back_when_idle() {
+        let budget = Budget::new(1 << 20);
+        let cache = BundleHeaderCache::new(&budget);
+        let mut page = vec![1; PAGE];
+        page[..4].copy_from_slice(b"CCOB");
+        let pages = page.repeat(200);
+        for member in 0..=MEMBER {
+            cache.observe(member, 0, &pages, 0);
+        }
+        assert_eq!(found(&cache, 199 * PAGE, PAGE).unwrap(), page, "the last one is there");
+        assert_eq!(budget.gauges().streams, budget.capacity() / PART);
+        budget.release_unused();
+        assert_eq!(budget.gauges().streams, 0);
+        assert_eq!(found(&cache, 199 * PAGE, PAGE), None);
+    }
+}

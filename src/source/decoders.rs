@@ -1,0 +1,218 @@
+//! What all members of a wheel share for decoding: idle decoders, memory for chunks, captured headers, and the list of
+//! block indexes in memory. All of it counts into the budget.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::block_index::Checkpoint;
+use super::bundle_headers::BundleHeaderCache;
+use super::chunks::CHUNK;
+use super::decoder::{Decoder, Stream};
+use super::loaded_indexes::LoadedIndexes;
+use crate::index::{Budget, Reservation, Shed, Use};
+use crate::rope::ReadError;
+
+/// Bytes of a decoder: its state, its window and its input.
+const DECODER: u64 = 176 << 10;
+
+/// Most idle decoders that are kept. There are more than there are threads that serve a mount, so that readers of as many
+/// files at once do not take each other's away.
+const IDLE: usize = 24;
+
+/// So many idle decoders are kept even if the budget has no room: without one, each read of a sequential reader would
+/// begin at a checkpoint.
+const LEAST_IDLE: usize = 4;
+
+/// Most chunks whose memory is kept. Fresh memory costs a good part of the time of what is decoded into it: it is made of
+/// pages one by one, and filled with zeros.
+const FREE_CHUNKS: usize = 8;
+
+/// Members are decoded at so many places at a time whatever the budget is, and at most; between them, work takes one part
+/// of so many of the budget.
+const LEAST_AT_WORK: u64 = 4;
+const MOST_AT_WORK: u64 = 64;
+const PART_AT_WORK: u64 = 8;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Decoders {
+    budget: Arc<Budget>,
+    unused: Arc<Unused>,
+    /// Decoders at work, and a notice when one has ended.
+    at_work: (Mutex<u64>, Condvar),
+    /// Number of members that are being decoded ahead of their readers.
+    pub(super) ahead: AtomicUsize,
+    /// Headers of bundles in all members.
+    pub(super) headers: BundleHeaderCache,
+    /// The members whose block indexes are in memory.
+    pub(super) indexes: Arc<LoadedIndexes>,
+}
+
+/// What is kept for the next decode. The oldest is the first.
+#[derive(Debug, Default)]
+struct Unused {
+    decoders: Mutex<Vec<IdleDecoder>>,
+    free_chunks: Mutex<Vec<FreeChunk>>,
+}
+
+#[derive(Debug)]
+struct IdleDecoder {
+    /// Whose stream it stands in; `None` if nobody needs its place.
+    owner: Option<usize>,
+    decoder: Decoder,
+    since: u64,
+    _memory: Reservation,
+}
+
+#[derive(Debug)]
+struct FreeChunk {
+    chunk: Arc<[u8]>,
+    since: u64,
+    _memory: Reservation,
+}
+
+/// The right to decode, with the memory that it takes.
+pub(super) struct Permit<'a> {
+    decoders: &'a Decoders,
+    _memory: Reservation,
+}
+
+impl Decoders {
+    pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+        let (unused, indexes) = (Arc::<Unused>::default(), LoadedIndexes::new(budget));
+        for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Shed>, Arc::<LoadedIndexes>::clone(&indexes)] {
+            budget.register(Arc::downgrade(&part));
+        }
+        Arc::new(Self {
+            budget: Arc::clone(budget),
+            unused,
+            at_work: Default::default(),
+            ahead: AtomicUsize::new(0),
+            headers: BundleHeaderCache::new(budget),
+            indexes,
+        })
+    }
+
+    /// Waits until there is memory for one more decode. The holder of a permit waits for nothing, so this ends.
+    pub(super) fn permit(&self) -> Permit<'_> {
+        let most = self.budget.capacity() / PART_AT_WORK / (DECODER + CHUNK);
+        let (at_work, ended) = &self.at_work;
+        let mut count = at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count >= most.clamp(LEAST_AT_WORK, MOST_AT_WORK) {
+            count = ended.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+        *count += 1;
+        drop(count);
+        Permit { decoders: self, _memory: self.budget.account(Use::Streams, DECODER + CHUNK) }
+    }
+
+    /// How far the decoder of `owner` has come that is the last one in `range`.
+    pub(super) fn nearest(&self, owner: usize, range: &RangeInclusive<u64>) -> Option<u64> {
+        let decoders = self.unused.decoders();
+        let outputs = decoders.iter().filter(|idle| idle.owner == Some(owner)).map(|idle| idle.decoder.output);
+        outputs.filter(|output| range.contains(output)).max()
+    }
+
+    /// The decoder of `owner` that stands at `output`, if it is still there.
+    pub(super) fn take(&self, owner: usize, output: u64) -> Option<Decoder> {
+        let mut decoders = self.unused.decoders();
+        let found = decoders.iter().position(|idle| idle.owner == Some(owner) && idle.decoder.output == output)?;
+        Some(decoders.remove(found).decoder)
+    }
+
+    /// A decoder that seeks in `stream` to `start` and reads at most `step_in` compressed bytes at once.
+    pub(super) fn seek(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
+        let mut decoders = self.unused.decoders();
+        let unowned = decoders.iter().position(|idle| idle.owner.is_none());
+        let used = unowned.or((decoders.len() >= IDLE).then_some(0)).map(|found| decoders.remove(found).decoder);
+        drop(decoders);
+        let mut decoder = match used {
+            Some(decoder) => decoder,
+            None => Decoder::new(stream)?,
+        };
+        decoder.seek(stream, start, step_in)?;
+        Ok(decoder)
+    }
+
+    /// Keeps a decoder: for `owner` to read on, or for anybody to use again.
+    pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
+        let memory = self.budget.claim(Use::Streams, DECODER);
+        let mut decoders = self.unused.decoders();
+        let memory = match memory {
+            None if decoders.len() >= LEAST_IDLE => return,
+            memory => memory.unwrap_or_else(|| self.budget.account(Use::Streams, DECODER)),
+        };
+        let oldest = (decoders.len() >= IDLE).then(|| decoders.remove(0));
+        decoders.push(IdleDecoder { owner, decoder, since: self.budget.now(), _memory: memory });
+        drop(decoders);
+        drop(oldest);
+        self.budget.busy();
+    }
+
+    /// Keeps the memory of a chunk for another one of its length.
+    pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
+        if self.unused.free_chunks().len() >= FREE_CHUNKS || Arc::get_mut(&mut chunk).is_none() {
+            return;
+        }
+        if let Some(memory) = self.budget.claim(Use::Streams, chunk.len() as u64) {
+            let since = self.budget.now();
+            self.unused.free_chunks().push(FreeChunk { chunk, since, _memory: memory });
+        }
+    }
+
+    /// Memory for a chunk of `length` bytes, to be filled.
+    pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
+        let found = self.unused.free_chunks().pop_if(|free| free.chunk.len() == length);
+        found.map_or_else(|| std::iter::repeat_n(0, length).collect(), |free| free.chunk)
+    }
+
+    #[cfg(test)]
+    pub(super) fn clear(&self) {
+        self.unused.decoders().clear();
+    }
+}
+
+impl Unused {
+    fn decoders(&self) -> MutexGuard<'_, Vec<IdleDecoder>> {
+        self.decoders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn free_chunks(&self) -> MutexGuard<'_, Vec<FreeChunk>> {
+        self.free_chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shed for Unused {
+    fn purpose(&self) -> Use {
+        Use::Streams
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        let chunk = self.free_chunks().first().map(|free| free.since);
+        let decoder = self.decoders().first().map(|idle| idle.since);
+        chunk.into_iter().chain(decoder).min()
+    }
+
+    /// Decoders come last: a new chunk costs less than decoding from a checkpoint.
+    fn shed(&self) -> bool {
+        let mut chunks = self.free_chunks();
+        let chunk = (!chunks.is_empty()).then(|| chunks.remove(0));
+        drop(chunks);
+        if chunk.is_some() {
+            return true;
+        }
+        let mut decoders = self.decoders();
+        let decoder = (!decoders.is_empty()).then(|| decoders.remove(0));
+        drop(decoders);
+        decoder.is_some()
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        let (at_work, ended) = &self.decoders.at_work;
+        *at_work.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ended.notify_one();
+    }
+}

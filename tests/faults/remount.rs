@@ -1,0 +1,70 @@
+//! A mount right after the end of another one of the same input finds what that has learnt.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{bounded, run, wheel};
+
+/// Mounts by a daemon, does something, and unmounts without waiting for the daemon. `None` if this machine cannot mount.
+fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Option<T> {
+    if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened; NOTHING was mounted or checked ***\n");
+        return None;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    mount.arg("mount").arg("--cache-dir").arg(cache).arg(input).arg(place.path());
+    bounded("mounting", move || run(&mut mount));
+    let result = work(place.path());
+    run(Command::new("umount").arg(place.path()));
+    Some(result)
+}
+
+fn counter(place: &Path, name: &str) -> u64 {
+    let status: Value = serde_json::from_slice(&fs::read(place.join(".kpackfs/status.json")).unwrap()).unwrap();
+    status.pointer(&format!("/counters/{name}")).and_then(Value::as_u64).unwrap()
+}
+
+/// Asks for the sizes of archives, for which frames are made.
+fn list(place: &Path) {
+    run(Command::new("ls").arg("-lR").arg(place.join("gfx90a")));
+}
+
+#[test]
+fn twenty_mounts_directly_after_umount_are_warm() {
+    let place = tempfile::tempdir().unwrap();
+    let input = wheel(place.path());
+    for number in 0..20 {
+        let cache = place.path().join(number.to_string());
+        let Some(inflated) = mounted(&input, &cache, |place| {
+            list(place);
+            counter(place, "bytes_inflated")
+        }) else {
+            return;
+        };
+        let work = mounted(&input, &cache, |place| {
+            list(place);
+            ["bytes_inflated", "bytes_decompressed", "frames_made"].map(|name| counter(place, name))
+        });
+        let [again, decompressed, frames] = work.unwrap();
+        // The dist-info is read each time.
+        assert!(inflated > 50_000 && again < 10_000, "{number}: {inflated} bytes inflated, then {again}");
+        assert_eq!((decompressed, frames), (0, 0), "{number}");
+    }
+}
+
+#[test]
+fn a_mount_that_goes_on_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, cache) = (wheel(place.path()), place.path().join("cache"));
+    mounted(&input, &cache, |first| {
+        list(first);
+        let begun = std::time::Instant::now();
+        mounted(&input, &cache, list);
+        // Not for the 60 seconds that `bounded` allows.
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    });
+}
