@@ -204,7 +204,7 @@ impl WheelPart {
     }
 
     /// Notes that somebody asks for what is in the part.
-    fn ask(&self) {
+    pub(super) fn ask(&self) {
         for archive in self.archives() {
             archive.ask();
         }
@@ -230,6 +230,17 @@ impl WheelPart {
         let made = Arc::new(made);
         *assembled = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// Where an installation of all parts has a file of this one.
+    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+        self.wheels.installed(path)
+    }
+
+    /// The RECORD that an installation of the part has. Makes archives.
+    pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let record = self.wheels.installed_record(&*self.assemble()?).map_err(|error| self.failed(&error))?;
+        Ok(Arc::new(record))
     }
 
     /// Where the part's RECORD is.

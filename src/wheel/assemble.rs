@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::variant::{has_property, variant_json};
-use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, record};
+use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, installed, record};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::target::BundleKey;
@@ -168,6 +168,28 @@ impl Wheels {
         let record = record::record(&files, &path)?;
         files.push(File::stored(path, Arc::new(record)));
         Ok(Assembled { name, files })
+    }
+
+    /// Where an installation of several parts has a file of one of them. What is not installed beside packages is left in
+    /// the host wheel's data directory.
+    pub fn installed(&self, path: &EntryPath) -> EntryPath {
+        let first = path.components().next().unwrap_or_default();
+        let moved = installed(path);
+        if moved != *path || !first.ends_with(b".data") || path.depth() < 2 {
+            return moved;
+        }
+        let data = EntryPath::root().child(format!("{}.data", self.fat.name.stem()).as_bytes());
+        path.components().skip(1).fold(data, |path, component| path.child(component))
+    }
+
+    /// The RECORD that an installation of a part has.
+    pub fn installed_record(&self, part: &Assembled) -> Result<Rope, WheelError> {
+        let Some((own, files)) = part.files.split_last() else { return Ok(Rope::default()) };
+        let file = |file: &File| File { path: self.installed(&file.path), ..file.clone() };
+        let mut files: Vec<_> = files.iter().map(file).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+        record::record(&files, &own.path)
     }
 
     /// The index file that has to lie beside variant wheels: its name and its text. uv ignores the wheels without it.

@@ -19,6 +19,18 @@ const LONGEST_RECORD: u64 = 64 << 20;
 const NOT_TAKEN_OVER: [&[u8]; 8] =
     [b"METADATA", b"WHEEL", b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
 
+/// Where installers put a file of a wheel, relative to the directory of packages: what lies in a data directory's `platlib`
+/// or `purelib` goes there, too (Binary distribution format, "The .data directory"). These two are one directory but for a
+/// few distributions' own Python. Other schemes lead elsewhere; their paths are left as they are.
+pub fn installed(path: &EntryPath) -> EntryPath {
+    let mut components = path.components();
+    let (first, scheme) = (components.next().unwrap_or_default(), components.next());
+    if !first.ends_with(b".data") || !matches!(scheme, Some(b"platlib" | b"purelib")) {
+        return path.clone();
+    }
+    components.fold(EntryPath::root(), |path, component| path.child(component))
+}
+
 /// A wheel that is split.
 #[derive(Clone, Debug)]
 pub struct FatWheel {

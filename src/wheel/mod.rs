@@ -36,7 +36,7 @@ use crate::source::EntryPath;
 pub use assemble::{Assembled, Options, Part, Wheels};
 pub use devices::Devices;
 pub use digest::{Digest, Sums};
-pub use fat::FatWheel;
+pub use fat::{FatWheel, installed};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use record::{Claim, Claims};
