@@ -120,16 +120,13 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
             .checked_add(found.size())
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
-        let permissions = u16::try_from(mode & 0o7777).unwrap_or(0);
         members.push(Member {
             path,
             directory,
             symlink: mode & TYPE == SYMLINK,
-            mode: match permissions {
-                0 if directory => 0o755,
-                0 => 0o644,
-                given => given,
-            },
+            // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
+            // set-ID and sticky bits, and who else may write, are not for a wheel to say.
+            mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
             claims: Claims {
                 name: found.name_raw().into(),

@@ -1,6 +1,7 @@
 //! Odd members of wheels: nothing is lost, and nothing is silent.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -215,6 +216,37 @@ fn archives_of_the_input_keep_their_names() {
     fs::write(half.join(".kpack"), "file").unwrap();
     let said = refusal(&directory, &half, &[]);
     assert!(said.contains("\".kpack\" of the input and the archive \".kpack/rocm_gfx"), "{said}");
+}
+
+#[test]
+fn members_have_the_modes_that_pip_gives_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = fixture("plain.so");
+    let members = [("edge/lib.so", 0o106_777, library.clone()), ("edge/text", 0o101_666, b"text".to_vec())];
+    let input = zipped(&directory, &members);
+    let mode = |path: PathBuf| path.metadata().unwrap().mode() & 0o7777;
+    let (out, _) = splits(&directory, &input, &[]);
+    assert_eq!((mode(out.join("host/edge/lib.so")), mode(out.join("host/edge/text"))), (0o755, 0o644));
+    if let Some(mount) = Mount::new(&input, &[]) {
+        assert_eq!((mode(mount.at("host/edge/lib.so")), mode(mount.at("host/edge/text"))), (0o755, 0o644));
+    }
+    // An install tree keeps its modes, but a copy has no set-ID bits unless they are asked for.
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for (name, mode) in [("lib.so", 0o4755), ("notes", 0o3660)] {
+        fs::write(tree.join(name), &library).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (out, said) = splits(&directory, &tree, &[]);
+    assert!(said.contains("\"lib.so\" and 1 more: the set-ID bits are left out"), "{said}");
+    assert_eq!((mode(out.join("host/lib.so")), mode(out.join("host/notes"))), (0o755, 0o1660));
+    verifies(&[&out, Path::new("--against"), &tree]);
+    let (out, said) = splits(&directory, &tree, &["--keep-set-id"]);
+    assert_eq!(said, "");
+    assert_eq!((mode(out.join("host/lib.so")), mode(out.join("host/notes"))), (0o4755, 0o3660));
+    if let Some(mount) = Mount::new(&tree, &[]) {
+        assert_eq!(mode(mount.at("host/lib.so")), 0o4755);
+    }
 }
 
 #[test]
