@@ -106,6 +106,11 @@ impl Split {
     /// Whether there is something to do.
     fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let (input, plan) = (self.source.path().display(), &prepared.plan);
+        if matches!(self.format, Format::Wheel) && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks) {
+            bail!(
+                "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
+            );
+        }
         if !plan.keys.is_empty() {
             return Ok(());
         }

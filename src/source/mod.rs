@@ -10,6 +10,7 @@ mod decoder;
 mod deflated;
 mod inflate;
 mod landmarks;
+mod links;
 mod member;
 mod path;
 mod stamp;

@@ -13,7 +13,7 @@ use super::central::{self, MOST_MEMBERS};
 use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
 use super::stamp::Stamp;
 use super::tree::attributes;
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
 use crate::index::Resources;
 use crate::rope::{Content, ReadError};
 
@@ -67,11 +67,12 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     for (path, mtime) in parents.into_values() {
         tree.imply_parents(&path, mtime)?;
     }
-    let entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
+    let mut entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
         return Err(SourceError::NotAWheel { path: location, reason });
     };
+    links::become_files(&mut entries);
     Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings })
 }
 

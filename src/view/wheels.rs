@@ -12,7 +12,7 @@ use crate::binary::Rewritten;
 use crate::index::Resources;
 use crate::kpack::{Archive, make_together};
 use crate::rope::{Content, Make, ReadError};
-use crate::source::{Entry, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::BundleKey;
 use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
@@ -42,6 +42,8 @@ pub struct WheelSet {
     pub variants_index: Option<(String, String)>,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// Whether the wheels lack symlinks that the input has; `warnings` name them.
+    pub has_symlinks: bool,
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
     wheels: Arc<Wheels>,
@@ -116,8 +118,13 @@ impl WheelSet {
         if let Some(host) = hosts.first() {
             warnings.extend(host.assembled().map_or_else(|_| Vec::new(), |assembled| assembled.warnings()));
         }
+        let links = symlinks(input);
+        let has_symlinks = !links.is_empty();
+        warnings.extend(links.into_iter().map(|link| {
+            format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
+        }));
         let fingerprint = options.fingerprint;
-        Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
+        Ok(Some(Self { hosts, devices, variants_index, warnings, has_symlinks, fingerprint, wheels }))
     }
 
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
@@ -136,6 +143,15 @@ impl WheelSet {
     pub(super) fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         self.wheels.path(part, path)
     }
+}
+
+/// The symlinks of the input, with what they lead to.
+fn symlinks(input: &Input) -> Vec<String> {
+    let link = |entry: &Entry| match &entry.kind {
+        EntryKind::Symlink(target) => Some(format!("{:?} -> {:?}", entry.path, String::from_utf8_lossy(target))),
+        EntryKind::Directory | EntryKind::File { .. } => None,
+    };
+    input.entries.iter().filter_map(link).collect()
 }
 
 fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {

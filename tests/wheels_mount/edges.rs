@@ -1,13 +1,13 @@
 //! Odd members of wheels: nothing is lost, and nothing is silent.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::support::{Mount, complaints, files, fixture, kpackfs, python, run, skipped, wheel, wheel_names};
+use crate::support::{Mount, complaints, files, fixture, kpackfs, python, run, skipped, unpacked, wheel, wheel_names};
 
 const FILE: u32 = 0o100_644;
 
@@ -247,6 +247,64 @@ fn members_have_the_modes_that_pip_gives_them() {
     if let Some(mount) = Mount::new(&tree, &[]) {
         assert_eq!(mode(mount.at("host/lib.so")), 0o4755);
     }
+}
+
+#[test]
+fn symlinks_become_copies() {
+    const LINK: u32 = 0o120_777;
+    let directory = tempfile::tempdir().unwrap();
+    let input = zipped(
+        &directory,
+        &[
+            ("edge/lib/libx.so", LINK, b"libx.so.1".to_vec()),
+            ("edge/lib/libx.so.1", 0o100_755, fixture("plain.so")),
+            ("edge/other/libx.so", LINK, b"../lib/libx.so".to_vec()),
+            ("edge/text", FILE, b"text".to_vec()),
+            ("edge/link", LINK, b"text".to_vec()),
+        ],
+    );
+    let (out, said) = splits(&directory, &input, &["--format", "wheel"]);
+    assert_eq!(said, "");
+    assert_eq!(complaints(&out), "");
+    let names = wheel_names(&input);
+    let host = unpacked(&out.join(&names["host"]));
+    assert_eq!(host[Path::new("edge/link")], b"text");
+    assert_eq!(host[Path::new("edge/lib/libx.so")], host[Path::new("edge/lib/libx.so.1")]);
+    assert_ne!(
+        host[Path::new("edge/other/libx.so")],
+        host[Path::new("edge/lib/libx.so")],
+        "it has a marker of its own"
+    );
+    let (out, _) = splits(&directory, &input, &["--view", "merged/gfx90a"]);
+    verifies(&[&out.join("merged/gfx90a")]);
+
+    // The same of an unpacked wheel.
+    let tree = directory.path().join("tree");
+    fs::create_dir_all(tree.join("edge")).unwrap();
+    for (path, content) in unpacked(&input) {
+        fs::create_dir_all(tree.join(&path).parent().unwrap()).unwrap();
+        fs::write(tree.join(path), content).unwrap();
+    }
+    fs::remove_file(tree.join("edge/link")).unwrap();
+    symlink("text", tree.join("edge/link")).unwrap();
+    let (out, _) = splits(&directory, &tree, &["--format", "wheel"]);
+    let host = fs::read_dir(out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_str().unwrap().contains("edge-1.0-"));
+    assert_eq!(unpacked(&host.unwrap())[Path::new("edge/link")], b"text");
+
+    let members = [
+        ("edge/lib.so", FILE, fixture("plain.so")),
+        ("edge/passwd", LINK, b"/etc/passwd".to_vec()),
+        ("edge/self", LINK, b"../edge".to_vec()),
+    ];
+    let input = zipped(&directory, &members);
+    let said = refusal(&directory, &input, &["--format", "wheel"]);
+    assert!(
+        said.contains("\"edge/passwd\" -> \"/etc/passwd\"") && said.contains("\"edge/self\" -> \"../edge\""),
+        "{said}"
+    );
 }
 
 #[test]
