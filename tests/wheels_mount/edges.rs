@@ -308,6 +308,32 @@ fn symlinks_become_copies() {
 }
 
 #[test]
+fn code_for_a_target_that_is_not_understood_stays_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut odd = fixture("plain.so");
+    let id = b"amdhsa--gfx1030";
+    let places: Vec<_> = odd.windows(id.len()).enumerate().filter(|(_, there)| there == id).map(|(at, _)| at).collect();
+    for at in places {
+        odd[at..at + id.len()].copy_from_slice(b"amdhsa--GFX1030");
+    }
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("mixed.so"), fixture("mixed.so")).unwrap();
+    fs::write(tree.join("plain.so"), &odd).unwrap();
+    let (out, said) = splits(&directory, &tree, &[]);
+    assert!(said.contains("plain.so: not split: ") && said.contains("\"GFX1030\""), "{said}");
+    assert_eq!(fs::read(out.join("host/plain.so")).unwrap(), odd);
+    // A splitter that drops such code.
+    let whole = directory.path().join("whole");
+    fs::create_dir(&whole).unwrap();
+    fs::write(whole.join("mixed.so"), fixture("mixed.so")).unwrap();
+    fs::write(whole.join("plain.so"), fixture("plain.so")).unwrap();
+    let (out, _) = splits(&directory, &whole, &[]);
+    let (code, said) = verify(&[&out, Path::new("--against"), &tree]);
+    assert!(code == Some(1) && said.contains("plain.so: its code for \"GFX1030\" is lost"), "{said}");
+}
+
+#[test]
 fn requirements_that_no_tool_takes_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let input = wheel(&directory, "edge", &[("edge/lib.so", fixture("plain.so"))]);
