@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
@@ -161,6 +162,7 @@ impl Split {
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
+            wheels.check_claims(false, &AtomicU64::new(0));
             let places = parts.iter().filter_map(|part| place(part).transpose());
             let views = places.collect::<anyhow::Result<Vec<_>>>()?;
             Ok(export::write(tree, &views, &progress)?)

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -47,6 +47,8 @@ pub struct WheelSet {
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
     wheels: Arc<Wheels>,
+    /// Of the rewritten binaries as the input has them.
+    originals: Vec<Digest>,
 }
 
 /// One wheel. What it consists of is known; what has to be made is made when it is asked for.
@@ -124,7 +126,27 @@ impl WheelSet {
             format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
         }));
         let fingerprint = options.fingerprint;
-        Ok(Some(Self { hosts, devices, variants_index, warnings, has_symlinks, fingerprint, wheels }))
+        let places = input.entries.iter().zip(&plan.places);
+        let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
+        let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
+        Ok(Some(Self { hosts, devices, variants_index, warnings, has_symlinks, fingerprint, wheels, originals }))
+    }
+
+    /// Compares the binaries that are rewritten with what the input's RECORD claims of them, and all other files as well if
+    /// `all`. What differs is said in the log. Adds the bytes that are compared to `done`.
+    pub fn check_claims(&self, all: bool, done: &AtomicU64) {
+        let unchanged = self.hosts.iter().take(1).chain(self.devices.values()).flat_map(|part| &part.payload);
+        let unchanged = unchanged.filter_map(|payload| match payload {
+            Payload::Unchanged(file) if all => Some(&*file.digest),
+            _ => None,
+        });
+        let mut digests: Vec<_> = self.originals.iter().chain(unchanged).collect();
+        digests.sort_by_key(|digest| Reverse(digest.content().size()));
+        digests.par_iter().with_max_len(1).for_each(|digest| {
+            // What cannot be read is an error where it is needed.
+            let _ = digest.check_claim();
+            done.fetch_add(digest.content().size(), Ordering::Relaxed);
+        });
     }
 
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and

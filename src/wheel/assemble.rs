@@ -87,12 +87,22 @@ impl Wheels {
     ///
     /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
     /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something else makes [`Digest`] read the content. Digests in
-    /// the RECORD of an unpacked wheel are not used, since nothing protects the files there from being changed.
+    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now or in an earlier
+    /// session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
+    /// being changed.
     pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
         let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
         let path = self.path(part, &entry.path)?;
         Ok(path.map(|path| self.taken_over(path, entry, content)))
+    }
+
+    /// The digest of an entry of the input that something else takes the place of, if RECORD claims one.
+    pub fn claimed(&self, entry: &Entry) -> Option<Digest> {
+        let EntryKind::File { content, .. } = &entry.kind else { return None };
+        let claim = self.fat.claims.get(&entry.path)?;
+        let crc32 = content.packed().map(|packed| packed.crc32);
+        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        Some(digest.claimed(claim.sha256, false))
     }
 
     /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
@@ -211,10 +221,11 @@ impl Wheels {
     fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
         let packed = content.packed();
         let crc32 = packed.as_ref().map(|packed| packed.crc32);
-        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        if packed.is_some() {
-            let claim = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size());
-            digest.assume(claim.map(|claim| claim.sha256), None);
+        let mut digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        if let Some(claim) = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
+            // RECORD may mean the text of what was a symlink.
+            let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
+            digest = digest.claimed(claim.sha256, is_member);
         }
         let deflated = packed.filter(|packed| packed.deflated).map(|packed| packed.bytes);
         File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::new(digest), deflated }

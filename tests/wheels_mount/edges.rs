@@ -334,6 +334,43 @@ fn code_for_a_target_that_is_not_understood_stays_where_it_is() {
 }
 
 #[test]
+fn a_record_that_lies_is_noticed_where_digests_are_computed() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = fixture("plain.so");
+    let wrong = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    let record = format!(
+        "edge/lib.so,sha256={wrong},{}\nedge/text,sha256={wrong},4\nedge/long,sha256={wrong},5\n",
+        library.len()
+    );
+    let members = [
+        ("edge/lib.so", FILE, library),
+        ("edge/text", FILE, b"text".to_vec()),
+        ("edge/long", FILE, b"long".to_vec()),
+        ("edge-1.0.dist-info/RECORD", FILE, record.into_bytes()),
+    ];
+    let input = zipped(&directory, &members);
+    let names = wheel_names(&input);
+    // Nothing computes the digest of what is passed on, but `verify` does.
+    let (out, said) = splits(&directory, &input, &["--format", "wheel"]);
+    assert!(said.contains("\"edge/long\": RECORD states another size"), "{said}");
+    assert!(said.contains("\"edge/lib.so\": the input's RECORD states another SHA-256"), "{said}");
+    assert!(!said.contains("edge/text"), "{said}");
+    let (code, said) = verify(&[&out.join(&names["host"])]);
+    assert!(code == Some(1) && said.contains("edge/text: its SHA-256"), "{said}");
+    let cache = directory.path().join("cache");
+    let cached = ["--cache-dir", cache.to_str().unwrap()];
+    let mut index = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    let output = index.arg("index").arg(&input).args(cached).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    for member in ["edge/lib.so", "edge/text"] {
+        assert!(said.contains(&format!("{member:?}: the input's RECORD states another SHA-256")), "{said}");
+    }
+    let (out, said) = splits(&directory, &input, &[&["--format", "wheel"], &cached[..]].concat());
+    assert!(said.contains("edge/text"), "{said}");
+    assert_eq!(complaints(&out), "");
+}
+
+#[test]
 fn requirements_that_no_tool_takes_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let input = wheel(&directory, "edge", &[("edge/lib.so", fixture("plain.so"))]);
