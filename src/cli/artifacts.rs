@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::options::SplitOptions;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
-use super::split::{prepare_output, write_with_archives};
+use super::split::{clear_set_id, prepare_output, write_with_archives};
 use super::table::{Column, Style, Table, counted, known_size, size};
 use crate::artifact::{find, is_archive};
 use crate::fs::Served;
@@ -74,13 +74,13 @@ impl PreparedArtifacts {
     }
 
     /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
-    pub(super) fn write(&self, views: &[String], output: &Path) -> anyhow::Result<ExitCode> {
+    pub(super) fn write(&self, views: &[String], output: &Path, keep_set_id: bool) -> anyhow::Result<ExitCode> {
         let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
         let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
         if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
             bail!("--view {view}: there is no such part");
         }
-        write(&parts, output, &self.resources)?;
+        write(&parts, output, keep_set_id, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -155,8 +155,16 @@ pub(super) fn serve(
 }
 
 /// Writes each part to a directory in `output`, which is made, or must be empty.
-pub(super) fn write(parts: &[ArtifactPart], output: &Path, resources: &Resources) -> anyhow::Result<()> {
-    let tree = lay_out_artifacts(parts, Vec::new())?;
+pub(super) fn write(
+    parts: &[ArtifactPart],
+    output: &Path,
+    keep_set_id: bool,
+    resources: &Resources,
+) -> anyhow::Result<()> {
+    let mut tree = lay_out_artifacts(parts, Vec::new())?;
+    if !keep_set_id {
+        clear_set_id(&mut tree);
+    }
     let place = |part: &ArtifactPart| {
         let name = part.name.to_string();
         (EntryPath::root().child(name.as_bytes()), output.join(name))

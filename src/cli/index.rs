@@ -12,12 +12,12 @@ use super::options::{Source, SplitOptions};
 use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use super::table::size;
-use crate::source::EntryKind;
+use crate::source::{Entry, EntryKind};
 use crate::view::{Making, Sizes};
 
 /// Learn about an input ahead of time, so that mounting and reading it waits for nothing
 ///
-/// What was learnt is kept in the cache directory. It is used by every later mount, split and inspect with any options;
+/// The files of a wheel are compared with its RECORD. What was learnt is kept in the cache directory. It is used by every later mount, split and inspect with any options;
 /// sizes of archives and wheels only by those with the same options.
 #[derive(Debug, Args)]
 pub(super) struct Index {
@@ -39,6 +39,7 @@ impl Index {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
         look_into_members(&prepared);
+        check_claims(&prepared);
         if !self.without_sizes {
             let progress = Making::default();
             let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
@@ -56,6 +57,18 @@ impl Index {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Compares the members of a wheel with its RECORD, so that no later session passes on what is wrong there.
+fn check_claims(prepared: &Prepared) {
+    let Some(wheels) = &prepared.wheels else { return };
+    let progress = Making::default();
+    let size = |entry: &Entry| match &entry.kind {
+        EntryKind::File { content, .. } => content.size(),
+        EntryKind::Directory | EntryKind::Symlink(_) => 0,
+    };
+    progress.total.store(prepared.input.entries.iter().map(size).sum(), Ordering::Relaxed);
+    show_bytes("Comparing with RECORD", &progress.done, &progress.total, || wheels.check_claims(true, &progress.done));
 }
 
 /// Goes through the deflate streams of all members once, so that each can be read from anywhere.

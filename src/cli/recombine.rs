@@ -56,7 +56,7 @@ impl Recombine {
         match (&self.output, &self.mount) {
             (Some(output), _) => {
                 let (recombined, resources) = self.prepare(&self.config, &self.shards)?;
-                write(&recombined.parts, output, &resources)?;
+                write(&recombined.parts, output, true, &resources)?;
             }
             (None, Some(mount_point)) => self.serve(mount_point)?,
             (None, None) => {}

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
@@ -39,6 +40,10 @@ pub(super) struct Split {
     /// device part]
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
+
+    /// Keep set-user-ID and set-group-ID bits of an install tree
+    #[arg(long)]
+    keep_set_id: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -54,13 +59,16 @@ impl Split {
         self.check_usage()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
-                Format::Directory => artifacts.write(&self.view, &self.output),
+                Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id),
                 Format::Wheel => bail!("{}: wheels can be made of a wheel only", self.source.path().display()),
             };
         }
         let prepared = prepare(self.source.path(), &self.options)?;
         self.check(&prepared)?;
-        let tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
+        let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
+        if !self.keep_set_id {
+            clear_set_id(&mut tree);
+        }
         match (self.format, &prepared.wheels) {
             (Format::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
@@ -99,6 +107,11 @@ impl Split {
     /// Whether there is something to do.
     fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let (input, plan) = (self.source.path().display(), &prepared.plan);
+        if matches!(self.format, Format::Wheel) && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks) {
+            bail!(
+                "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
+            );
+        }
         if !plan.keys.is_empty() {
             return Ok(());
         }
@@ -149,6 +162,7 @@ impl Split {
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
+            wheels.check_claims(false, &AtomicU64::new(0));
             let places = parts.iter().filter_map(|part| place(part).transpose());
             let views = places.collect::<anyhow::Result<Vec<_>>>()?;
             Ok(export::write(tree, &views, &progress)?)
@@ -168,6 +182,14 @@ impl Split {
             (view, path)
         };
         Ok(views.into_iter().map(place).collect())
+    }
+}
+
+/// Clears set-ID bits, and names on stderr what had some: a copy would run with the rights of the user who makes it.
+pub(super) fn clear_set_id(tree: &mut Tree) {
+    if let [first, rest @ ..] = &*tree.clear_set_id() {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        eprintln!("kpackfs: warning: {first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them");
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 
 use crate::binary::FatBinary;
-use crate::fatbin::{CodeObject, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
+use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
 use crate::index::Resources;
 use crate::rope::{Content, copy_from};
 use crate::source::open_file;
@@ -48,15 +48,22 @@ pub(super) fn unbundle(files: &[PathBuf], output: &Path, target: Option<&TargetI
 fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
     let resources = Resources::new(MEMORY);
     let content = open_file(file, &resources)?;
+    let read_bundle = |at: u64, limit: u64| -> anyhow::Result<Vec<CodeObject>> {
+        let bundle = Bundle::read(&content, at, limit, &resources)?;
+        for id in bundle.unknown_targets() {
+            let name = file.display();
+            eprintln!("kpackfs: warning: {name}: left out: code for {id:?}, a target ID that is not understood");
+        }
+        Ok(bundle.objects(&content, &resources)?)
+    };
     if let Some(binary) = FatBinary::scan(&content)? {
         let wrappers = binary.wrappers();
-        let bundles = wrappers.iter().map(|it| read_bundle(&content, it.bundle, it.limit, &resources));
-        return Ok(bundles.collect::<Result<_, _>>()?);
+        return wrappers.iter().map(|it| read_bundle(it.bundle, it.limit)).collect();
     }
     let mut bundles = Vec::new();
     let mut next = next_bundle(&content, 0)?.filter(|&at| at == 0);
     while let Some(at) = next {
-        bundles.push(read_bundle(&content, at, content.size(), &resources)?);
+        bundles.push(read_bundle(at, content.size())?);
         next = match bundle_size(&content, at, content.size()) {
             Some(size) if size > 0 => next_bundle(&content, at + size)?,
             // A bundle that does not tell its size is the last.

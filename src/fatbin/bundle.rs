@@ -38,6 +38,8 @@ pub struct Bundle {
     compressed: Option<Packing>,
     /// Target, offset in the (decompressed) bundle and size of each code object.
     objects: Vec<(TargetId, u64, u64)>,
+    /// Target IDs of entries with code that are not understood.
+    unknown: Vec<String>,
 }
 
 impl Bundle {
@@ -63,8 +65,20 @@ impl Bundle {
         } else {
             return Err(malformed(offset, "it begins with neither magic"));
         };
-        let objects = entries.into_iter().filter_map(|entry| Some((target(&entry.id)?, entry.offset, entry.size)));
-        Ok(Self { offset, compressed, objects: objects.collect() })
+        let mut bundle = Self { offset, compressed, objects: Vec::new(), unknown: Vec::new() };
+        for entry in entries {
+            match target(&entry.id) {
+                Ok(Some(target)) => bundle.objects.push((target, entry.offset, entry.size)),
+                Err(id) if entry.size > 0 => bundle.unknown.push(id),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Ok(bundle)
+    }
+
+    /// The target IDs that are not understood: [`Bundle::objects`] lacks their code.
+    pub fn unknown_targets(&self) -> &[String] {
+        &self.unknown
     }
 
     /// The code objects.
@@ -181,19 +195,19 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*value))
 }
 
-/// The target of a device entry; `None` for the host's. An entry id is the offload kind, a target triple, and the
+/// The target of a device entry; `None` for the host's; the target ID itself if it is not understood. An entry id is the offload kind, a target triple, and the
 /// target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`: the triple's environment is empty, hence two dashes, but
 /// in bundles of old compilers there is one.
-fn target(id: &[u8]) -> Option<TargetId> {
-    let id = std::str::from_utf8(id).ok()?;
+fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
+    let id = String::from_utf8_lossy(id);
     if id.starts_with("host-") {
-        return None;
+        return Ok(None);
     }
-    let name = match id.rsplit_once("--") {
-        Some((_, name)) => name,
-        None => id.get(id.find("-gfx")? + 1..)?,
+    let after_one_dash = || id.get(id.find("-gfx")? + 1..);
+    let Some(name) = id.rsplit_once("--").map(|(_, name)| name).or_else(after_one_dash) else {
+        return Err(id.into_owned());
     };
-    name.parse().ok()
+    name.parse().map(Some).map_err(|_| name.to_owned())
 }
 
 fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {

@@ -11,6 +11,7 @@ mod decoder;
 mod decoders;
 mod deflated;
 mod inflate;
+mod links;
 mod loaded_indexes;
 mod member;
 mod path;

@@ -12,7 +12,7 @@ use lru::LruCache;
 use rustix::process::{Resource, getrlimit};
 
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
 use crate::index::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError};
 
@@ -33,6 +33,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     input.entries.sort_by(|a, b| a.path.cmp(&b.path));
     if let Some(dist_info) = find_dist_info(&input.entries) {
         input.kind = InputKind::UnpackedWheel(dist_info);
+        links::become_files(&mut input.entries);
     }
     Ok(input)
 }

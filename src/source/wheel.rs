@@ -14,7 +14,7 @@ use super::decoders::Decoders;
 use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
 use super::stamp::Stamp;
 use super::tree::attributes;
-use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
 use crate::index::Resources;
 use crate::rope::{Content, ReadError};
 
@@ -68,11 +68,12 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     for (path, mtime) in parents.into_values() {
         tree.imply_parents(&path, mtime)?;
     }
-    let entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
+    let mut entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
         return Err(SourceError::NotAWheel { path: location, reason });
     };
+    links::become_files(&mut entries);
     Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings })
 }
 
@@ -121,16 +122,13 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
             .checked_add(found.size())
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
-        let permissions = u16::try_from(mode & 0o7777).unwrap_or(0);
         members.push(Member {
             path,
             directory,
             symlink: mode & TYPE == SYMLINK,
-            mode: match permissions {
-                0 if directory => 0o755,
-                0 => 0o644,
-                given => given,
-            },
+            // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
+            // set-ID and sticky bits, and who else may write, are not for a wheel to say.
+            mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
             claims: Claims {
                 name: found.name_raw().into(),

@@ -57,7 +57,7 @@ fn members_are_listed_and_read() {
         made("pkg/b", b"stored"),
         made("pkg/empty", b""),
         packed("pkg/empty2", b""),
-        Made { mode: 0o040_700, date: date(2020, 1, 1), ..made("pkg/dir/", b"") },
+        Made { mode: 0o043_700, date: date(2020, 1, 1), ..made("pkg/dir/", b"") },
         Made { date: date(2025, 12, 31), ..made("pkg/dir/deep/né", b"1") },
     ]);
     assert_eq!(input.kind, InputKind::Wheel(EntryPath::new(b"x-1.dist-info").unwrap()));
@@ -81,7 +81,7 @@ fn members_are_listed_and_read() {
     let times = ["pkg", "pkg/dir", "pkg/dir/deep", "pkg/lib", "pkg/b"].map(|path| entry(&input, path).attributes.mtime);
     // `date -u -d '2025-12-31 12:00' +%s` and so on.
     assert_eq!(times, [1_767_182_400, 1_577_880_000, 1_767_182_400, 1_709_208_000, 1_709_208_000]);
-    assert_eq!(entry(&input, "pkg/dir").attributes.mode, 0o700);
+    assert_eq!(entry(&input, "pkg/dir").attributes.mode, 0o755);
     assert!(!content(&input, "pkg/lib/a.so").is_prompt(0, 1));
     assert_eq!(read(&input, "pkg/lib/a.so").unwrap(), vec![7; 100_000]);
     assert_eq!(read(&input, "pkg/b").unwrap(), b"stored");
@@ -104,6 +104,8 @@ fn modes_and_symlinks() {
         Made { mode: 0, ..made("none", b"") },
         Made { system: 0, mode: 0o100_755, ..made("dos", b"") },
         Made { mode: 0o104_711, ..made("suid", b"") },
+        Made { mode: 0o102_775, ..made("sgid", b"") },
+        Made { mode: 0o101_666, ..made("sticky", b"") },
         link("link", b"../elsewhere"),
         Made { mode: 0o120_777, ..packed("link2", &[b'a'; 4095]) },
         link("long", &[b'a'; 4096]),
@@ -111,8 +113,8 @@ fn modes_and_symlinks() {
         link("void", b""),
         Made { crc: 1, ..link("false", b"a") },
     ]);
-    let modes = ["bin", "none", "dos", "suid"].map(|path| entry(&input, path).attributes.mode);
-    assert_eq!(modes, [0o755, 0o644, 0o755, 0o4711]);
+    let modes = ["bin", "none", "dos", "suid", "sgid", "sticky"].map(|path| entry(&input, path).attributes.mode);
+    assert_eq!(modes, [0o755, 0o644, 0o755, 0o755, 0o755, 0o644]);
     assert!(matches!(&entry(&input, "link").kind, EntryKind::Symlink(target) if **target == *b"../elsewhere"));
     assert!(matches!(&entry(&input, "link2").kind, EntryKind::Symlink(target) if target.len() == 4095));
     assert_eq!(read(&input, "nul").unwrap(), b"a\0b");

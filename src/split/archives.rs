@@ -20,6 +20,48 @@ struct Named {
     kernel_name: Arc<str>,
 }
 
+/// What the names of archives begin with, by the directory of `.kpack` in which they are installed.
+struct Stems<'a> {
+    group: &'a str,
+    /// What the input has in these directories.
+    taken: HashMap<EntryPath, Vec<EntryPath>>,
+}
+
+impl<'a> Stems<'a> {
+    fn new(input: &Input, roots: &Roots, group: &'a str) -> Self {
+        let mut taken = HashMap::<_, Vec<_>>::new();
+        for entry in input.entries.iter().filter(|entry| entry.path.name().ends_with(b".kpack")) {
+            let directory = roots.installed(&entry.path).parent().filter(|parent| parent.name() == b".kpack");
+            if let Some(root) = directory.and_then(|directory| directory.parent()) {
+                taken.entry(root).or_default().push(entry.path.clone());
+            }
+        }
+        Self { group, taken }
+    }
+
+    /// The group, or with a number if the input has archives of that name already: markers lead to these by name.
+    fn of(&self, root: &EntryPath) -> String {
+        let taken = self.taken.get(root).map_or(&[][..], Vec::as_slice);
+        let name = |number: usize| if number == 1 { self.group.to_owned() } else { format!("{}-{number}", self.group) };
+        let is_free = |name: &String| !taken.iter().any(|path| is_of_group(path, name));
+        (1..=taken.len()).map(name).find(is_free).unwrap_or_else(|| name(taken.len() + 1))
+    }
+
+    /// What the user should know of a name.
+    fn note(&self, root: &EntryPath, name: &str) -> Option<String> {
+        let there = self.taken.get(root)?.iter().find(|path| is_of_group(path, self.group))?;
+        Some(format!(
+            "{there}: an archive of the input, which is kept; the new ones there are called {name}_<target>.kpack"
+        ))
+    }
+}
+
+/// Whether an archive is called `<group>_<target>.kpack`.
+fn is_of_group(path: &EntryPath, group: &str) -> bool {
+    let target = path.name().strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"_"));
+    target.is_some_and(|target| target.starts_with(b"gfx") || target.starts_with(b"amdgcnspirv"))
+}
+
 /// Decides for each binary, and then for each overlay root, or for all of them together, which archives it gets.
 pub(super) fn assign(
     input: &Input,
@@ -29,8 +71,11 @@ pub(super) fn assign(
     options: &Options,
     resources: &Resources,
 ) {
-    let mut together = BTreeMap::<Option<EntryPath>, Vec<Named>>::new();
+    let group = plan.group.clone();
+    let stems = Stems::new(input, roots, &group);
+    let mut together = BTreeMap::<EntryPath, Vec<Named>>::new();
     let mut links = HashMap::new();
+    let mut twins = HashMap::new();
     for fat in fat {
         let Some(entry) = input.entries.get(fat.entry) else { continue };
         let Some(root) = roots.of(&entry.path) else {
@@ -46,23 +91,32 @@ pub(super) fn assign(
             set_place(plan, fat.entry, Place::clone(place));
             continue;
         }
+        // A wheel may have a file twice that is installed once.
+        let installed = (options.packaging == Packaging::Bundles).then(|| roots.installed(&entry.path));
+        if let Some(place) = installed.as_ref().and_then(|installed| twins.get(installed)) {
+            set_place(plan, fat.entry, Place::clone(place));
+            continue;
+        }
         let EntryKind::File { content, .. } = &entry.kind else { continue };
-        let named = name(&entry.path, &root, &plan.group, options.packaging);
+        let archive_root = roots.installed(&root);
+        let named = name(&entry.path, &root, &stems.of(&archive_root), options.packaging);
         match named.and_then(|(name, marker)| Ok((name, rewrite(&fat, content, &marker, resources)?))) {
             Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
                 let place = Place::Rewritten { content: Arc::clone(&content), link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
+                twins.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
-                let own = (options.packaging == Packaging::Bundles).then(|| root.clone());
-                together.entry(own).or_default().push(Named { fat, root, kernel_name });
+                together.entry(archive_root).or_default().push(Named { fat, root, kernel_name });
             }
             Err(error) => plan.refuse(&entry.path, &error),
         }
     }
-    for binaries in together.values() {
-        plan.archives.extend(archives(input, &plan.group, binaries, options));
+    for (root, binaries) in &together {
+        let stem = stems.of(root);
+        plan.warnings.extend(stems.note(root, &stem));
+        plan.archives.extend(archives(input, &stem, binaries, roots, options));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
 }
@@ -129,7 +183,7 @@ fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, conten
 /// One archive for every target that any of the binaries has code for. It answers for *every* wrapper that has code
 /// which a device of that target runs: loaders before ROCm/rocm-systems#9953 stop at the first archive that names the
 /// target, so an archive for `gfx90a:xnack-` has to hold what wrappers have for `gfx90a`, too.
-fn archives(input: &Input, group: &str, binaries: &[Named], options: &Options) -> Vec<PlannedArchive> {
+fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, options: &Options) -> Vec<PlannedArchive> {
     let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());
     let targets: BTreeSet<&TargetId> = frames.map(|frame| &frame.object.target).collect();
     let mut archives = Vec::new();
@@ -154,7 +208,9 @@ fn archives(input: &Input, group: &str, binaries: &[Named], options: &Options) -
             }
             if let Some(entry) = input.entries.get(binary.fat.entry).filter(|_| entries.len() > before) {
                 youngest = youngest.max((entry.attributes.mtime, entry.attributes.mtime_nanoseconds));
-                root = Some(root.map_or(&binary.root, |first| first.min(&binary.root)));
+                // Of roots that are installed as one, that which is there already rather than one in a data directory.
+                let rank = |root: &EntryPath| (roots.installed(root) != *root, root.clone());
+                root = root.into_iter().chain([&binary.root]).min_by_key(|root| rank(root));
             }
         }
         let (mtime, mtime_nanoseconds) = youngest;

@@ -1,6 +1,7 @@
 //! The planner: which entry of the input goes where. It decides; it prints nothing and serves nothing.
 
 mod archives;
+mod claims;
 mod roots;
 mod scan;
 mod selection;
@@ -14,6 +15,7 @@ use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
 use crate::index::Resources;
 use crate::kpack::{Archive, Compression};
+use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::target::{BundleKey, TargetId};
 
@@ -162,6 +164,35 @@ pub enum SplitError {
         /// What there is.
         there: Vec<BundleKey>,
     },
+    /// Two members of a wheel are installed at one path.
+    #[error(
+        "{first:?} and {second:?}: both are installed as {installed:?}, and {reason}, so that one of them would be lost; \
+         remove or rename one"
+    )]
+    OnePath {
+        /// A member.
+        first: EntryPath,
+        /// Another one.
+        second: EntryPath,
+        /// Where both are installed.
+        installed: EntryPath,
+        /// What differs.
+        reason: &'static str,
+    },
+    /// Something of the input stands in the way of an archive.
+    #[error(
+        "{path:?} of the input and the archive {archive:?} of the split: both cannot be there; rename the first, or choose \
+         another name or place for archives (--group, --overlay-root)"
+    )]
+    Blocked {
+        /// What the input has.
+        path: EntryPath,
+        /// The archive.
+        archive: EntryPath,
+    },
+    /// Something of the input cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// There would be too much to show: each target has a view of all files.
     #[error(
         "{keys} targets and families with {entries} files and directories each are more than {MOST_SHOWN}; choose some with --gpu-targets"
@@ -188,6 +219,7 @@ impl Plan {
         resources: &Arc<Resources>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
+        claims::check_members(input)?;
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
         let mut plan = Self {
@@ -201,6 +233,7 @@ impl Plan {
         };
         let fat = scan::scan(input, &mut plan, options, resources, progress);
         archives::assign(input, &mut plan, fat, &roots, options, resources);
+        claims::check_archives(input, &plan, &roots)?;
         let of_databases = plan.places.iter().filter_map(|place| match place {
             Place::Device(key, _) => Some(key.clone()),
             Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,

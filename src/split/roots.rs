@@ -1,10 +1,17 @@
 //! Overlay roots and group names: where archives are and what they are called.
 
-use super::{Options, SplitError};
-use crate::source::{EntryKind, EntryPath, Input};
+use super::{Options, Packaging, SplitError};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::wheel;
 
-/// The directories that can hold archives.
-pub(super) enum Roots {
+/// The directories that can hold archives, and where files are once the parts are installed.
+pub(super) struct Roots {
+    kind: Kind,
+    is_wheel: bool,
+    packaging: Packaging,
+}
+
+enum Kind {
     /// Given by the user.
     Given(Vec<EntryPath>),
     /// The root of the input.
@@ -20,27 +27,44 @@ pub struct GroupError(String);
 
 impl Roots {
     pub(super) fn new(input: &Input, options: &Options) -> Result<Self, SplitError> {
+        let is_wheel = input.dist_info().is_some();
+        let roots = |kind| Self { kind, is_wheel, packaging: options.packaging };
         let Some(given) = &options.overlay_roots else {
-            return Ok(if input.dist_info().is_some() { Self::Packages } else { Self::Tree });
+            return Ok(roots(if is_wheel { Kind::Packages } else { Kind::Tree }));
         };
-        let is_directory = |root: &EntryPath| {
-            root.is_root() || input.entry(root).is_some_and(|entry| matches!(entry.kind, EntryKind::Directory))
+        let is_root = |entry: &Entry, root: &EntryPath| {
+            matches!(entry.kind, EntryKind::Directory)
+                && (entry.path == *root || is_wheel && wheel::installed(&entry.path) == *root)
         };
-        match given.iter().find(|root| !is_directory(root)) {
+        let is_there = |root: &EntryPath| root.is_root() || input.entries.iter().any(|entry| is_root(entry, root));
+        match given.iter().find(|root| !is_there(root)) {
             Some(missing) => Err(SplitError::NoSuchRoot(missing.clone())),
-            None => Ok(Self::Given(given.clone())),
+            None => Ok(roots(Kind::Given(given.clone()))),
         }
     }
 
     /// The overlay root of a file; `None` if it lies below none.
     pub(super) fn of(&self, path: &EntryPath) -> Option<EntryPath> {
-        match self {
-            Self::Given(roots) => {
-                let above = roots.iter().filter(|root| path.below(root).is_some());
-                above.max_by_key(|root| root.depth()).cloned()
+        match &self.kind {
+            Kind::Given(roots) => {
+                let below =
+                    |path: &EntryPath| roots.iter().filter_map(|root| path.below(root)).min_by_key(EntryPath::depth);
+                let in_package = || below(&wheel::installed(path)).filter(|_| self.is_wheel);
+                let rest = below(path).or_else(in_package)?;
+                Some(first_components(path, path.depth() - rest.depth()))
             }
-            Self::Tree => Some(EntryPath::root()),
-            Self::Packages => Some(package(path)),
+            Kind::Tree => Some(EntryPath::root()),
+            Kind::Packages => Some(package(path)),
+        }
+    }
+
+    /// Where a file of the host part or of a device part is once all of them are installed.
+    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+        let in_prefix = || path.below(&self.of(path)?);
+        match self.packaging {
+            Packaging::Bundles if self.is_wheel => wheel::installed(path),
+            Packaging::Bundles => path.clone(),
+            Packaging::Processors => in_prefix().unwrap_or_else(|| path.clone()),
         }
     }
 }
@@ -50,9 +74,11 @@ impl Roots {
 fn package(path: &EntryPath) -> EntryPath {
     let directories = path.depth() - 1;
     let is_data = path.components().next().is_some_and(|first| first.ends_with(b".data"));
-    let depth = directories.min(if is_data { 3 } else { 1 });
-    let components = path.components().take(depth);
-    components.fold(EntryPath::root(), |root, component| root.child(component))
+    first_components(path, directories.min(if is_data { 3 } else { 1 }))
+}
+
+fn first_components(path: &EntryPath, count: usize) -> EntryPath {
+    path.components().take(count).fold(EntryPath::root(), |root, component| root.child(component))
 }
 
 /// The first part of archive names: given, or the wheel's name in lower case with underscores.

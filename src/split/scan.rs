@@ -40,6 +40,8 @@ enum ScanError {
     Twice(TargetId),
     #[error("a bundle has a code object for {0}, which is no target's name")]
     Reserved(TargetId),
+    #[error("a bundle has a code object for {0:?}, a target ID that is not understood, so no archive could hold it")]
+    Unknown(String),
 }
 
 /// The files with device code, in the order of the input. What cannot be split gets a warning and stays as it is.
@@ -101,6 +103,9 @@ fn scan_file(
         Compression::None => DEFAULT_LEVEL,
     };
     let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
+        if let Some(id) = bundle.unknown_targets().first() {
+            return Err(ScanError::Unknown(id.clone()));
+        }
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))

@@ -158,7 +158,8 @@ impl<'a> Comparison<'a> {
     fn compare_mode(&self, versions: &[&Entry], twin: &Entry) {
         let is = twin.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
-        if versions.iter().all(|entry| entry.attributes.mode != is) {
+        // A split leaves out set-ID bits unless it is asked to keep them.
+        if versions.iter().all(|entry| entry.attributes.mode != is && entry.attributes.mode & !0o6000 != is) {
             self.say(&twin.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
     }

@@ -1,6 +1,6 @@
 //! The comparison of code objects: what a runtime finds for each wrapper and target is what the fat binary had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use rayon::prelude::*;
@@ -9,7 +9,7 @@ use super::against::Comparison;
 use super::binary::Request;
 use super::lookup::Step;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
-use crate::fatbin::{CodeObject, FatbinError, read_bundle};
+use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::kpack::{KpackError, toc_key};
 use crate::rope::{Content, ReadError};
 use crate::source::EntryPath;
@@ -43,16 +43,26 @@ impl Comparison<'_> {
         split: &Arc<dyn Content>,
     ) -> bool {
         let mut fat = Vec::new();
+        let mut unknown = BTreeSet::new();
         for content in versions {
             let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
-            let bundle = |wrapper: &Wrapper| read_bundle(content, wrapper.bundle, wrapper.limit, self.resources);
-            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
+            let mut bundle = |wrapper: &Wrapper| -> Result<Vec<CodeObject>, FatbinError> {
+                let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, self.resources)?;
+                unknown.extend(bundle.unknown_targets().iter().cloned());
+                bundle.objects(content, self.resources)
+            };
+            let Ok(bundles) = binary.wrappers().iter().map(&mut bundle).collect::<Result<Vec<_>, _>>() else {
+                return false;
+            };
             fat.push((binary, bundles));
         }
         let Some(requests) = self.binaries.get(path) else {
             // Still fat, and reported as such: nothing is lost if it is the same file.
             return false;
         };
+        for id in unknown {
+            self.say(path, format!("its code for {id:?} is lost: no archive can hold code for such a target ID"));
+        }
         let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(split)).collect();
         if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
             match differences.into_iter().next() {

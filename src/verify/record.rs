@@ -23,10 +23,19 @@ struct Record<'a> {
 pub(super) fn check(parts: &Parts, resources: &Arc<Resources>, findings: &Findings, progress: &Progress) {
     let mut records: Vec<_> = parts.all.iter().flat_map(|part| records(part, parts.kind, findings)).collect();
     // An install tree keeps the RECORDs of what was installed there before it was split; these know no archive.
-    let know_archives = records.iter().any(|record| record.claims.all().any(|(path, _)| path.ends_with(b".kpack")));
+    let has_archives = |record: &Record<'_>| {
+        let mut paths = record.claims.all().map(|(path, _)| path).chain(record.claims.contradicted());
+        paths.any(|path| path.ends_with(b".kpack"))
+    };
+    let know_archives = records.iter().any(has_archives);
     records.retain(|record| know_archives || record.part.input.dist_info().is_some());
     let mut files = Vec::new();
     for record in &records {
+        for path in record.claims.contradicted().filter_map(|path| EntryPath::new(path).ok()) {
+            let reason =
+                format!("{} states two digests of it: one file was installed over another, which is lost", record.path);
+            findings.add(Check::Record, record.part.label(&path), reason);
+        }
         for (path, claim) in record.claims.all() {
             // Installers write scripts outside of the directory.
             files.extend(EntryPath::new(path).ok().map(|path| (record, path, claim)));

@@ -62,12 +62,12 @@ pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(),
     Ok(())
 }
 
-/// Adds a device part to a host part. Directories of the host part keep their attributes.
+/// Adds a device part to a host part. Directories of the host part keep their attributes; nothing else may be in both.
 pub(super) fn overlay(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
     for item in items {
         let is_directory = matches!(item.kind, ItemKind::Directory);
-        // Chains of several targets share their upper parts.
-        if tree.resolve(place, &item.path).is_none_or(|there| !is_directory && tree.children(there).is_some()) {
+        let is_there = |there: NodeId| is_directory && tree.children(there).is_some();
+        if !tree.resolve(place, &item.path).is_some_and(is_there) {
             item.insert(tree, place)?;
         }
     }

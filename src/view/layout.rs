@@ -1,8 +1,9 @@
 //! The views of a split: `host/`, one directory per bundle key, `device/` and `merged/<target>/`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, overlay};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
@@ -65,19 +66,30 @@ pub fn lay_out(
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
 
+    // A whole tree is shown as an installation has it, and so are parts that others are put over.
+    let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
     let host_place = directory(&mut tree, HOST, input.root)?;
-    fill(&mut tree, host_place, &host)?;
+    let whole = installed.as_ref().map_or(&host, |installed| &installed.host);
+    fill(&mut tree, host_place, if arch.is_empty() { &host } else { whole })?;
     for (key, items) in &devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
         let target = format!("../{key}").into_bytes().into();
         tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
     }
+    let device = |key: &BundleKey| {
+        let items = installed.as_ref().map_or_else(|| devices.get(key), |installed| installed.devices.get(key));
+        items.map_or(&[][..], Vec::as_slice)
+    };
     for target in plan.keys.iter().filter(|key| key.level() == Level::Target) {
         let place = directory(&mut tree, &format!("{MERGED}/{target}"), input.root)?;
-        tree.copy(host_place, place);
+        if installed.is_some() && arch.is_empty() {
+            fill(&mut tree, place, whole)?;
+        } else {
+            tree.copy(host_place, place);
+        }
         for key in chain(plan, target) {
-            overlay(&mut tree, place, devices.get(&key).map_or(&[], Vec::as_slice))?;
+            overlay(&mut tree, place, device(&key))?;
         }
     }
     if let Some(wheels) = wheels {
@@ -85,14 +97,16 @@ pub fn lay_out(
     }
     show_reports(&mut tree, root, reports)?;
     // At last, so that all other nodes have the same numbers whatever `arch` is.
+    let mut there = BTreeSet::new();
     for wanted in arch {
         let chain = chain(plan, wanted);
         if chain.is_empty() {
             let there = plan.keys.iter().cloned().collect();
             return Err(ViewError::NoSuchArch { wanted: wanted.clone(), there });
         }
-        for key in chain {
-            overlay(&mut tree, host_place, devices.get(&key).map_or(&[], Vec::as_slice))?;
+        // Chains of several targets share their upper parts.
+        for key in chain.into_iter().filter(|key| there.insert(key.clone())) {
+            overlay(&mut tree, host_place, device(&key))?;
         }
     }
     Ok(tree)

@@ -1,6 +1,7 @@
 //! What a user sees: the tree of host, device and merged views.
 
 mod artifacts;
+mod installed;
 mod items;
 mod kpm;
 mod layout;

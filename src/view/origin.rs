@@ -75,6 +75,11 @@ impl Origin {
         self.kind
     }
 
+    /// The entry of the input that it was made of, if there is a single one.
+    pub fn entry(&self) -> Option<&EntryPath> {
+        self.entry.as_ref()
+    }
+
     /// The value of an extended attribute, told without work: `kind`; `origin`, the path in the input, of at most 4095
     /// bytes; `sha256` in hexadecimal, as RECORD of the view states it, if it is known already.
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {

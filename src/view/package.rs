@@ -23,7 +23,8 @@ pub(super) struct Package {
     manifest: Manifest,
     /// By path: the item, and what messages call it.
     items: BTreeMap<EntryPath, (Item, String)>,
-    directories: BTreeMap<EntryPath, Attributes>,
+    /// By path: the attributes, and what messages call it.
+    directories: BTreeMap<EntryPath, (Attributes, String)>,
     archives: BTreeMap<EntryPath, Arc<Archive>>,
     /// The manifests that shards have, by path.
     kpms: BTreeMap<EntryPath, Kpm>,
@@ -50,7 +51,7 @@ impl Package {
         self.root.get_or_insert(part.root);
         for item in &part.items {
             if let ItemKind::Directory = item.kind {
-                self.directories.entry(item.path.clone()).or_insert(item.attributes);
+                self.directories.entry(item.path.clone()).or_insert_with(|| (item.attributes, part.label(&item.path)));
             } else if is_in_archive_directory(part, &item.path) && item.path.name().ends_with(b".kpm") {
                 self.add_kpm(part, item)?;
             } else if is_device_code(part, &item.path) {
@@ -102,11 +103,12 @@ impl Package {
     /// The part, unless nothing is left of it.
     pub(super) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
         let Some(root) = self.root.filter(|_| !self.items.is_empty()) else { return Ok(None) };
+        self.check_directories()?;
         self.manifest.prefixes.sort();
         self.manifest.prefixes.dedup();
         let kpms = self.kpm_items(root)?;
         let mut items: Vec<_> = self.items.into_values().map(|(item, _)| item).chain(kpms).collect();
-        add_directories(&mut items, |path| self.directories.get(path).copied());
+        add_directories(&mut items, |path| self.directories.get(path).map(|(attributes, _)| *attributes));
         let origin = self.name.to_string();
         Ok(Some(ArtifactPart {
             name: self.name,
@@ -116,6 +118,19 @@ impl Package {
             items,
             archives: self.archives,
         }))
+    }
+
+    /// Refuses a file or symlink of one shard where another one has a directory.
+    fn check_directories(&self) -> Result<(), RecombineError> {
+        let directories = self.directories.iter().map(|(path, (_, label))| (path, label));
+        // The part that holds a file has the directories above it.
+        for (path, directory) in directories {
+            if let Some((_, file)) = self.items.get(path) {
+                let (file, directory) = (file.clone(), directory.clone());
+                return Err(RecombineError::NotADirectory { name: self.name.clone(), file, directory });
+            }
+        }
+        Ok(())
     }
 
     fn kpm_items(&mut self, root: Attributes) -> Result<Vec<Item>, RecombineError> {

@@ -56,6 +56,16 @@ pub enum RecombineError {
         /// Another one.
         second: String,
     },
+    /// A file stands where a directory is needed.
+    #[error("{file} and {directory}: a file and a directory would have one place in {name}; take one out of its shard")]
+    NotADirectory {
+        /// The package.
+        name: ArtifactName,
+        /// A file or symlink.
+        file: String,
+        /// A directory of another shard.
+        directory: String,
+    },
     /// `verify_generic_artifacts_match`.
     #[error(
         "{first} and {second}: {reason}; verify_generic_artifacts_match wants all shards to have the same host code"
@@ -198,7 +208,14 @@ impl Shards {
                 package.add(part)?;
             }
             result.notes.append(&mut package.notes);
-            result.parts.extend(package.finish()?);
+            let package = package.finish()?;
+            let of_component = |part: &&ArtifactPart| {
+                part.name.is_generic() && package.as_ref().is_some_and(|it| it.name.component == part.name.component)
+            };
+            if let (Some(generic), Some(package)) = (result.parts.iter().find(of_component), &package) {
+                check_overlay(generic, package)?;
+            }
+            result.parts.extend(package);
         }
         Ok(result)
     }
@@ -227,6 +244,19 @@ impl Shards {
         }
         Ok(())
     }
+}
+
+/// Refuses device code that would be installed over host code, unless that is the same.
+fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), RecombineError> {
+    let there: BTreeMap<_, _> = generic.items.iter().map(|item| (&item.path, item)).collect();
+    for item in &package.items {
+        let Some(host) = there.get(&item.path) else { continue };
+        if !is_same(host, item)? {
+            let (first, second) = (generic.label(&item.path), package.label(&item.path));
+            return Err(RecombineError::Conflict { name: package.name.clone(), first, second });
+        }
+    }
+    Ok(())
 }
 
 /// Names a file that both have, or what both are.

@@ -1,6 +1,7 @@
 //! A tree of nodes: directories, symlinks and files with a rope each.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,6 +11,9 @@ use crate::source::{Attributes, EntryPath};
 
 /// Number of a node, from 1 (the root) upwards. The same input and options give the same numbers.
 pub type NodeId = u64;
+
+/// The set-user-ID and set-group-ID bits (`inode(7)`).
+const SET_ID: u16 = 0o6000;
 
 /// The root directory of every tree.
 pub const ROOT: NodeId = 1;
@@ -235,6 +239,16 @@ impl Tree {
         if let Some(node) = self.node_mut(id) {
             node.origin = origin;
         }
+    }
+
+    /// Clears set-user-ID and set-group-ID bits; the entries of the input that had some, sorted.
+    pub fn clear_set_id(&mut self) -> Vec<EntryPath> {
+        let mut cleared = BTreeSet::new();
+        for node in self.nodes.iter_mut().filter(|node| node.attributes.mode & SET_ID != 0) {
+            node.attributes.mode &= !SET_ID;
+            cleared.extend(node.origin.entry().cloned());
+        }
+        cleared.into_iter().collect()
     }
 
     /// Leaves `name` in the directory `parent` out of listings.

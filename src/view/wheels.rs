@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -12,7 +12,7 @@ use crate::binary::Rewritten;
 use crate::index::Resources;
 use crate::kpack::{Archive, make_archives};
 use crate::rope::{Content, Make, ReadError};
-use crate::source::{Entry, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
 use crate::target::BundleKey;
 use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
@@ -42,9 +42,13 @@ pub struct WheelSet {
     pub variants_index: Option<(String, String)>,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// Whether the wheels lack symlinks that the input has; `warnings` name them.
+    pub has_symlinks: bool,
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
     wheels: Arc<Wheels>,
+    /// Of the rewritten binaries as the input has them.
+    originals: Vec<Digest>,
 }
 
 /// One wheel. What it consists of is known; what has to be made is made when it is asked for.
@@ -116,8 +120,33 @@ impl WheelSet {
         if let Some(host) = hosts.first() {
             warnings.extend(host.assembled().map_or_else(|_| Vec::new(), |assembled| assembled.warnings()));
         }
+        let links = symlinks(input);
+        let has_symlinks = !links.is_empty();
+        warnings.extend(links.into_iter().map(|link| {
+            format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
+        }));
         let fingerprint = options.fingerprint;
-        Ok(Some(Self { hosts, devices, variants_index, warnings, fingerprint, wheels }))
+        let places = input.entries.iter().zip(&plan.places);
+        let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
+        let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
+        Ok(Some(Self { hosts, devices, variants_index, warnings, has_symlinks, fingerprint, wheels, originals }))
+    }
+
+    /// Compares the binaries that are rewritten with what the input's RECORD claims of them, and all other files as well if
+    /// `all`. What differs is said in the log. Adds the bytes that are compared to `done`.
+    pub fn check_claims(&self, all: bool, done: &AtomicU64) {
+        let unchanged = self.hosts.iter().take(1).chain(self.devices.values()).flat_map(|part| &part.payload);
+        let unchanged = unchanged.filter_map(|payload| match payload {
+            Payload::Unchanged(file) if all => Some(&*file.digest),
+            _ => None,
+        });
+        let mut digests: Vec<_> = self.originals.iter().chain(unchanged).collect();
+        digests.sort_by_key(|digest| Reverse(digest.content().size()));
+        digests.par_iter().with_max_len(1).for_each(|digest| {
+            // What cannot be read is an error where it is needed.
+            let _ = digest.check_claim();
+            done.fetch_add(digest.content().size(), Ordering::Relaxed);
+        });
     }
 
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
@@ -136,6 +165,15 @@ impl WheelSet {
     pub(super) fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         self.wheels.path(part, path)
     }
+}
+
+/// The symlinks of the input, with what they lead to.
+fn symlinks(input: &Input) -> Vec<String> {
+    let link = |entry: &Entry| match &entry.kind {
+        EntryKind::Symlink(target) => Some(format!("{:?} -> {:?}", entry.path, String::from_utf8_lossy(target))),
+        EntryKind::Directory | EntryKind::File { .. } => None,
+    };
+    input.entries.iter().filter_map(link).collect()
 }
 
 fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
@@ -218,6 +256,17 @@ impl WheelPart {
         let made = Arc::new(made);
         *assembled = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// Where an installation of all parts has a file of this one.
+    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+        self.wheels.installed(path)
+    }
+
+    /// The RECORD that an installation of the part has. Makes archives.
+    pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let record = self.wheels.installed_record(&*self.assembled()?).map_err(|error| self.failed(&error))?;
+        Ok(Arc::new(record))
     }
 
     /// Where the part's RECORD is.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::variant::{has_property, variant_json};
-use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, record};
+use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, installed, record};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::target::BundleKey;
@@ -87,12 +87,22 @@ impl Wheels {
     ///
     /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
     /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something else makes [`Digest`] read the content. Digests in
-    /// the RECORD of an unpacked wheel are not used, since nothing protects the files there from being changed.
+    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now or in an earlier
+    /// session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
+    /// being changed.
     pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
         let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
         let path = self.path(part, &entry.path)?;
         Ok(path.map(|path| self.taken_over(path, entry, content)))
+    }
+
+    /// The digest of an entry of the input that something else takes the place of, if RECORD claims one.
+    pub fn claimed(&self, entry: &Entry) -> Option<Digest> {
+        let EntryKind::File { content, .. } = &entry.kind else { return None };
+        let claim = self.fat.claims.get(&entry.path)?;
+        let crc32 = content.packed().map(|packed| packed.crc32);
+        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        Some(digest.claimed(claim.sha256, false))
     }
 
     /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
@@ -170,6 +180,28 @@ impl Wheels {
         Ok(Assembled { name, files })
     }
 
+    /// Where an installation of several parts has a file of one of them. What is not installed beside packages is left in
+    /// the host wheel's data directory.
+    pub fn installed(&self, path: &EntryPath) -> EntryPath {
+        let first = path.components().next().unwrap_or_default();
+        let moved = installed(path);
+        if moved != *path || !first.ends_with(b".data") || path.depth() < 2 {
+            return moved;
+        }
+        let data = EntryPath::root().child(format!("{}.data", self.fat.name.stem()).as_bytes());
+        path.components().skip(1).fold(data, |path, component| path.child(component))
+    }
+
+    /// The RECORD that an installation of a part has.
+    pub fn installed_record(&self, part: &Assembled) -> Result<Rope, WheelError> {
+        let Some((own, files)) = part.files.split_last() else { return Ok(Rope::default()) };
+        let file = |file: &File| File { path: self.installed(&file.path), ..file.clone() };
+        let mut files: Vec<_> = files.iter().map(file).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+        record::record(&files, &own.path)
+    }
+
     /// The index file that has to lie beside variant wheels: its name and its text. uv ignores the wheels without it.
     pub fn variants_index(&self, label: &Label) -> Result<(String, String), WheelError> {
         let name = self.name(&Part::Variant(label.clone()))?;
@@ -189,10 +221,11 @@ impl Wheels {
     fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
         let packed = content.packed();
         let crc32 = packed.as_ref().map(|packed| packed.crc32);
-        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        if packed.is_some() {
-            let claim = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size());
-            digest.assume(claim.map(|claim| claim.sha256), None);
+        let mut digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        if let Some(claim) = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
+            // RECORD may mean the text of what was a symlink.
+            let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
+            digest = digest.claimed(claim.sha256, is_member);
         }
         let deflated = packed.filter(|packed| packed.deflated).map(|packed| packed.bytes);
         File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::new(digest), deflated }

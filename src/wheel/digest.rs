@@ -28,12 +28,14 @@ pub struct Sums {
 
 /// A content, and its digests once somebody has asked for them.
 ///
-/// Digests that the input claims are taken over without reading the content. When it is read for the other digest, both
-/// are computed and must agree with the claim.
+/// Digests that the input claims are taken over without reading the content. When it is read for another reason, both are
+/// computed: a wrong CRC-32 is damage, a wrong SHA-256 is said in the log and not passed on.
 pub struct Digest {
     entry: Arc<str>,
     content: Arc<dyn Content>,
     sha256: OnceLock<[u8; 32]>,
+    /// What the input's RECORD claims, and whether that stands for the SHA-256 as long as nobody has computed it.
+    claim: Option<([u8; 32], bool)>,
     crc32: OnceLock<u32>,
     /// Held while computing, so that only one thread does.
     work: Mutex<()>,
@@ -48,6 +50,7 @@ impl Digest {
             entry: entry.as_ref().into(),
             content,
             sha256: OnceLock::new(),
+            claim: None,
             crc32: OnceLock::new(),
             work: Mutex::new(()),
             resources: None,
@@ -66,6 +69,17 @@ impl Digest {
         Self { resources: Some(Arc::clone(resources)), ..Self::new(entry, content, crc32) }
     }
 
+    /// Compares the SHA-256 with what the input's RECORD claims as soon as it is computed, or now if it was in an earlier
+    /// session. With `stands` the claim is taken for the SHA-256 until then.
+    #[must_use]
+    pub fn claimed(self, sha256: [u8; 32], stands: bool) -> Self {
+        let digest = Self { claim: Some((sha256, stands)), ..self };
+        if let Some(sums) = digest.recalled() {
+            digest.settle(sums);
+        }
+        digest
+    }
+
     /// Takes over digests from somewhere else. What is known already stays.
     pub fn assume(&self, sha256: Option<[u8; 32]>, crc32: Option<u32>) {
         // Setting a second time fails, as it should.
@@ -80,12 +94,18 @@ impl Digest {
 
     /// Both digests, if they are known without work.
     pub fn known(&self) -> Option<Sums> {
-        Some(Sums { sha256: *self.sha256.get()?, crc32: *self.crc32.get()? })
+        Some(Sums { sha256: self.known_sha256()?, crc32: *self.crc32.get()? })
     }
 
     /// The SHA-256 if it is known without work.
     pub fn known_sha256(&self) -> Option<[u8; 32]> {
-        self.sha256.get().copied()
+        let claim = || self.claim.and_then(|(sha256, stands)| stands.then_some(sha256));
+        self.sha256.get().copied().or_else(claim)
+    }
+
+    /// Computes the digests if that is what it takes to know whether the claim is right.
+    pub fn check_claim(&self) -> Result<(), ReadError> {
+        if self.claim.is_some() && self.sha256.get().is_none() { self.compute().map(drop) } else { Ok(()) }
     }
 
     /// Both digests.
@@ -95,8 +115,8 @@ impl Digest {
 
     /// The SHA-256.
     pub fn sha256(&self) -> Result<[u8; 32], ReadError> {
-        match self.sha256.get() {
-            Some(&sha256) => Ok(sha256),
+        match self.known_sha256() {
+            Some(sha256) => Ok(sha256),
             None => self.compute().map(|sums| sums.sha256),
         }
     }
@@ -111,7 +131,7 @@ impl Digest {
 
     /// The SHA-256 as RECORD has it, if it is known without work.
     pub(super) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
-        self.sha256.get().map(sha256_text)
+        self.known_sha256().as_ref().map(sha256_text)
     }
 
     /// The CRC-32 as zip files have it, if it is known without work.
@@ -122,31 +142,41 @@ impl Digest {
     fn compute(&self) -> Result<Sums, ReadError> {
         // Nothing is left half done by a thread that panicked here.
         let _working = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sums) = self.known() {
-            return Ok(sums);
+        if let (Some(&sha256), Some(&crc32)) = (self.sha256.get(), self.crc32.get()) {
+            return Ok(Sums { sha256, crc32 });
         }
-        let sums = self.recall_or_read()?;
-        let agrees = self.sha256.get().is_none_or(|claimed| *claimed == sums.sha256)
-            && self.crc32.get().is_none_or(|claimed| *claimed == sums.crc32);
-        if !agrees {
-            return Err(ReadError::damaged(&self.entry, "the content does not have the digest that the wheel claims"));
+        let sums = self.recalled().map_or_else(|| self.read(), Ok)?;
+        if self.crc32.get().is_some_and(|claimed| *claimed != sums.crc32) {
+            return Err(ReadError::damaged(&self.entry, "the content does not have the CRC-32 that the wheel claims"));
         }
-        self.assume(Some(sums.sha256), Some(sums.crc32));
+        self.settle(sums);
         Ok(sums)
     }
-}
 
-impl Digest {
-    fn recall_or_read(&self) -> Result<Sums, ReadError> {
-        let Some(resources) = &self.resources else { return read(&*self.content) };
-        let identity = self.content.identity();
-        let recalled = identity.as_ref().and_then(|identity| resources.memory.recall(Kind::Digest, identity));
-        if let Some(sums) = recalled {
-            return Ok(sums);
+    /// Takes over what was computed.
+    fn settle(&self, sums: Sums) {
+        if self.claim.is_some_and(|(claimed, _)| claimed != sums.sha256) {
+            let entry = &self.entry;
+            tracing::warn!(
+                "{entry:?}: the input's RECORD states another SHA-256 than this file has; wheels made of it state the \
+                 right one. The file or RECORD was changed after the wheel was built: get it from its publisher again"
+            );
         }
+        self.assume(Some(sums.sha256), Some(sums.crc32));
+    }
+
+    /// What was computed in an earlier session.
+    fn recalled(&self) -> Option<Sums> {
+        self.resources.as_ref()?.memory.recall(Kind::Digest, &self.content.identity()?)
+    }
+
+    fn read(&self) -> Result<Sums, ReadError> {
         let sums = read(&*self.content)?;
+        let Some(resources) = &self.resources else { return Ok(sums) };
         resources.counters.bytes_hashed.add(self.content.size());
-        if let Some(identity) = identity {
+        // What RECORD states rightly takes no room in the index.
+        let is_stated = self.claim == Some((sums.sha256, true));
+        if let Some(identity) = self.content.identity().filter(|_| !is_stated) {
             resources.memory.learn(Kind::Digest, &identity, &sums);
         }
         Ok(sums)
@@ -228,7 +258,7 @@ impl Content for Deferred {
 
     fn is_prompt(&self, _: u64, _: usize) -> bool {
         match self {
-            Self::Sha256(digest) => digest.sha256.get().is_some(),
+            Self::Sha256(digest) => digest.known_sha256().is_some(),
             Self::Crc32(digest) => digest.crc32.get().is_some(),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::licences::{self, Licence};
-use super::{Claims, Metadata, WheelError, WheelFile, WheelName, normalise};
+use super::{Claim, Claims, Metadata, WheelError, WheelFile, WheelName, normalise};
 use crate::index::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -18,6 +18,18 @@ const LONGEST_RECORD: u64 = 64 << 20;
 /// and what installers leave behind (Recording installed projects).
 const NOT_TAKEN_OVER: [&[u8]; 8] =
     [b"METADATA", b"WHEEL", b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+
+/// Where installers put a file of a wheel, relative to the directory of packages: what lies in a data directory's `platlib`
+/// or `purelib` goes there, too (Binary distribution format, "The .data directory"). These two are one directory but for a
+/// few distributions' own Python. Other schemes lead elsewhere; their paths are left as they are.
+pub fn installed(path: &EntryPath) -> EntryPath {
+    let mut components = path.components();
+    let (first, scheme) = (components.next().unwrap_or_default(), components.next());
+    if !first.ends_with(b".data") || !matches!(scheme, Some(b"platlib" | b"purelib")) {
+        return path.clone();
+    }
+    components.fold(EntryPath::root(), |path, component| path.child(component))
+}
 
 /// A wheel that is split.
 #[derive(Clone, Debug)]
@@ -54,6 +66,7 @@ impl FatWheel {
                 Claims::default()
             }
         };
+        warnings.extend(claims.problem(input));
         let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
         if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
             warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
@@ -97,6 +110,21 @@ impl Claims {
     /// Reads the RECORD at `path`.
     pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
         Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
+    }
+
+    /// What can be seen to be wrong without reading the files.
+    fn problem(&self, input: &Input) -> Option<String> {
+        let is_wrong = |path: &[u8], claim: Claim| match input.entry(&EntryPath::new(path).ok()?)?.kind {
+            EntryKind::File { ref content, .. } if content.size() != claim.size => Some(path.to_vec()),
+            _ => None,
+        };
+        let mut wrong: Vec<_> = self.all().filter_map(|(path, claim)| is_wrong(path, claim)).collect();
+        wrong.extend(self.contradicted().map(<[u8]>::to_vec));
+        wrong.sort();
+        let (first, rest) = wrong.split_first()?;
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let first = String::from_utf8_lossy(first);
+        Some(format!("{first:?}{more}: RECORD states another size, or two digests; the wheels state what is right"))
     }
 }
 

@@ -36,7 +36,7 @@ use crate::source::EntryPath;
 pub use assemble::{Assembled, Options, Part, Wheels};
 pub use devices::Devices;
 pub use digest::{Digest, Sums};
-pub use fat::FatWheel;
+pub use fat::{FatWheel, installed};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use record::{Claim, Claims};
@@ -112,10 +112,8 @@ pub enum WheelError {
         reason: String,
     },
     /// A text given by the user is no requirement.
-    #[error(
-        "a requirement is one line that begins with a name, such as \"numpy\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\""
-    )]
-    Requirement,
+    #[error("not a requirement (PEP 508) such as \"numpy >= 2\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\": {0}")]
+    Requirement(String),
     /// A variant label breaks the rules of PEP 825.
     #[error("a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\"")]
     Label,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 
 use super::digest::sha256_of_text;
 use super::writer::Writer;
@@ -14,7 +15,11 @@ const MOST_LINES: usize = 1 << 20;
 
 /// What the fat wheel's RECORD says.
 #[derive(Clone, Debug, Default)]
-pub struct Claims(HashMap<Box<[u8]>, Claim>);
+pub struct Claims {
+    claims: HashMap<Box<[u8]>, Claim>,
+    /// Paths that are listed twice with different digests, sorted.
+    contradicted: Vec<Box<[u8]>>,
+}
 
 /// What a RECORD says about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,7 @@ impl Claims {
     /// paths that are listed twice with different digests, and nothing does if there are more than [`MOST_LINES`].
     pub fn parse(bytes: &[u8]) -> Self {
         let mut claims = HashMap::<Box<[u8]>, Option<Claim>>::new();
+        let mut contradicted = Vec::<Box<[u8]>>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
         for (number, row) in reader.byte_records().map_while(Result::ok).enumerate() {
             if number == MOST_LINES {
@@ -42,19 +48,35 @@ impl Claims {
                 continue;
             };
             let claim = claim(digest, size);
-            claims.entry(path.into()).and_modify(|there| *there = there.filter(|_| *there == claim)).or_insert(claim);
+            match claims.entry(path.into()) {
+                Slot::Vacant(slot) => drop(slot.insert(claim)),
+                Slot::Occupied(mut there) if *there.get() != claim => {
+                    let states_two = there.insert(None).is_some() && claim.is_some();
+                    contradicted.extend(states_two.then(|| path.into()));
+                }
+                Slot::Occupied(_) => {}
+            }
         }
-        Self(claims.into_iter().filter_map(|(path, claim)| Some((path, claim?))).collect())
+        contradicted.sort();
+        contradicted.dedup();
+        let claims = claims.into_iter().filter_map(|(path, claim)| Some((path, claim?))).collect();
+        Self { claims, contradicted }
+    }
+
+    /// Paths that are listed twice with different digests. Installers leave that behind when two files of a wheel have one
+    /// place: one of both was written over.
+    pub fn contradicted(&self) -> impl Iterator<Item = &[u8]> {
+        self.contradicted.iter().map(|path| &**path)
     }
 
     /// Every path, as it is written there, and what is claimed for it.
     pub fn all(&self) -> impl Iterator<Item = (&[u8], Claim)> {
-        self.0.iter().map(|(path, claim)| (&**path, *claim))
+        self.claims.iter().map(|(path, claim)| (&**path, *claim))
     }
 
     /// What is claimed for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
-        self.0.get(path.as_bytes()).copied()
+        self.claims.get(path.as_bytes()).copied()
     }
 }
 

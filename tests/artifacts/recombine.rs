@@ -162,6 +162,34 @@ fn two_processors_with_one_file() {
 }
 
 #[test]
+fn host_code_and_device_code_with_one_place() {
+    let place = split_shards();
+    let (path, arguments) =
+        ("stage/lib/hipblaslt/library/gfx11/Mapping.dat", ["recombine", "config.json", "shards", "-o"]);
+    for part in ["a/x_lib_generic", "b/x_lib_gfx1101"] {
+        place.file(&format!("shards/{part}/{path}"), "1");
+    }
+    place.succeeds(&[&arguments[..], &["same"]].concat());
+    place.file(&format!("shards/a/x_lib_generic/{path}"), "2");
+    let said = place.fails(1, &[&arguments[..], &["out"]].concat());
+    assert!(said.contains(&format!("shards/a/x_lib_generic: {path} and x_lib_gfx110X: {path}: they differ")), "{said}");
+    assert!(!place.at("out").exists());
+}
+
+#[test]
+fn a_file_of_one_shard_and_a_directory_of_another() {
+    let place = split_shards();
+    let directory = "stage/lib/hipblaslt/library/gfx1100";
+    place.file(&format!("shards/a/x_lib_gfx1100/{directory}"), "file");
+    place.file(&format!("shards/b/x_lib_gfx1101/{directory}/x.dat"), "database");
+    let said = place.fails(1, &["recombine", "config.json", "shards", "-o", "out"]);
+    let both =
+        format!("shards/a/x_lib_gfx1100: {directory} and shards/b/x_lib_gfx1101: {directory}: a file and a directory");
+    assert!(said.contains(&both), "{said}");
+    assert!(!place.at("out").exists());
+}
+
+#[test]
 fn host_code_that_differs() {
     let place = split_shards();
     configured(&place, r#""verify_generic_artifacts_match": true"#);

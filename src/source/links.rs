@@ -1,0 +1,114 @@
+//! Symlinks in wheels. A wheel cannot hold any: installers write a text file with the target, and `wheel pack` a copy of
+//! what the link leads to. So a symlink to a file of the same wheel becomes that file once more.
+
+use std::sync::Arc;
+
+use super::{Entry, EntryKind, EntryPath};
+
+/// Links followed on the way to a file, as many as Linux follows (`path_resolution(7)`).
+const MOST_LINKS: usize = 40;
+
+/// Makes each symlink that leads to a file among `entries` a hard link to that file. What leads to a directory, out of the
+/// wheel or nowhere stays a symlink.
+pub(super) fn become_files(entries: &mut [Entry]) {
+    let is_link = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_));
+    let links =
+        entries.iter().filter(is_link).filter_map(|link| Some((find(entries, &link.path)?, target(entries, link)?)));
+    let links: Vec<(usize, usize)> = links.collect();
+    for (link, target) in links {
+        // No file of the operating system has such a number: those are of inodes, and these from above.
+        let own_group = u64::MAX - target as u64;
+        let Some(Entry { kind: EntryKind::File { content, link_group }, attributes, .. }) = entries.get_mut(target)
+        else {
+            continue;
+        };
+        let link_group = Some(*link_group.get_or_insert(own_group));
+        let (kind, attributes) = (EntryKind::File { content: Arc::clone(content), link_group }, *attributes);
+        if let Some(entry) = entries.get_mut(link) {
+            (entry.kind, entry.attributes) = (kind, attributes);
+        }
+    }
+}
+
+fn find(entries: &[Entry], path: &EntryPath) -> Option<usize> {
+    entries.binary_search_by(|entry| entry.path.cmp(path)).ok()
+}
+
+/// The file that a symlink leads to.
+fn target(entries: &[Entry], link: &Entry) -> Option<usize> {
+    let mut at = EntryPath::root();
+    let mut found = None;
+    let mut followed = 0;
+    let mut ahead: Vec<Vec<u8>> = link.path.components().rev().map(<[u8]>::to_vec).collect();
+    while let Some(name) = ahead.pop() {
+        match &*name {
+            b"" | b"." => continue,
+            b".." => {
+                at = at.parent()?;
+                continue;
+            }
+            _ => {}
+        }
+        let next = at.child(&name);
+        let position = find(entries, &next)?;
+        match &entries.get(position)?.kind {
+            EntryKind::Directory => at = next,
+            EntryKind::File { .. } if ahead.is_empty() => found = Some(position),
+            EntryKind::File { .. } => return None,
+            EntryKind::Symlink(target) => {
+                followed += 1;
+                if followed > MOST_LINKS || target.starts_with(b"/") {
+                    return None;
+                }
+                ahead.extend(target.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::become_files;
+    use crate::rope::Rope;
+    use crate::source::{Attributes, Entry, EntryKind, EntryPath};
+
+    const ATTRIBUTES: Attributes = Attributes { mode: 0o777, uid: 0, gid: 0, mtime: 1, mtime_nanoseconds: 0 };
+
+    #[test]
+    fn links_to_files_become_these_and_others_stay() {
+        let link = |target: &str| EntryKind::Symlink(target.as_bytes().into());
+        let file = || EntryKind::File { content: Arc::new(Rope::default()), link_group: None };
+        let mut entries = [
+            ("lib", EntryKind::Directory),
+            ("lib/a.so", link("a.so.1")),
+            ("lib/a.so.1", link("./a.so.1.2")),
+            ("lib/a.so.1.2", file()),
+            ("lib/bad", link("a.so/x")),
+            ("lib/directory", link("../lib")),
+            ("lib/loop", link("loop")),
+            ("lib/nowhere", link("none")),
+            ("lib/outside", link("../../etc/passwd")),
+            ("lib/root", link("/lib/a.so")),
+            ("lib/through", link("directory/../other")),
+            ("other", link("lib/directory/a.so")),
+        ]
+        .map(|(path, kind)| Entry {
+            path: EntryPath::new(path.as_bytes()).unwrap(),
+            kind,
+            attributes: ATTRIBUTES,
+        });
+        entries[3].attributes.mode = 0o644;
+        become_files(&mut entries);
+        let group = |entry: &Entry| match entry.kind {
+            EntryKind::File { link_group, .. } => Some((link_group, entry.attributes.mode)),
+            _ => None,
+        };
+        let groups: Vec<_> = entries.iter().filter_map(|entry| Some((entry.path.to_string(), group(entry)?))).collect();
+        let names: Vec<_> = groups.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["lib/a.so", "lib/a.so.1", "lib/a.so.1.2", "lib/through", "other"]);
+        assert!(groups.iter().all(|(_, group)| *group == groups[0].1 && group.0.is_some() && group.1 == 0o644));
+    }
+}

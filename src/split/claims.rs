@@ -1,0 +1,57 @@
+//! Which paths are claimed by two: an installer would write one file over the other, and say nothing.
+
+use std::collections::BTreeMap;
+
+use super::roots::Roots;
+use super::{Plan, SplitError};
+use crate::rope::{ReadError, equal};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::wheel;
+
+/// Refuses a wheel of which two members are installed at one path, unless it makes no difference which.
+pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
+    let is_moved = |entry: &&Entry| wheel::installed(&entry.path) != entry.path;
+    if input.dist_info().is_none() || !input.entries.iter().any(|entry| is_moved(&entry)) {
+        return Ok(());
+    }
+    let mut there = BTreeMap::<EntryPath, &Entry>::new();
+    for entry in &input.entries {
+        let installed = wheel::installed(&entry.path);
+        if let Some(first) = there.get(&installed)
+            && let Some(reason) = difference(first, entry)?
+        {
+            let (first, second) = (first.path.clone(), entry.path.clone());
+            return Err(SplitError::OnePath { first, second, installed, reason });
+        }
+        there.insert(installed, entry);
+    }
+    Ok(())
+}
+
+fn difference(first: &Entry, second: &Entry) -> Result<Option<&'static str>, ReadError> {
+    Ok(match (&first.kind, &second.kind) {
+        (EntryKind::Directory, EntryKind::Directory) => None,
+        (EntryKind::Symlink(first), EntryKind::Symlink(second)) if first == second => None,
+        (EntryKind::File { content: first, .. }, EntryKind::File { content: second, .. }) => {
+            (!equal(&**first, &**second)?).then_some("their content differs")
+        }
+        _ => Some("they are of different kinds"),
+    })
+}
+
+/// Refuses archives where the input has something else than directories to put them in.
+pub(super) fn check_archives(input: &Input, plan: &Plan, roots: &Roots) -> Result<(), SplitError> {
+    let is_near = |entry: &&Entry| {
+        !matches!(entry.kind, EntryKind::Directory) && entry.path.components().any(|name| name == b".kpack")
+    };
+    let there: BTreeMap<_, _> =
+        input.entries.iter().filter(is_near).map(|entry| (roots.installed(&entry.path), &entry.path)).collect();
+    for planned in &plan.archives {
+        let archive = roots.installed(&planned.path);
+        let mut above = std::iter::successors(Some(archive), EntryPath::parent);
+        if let Some(path) = above.find_map(|path| there.get(&path)) {
+            return Err(SplitError::Blocked { path: (*path).clone(), archive: planned.path.clone() });
+        }
+    }
+    Ok(())
+}

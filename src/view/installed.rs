@@ -1,0 +1,98 @@
+//! What an installation of a wheel's parts has: files of data directories are where installers put them, and RECORDs say so.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::items::{Item, ItemKind, add_directories};
+use super::layout::ViewError;
+use super::tree::Body;
+use super::wheels::{WheelPart, WheelSet};
+use crate::rope::{Content, Make, ReadError};
+use crate::source::EntryPath;
+use crate::target::BundleKey;
+
+/// The parts as they are installed.
+pub(super) struct Installed {
+    pub(super) host: Vec<Item>,
+    pub(super) devices: BTreeMap<BundleKey, Vec<Item>>,
+}
+
+impl Installed {
+    /// `None` if the parts are installed as they are, since they have no data directory.
+    pub(super) fn new(
+        host: &[Item],
+        devices: &BTreeMap<&BundleKey, Vec<Item>>,
+        wheels: &WheelSet,
+    ) -> Result<Option<Self>, ViewError> {
+        let is_in_data = |item: &Item| item.path.components().next().is_some_and(|first| first.ends_with(b".data"));
+        let (Some(part), true) = (wheels.hosts.first(), host.iter().chain(devices.values().flatten()).any(is_in_data))
+        else {
+            return Ok(None);
+        };
+        let mut installed = Self { host: moved(host, part)?, devices: BTreeMap::new() };
+        for (key, items) in devices {
+            let part = wheels.devices.get(*key);
+            let items = part.map_or_else(|| Ok(items.clone()), |part| moved(items, part))?;
+            installed.devices.insert((*key).clone(), items);
+        }
+        Ok(Some(installed))
+    }
+}
+
+/// The items of a part where they are installed.
+fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> {
+    let own_record = part.record_path()?;
+    let mut files = BTreeMap::new();
+    let mut directories = BTreeMap::new();
+    for item in items {
+        let mut item = Item { path: part.installed(&item.path), ..item.clone() };
+        match &item.kind {
+            ItemKind::Directory => {
+                directories.entry(item.path.clone()).or_insert(item);
+                continue;
+            }
+            ItemKind::File(..) if item.path == own_record => {
+                item.kind = ItemKind::File(record(part)?, None);
+            }
+            ItemKind::File(..) | ItemKind::Symlink(_) => {}
+        }
+        // Of two files that are installed at one path, planning has seen that they are the same.
+        files.entry(item.path.clone()).or_insert(item);
+    }
+    let mut moved: Vec<_> = files.into_values().collect();
+    add_directories(&mut moved, |path| directories.get(path).map(|item| item.attributes));
+    // Directories that were empty before still are; those of a data directory that is left empty are not installed.
+    let used: std::collections::BTreeSet<_> = moved.iter().map(|item| item.path.clone()).collect();
+    let is_data = |path: &EntryPath| path.components().next().is_some_and(|first| first.ends_with(b".data"));
+    let empty = directories.into_values().filter(|item| {
+        let path = &item.path;
+        !path.is_root() && !used.contains(path) && !is_data(path)
+    });
+    moved.extend(empty);
+    moved.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(moved)
+}
+
+/// The RECORD of an installed part.
+fn record(part: &Arc<WheelPart>) -> Result<Body, ViewError> {
+    let record = InstalledRecord { part: Arc::clone(part), made: OnceLock::new() };
+    let is_made = part.archives().next().is_some();
+    Ok(if is_made { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) })
+}
+
+#[derive(Debug)]
+struct InstalledRecord {
+    part: Arc<WheelPart>,
+    made: OnceLock<Arc<dyn Content>>,
+}
+
+impl Make for InstalledRecord {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.made.get().cloned()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let record = self.part.installed_record()?;
+        Ok(Arc::clone(self.made.get_or_init(|| record)))
+    }
+}
