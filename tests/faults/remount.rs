@@ -1,6 +1,7 @@
 //! A mount right after the end of another one of the same input finds what that has learnt.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -67,4 +68,38 @@ fn a_mount_that_goes_on_is_not_waited_for() {
         // Not for the 60 seconds that `bounded` allows.
         assert!(begun.elapsed() < std::time::Duration::from_secs(20));
     });
+}
+
+/// The daemon that serves `place`.
+fn daemon(place: &Path) -> String {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let serves = |process: &std::path::PathBuf| {
+        fs::read(process.join("cmdline"))
+            .is_ok_and(|line| line.split(|&byte| byte == 0).any(|word| word == place.as_os_str().as_bytes()))
+    };
+    processes.filter(serves).find_map(|process| Some(process.file_name()?.to_str()?.to_owned())).unwrap()
+}
+
+/// The old daemon is stopped while the next mount starts, so that it saves late.
+#[test]
+fn a_mount_waits_for_one_that_is_still_saving() {
+    let place = tempfile::tempdir().unwrap();
+    let (input, cache) = (wheel(place.path()), place.path().join("cache"));
+    let mut stopped = String::new();
+    let first = tempfile::tempdir().unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    mount.arg("mount").arg("--cache-dir").arg(&cache).arg(&input).arg(first.path());
+    if fs::File::options().read(true).write(true).open("/dev/fuse").is_ok() {
+        run(&mut mount);
+        stopped = daemon(first.path());
+        run(Command::new("kill").args(["-STOP", &stopped]));
+        run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["umount", "--lazy"]).arg(first.path()));
+    }
+    let goes_on = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        Command::new("kill").args(["-CONT", &stopped]).output().unwrap();
+    });
+    let inflated = mounted(&input, &cache, |place| counter(place, "bytes_inflated"));
+    goes_on.join().unwrap();
+    assert!(inflated.is_none_or(|inflated| inflated < 10_000), "{inflated:?}");
 }
