@@ -4,6 +4,7 @@ mod archives;
 mod roots;
 mod scan;
 mod selection;
+mod statement;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use roots::Roots;
 
 pub use roots::GroupError;
 pub use selection::is_wanted;
+pub use statement::{STATEMENT, Statement, StatementError};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 
 /// Names that a split uses itself, so that no target may have them.
