@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::binary::Binaries;
-use super::distributions::{self, Distribution, Role};
+use super::distributions::{self, Distribution};
 use super::installed::is_outside;
 use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
@@ -25,6 +25,8 @@ pub(super) struct Comparison<'a> {
     pub(super) shelf: &'a Shelf,
     pub(super) binaries: &'a Binaries,
     pub(super) distributions: &'a [Distribution<'a>],
+    /// The distribution that the fat input is the wheel of, in normal form.
+    fat_name: Option<&'a str>,
     choices: &'a Choices,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
@@ -35,7 +37,7 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(fats: &'a [Input], context: &Context<'a>) -> Self {
+    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
         let Context { parts, shelf, binaries, distributions, choices, resources, findings } = *context;
         let present = parts.kind.is_partial().then(|| {
             let of_archives = shelf.targets.iter().map(BundleKey::of);
@@ -43,7 +45,7 @@ impl<'a> Comparison<'a> {
             of_archives.chain(of_databases).chain(distributions::present_keys(distributions)).collect()
         });
         let accounted = Mutex::default();
-        Self { fats, parts, shelf, binaries, distributions, choices, resources, findings, present, accounted }
+        Self { fats, parts, shelf, binaries, distributions, fat_name, choices, resources, findings, present, accounted }
     }
 
     pub(super) fn run(&self, progress: &Progress) {
@@ -221,7 +223,8 @@ impl<'a> Comparison<'a> {
 
     /// What an installation holds besides the distributions of the split; `None` if it is none.
     fn of_other_distributions(&self) -> Option<Others> {
-        let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(|it| it.role != Role::Other);
+        let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
+        let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);
         if self.parts.kind != Kind::Installation || of_split.is_empty() {
             return None;
         }
@@ -240,9 +243,11 @@ impl<'a> Comparison<'a> {
         for (archive, key, target) in &*accounted {
             by_archive.entry(*archive).or_default().insert((key, target));
         }
+        let others = self.of_other_distributions();
+        let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
         for (number, archive) in self.shelf.archives.iter().enumerate() {
             // Archives that were in the fat input are files like others.
-            if self.is_in_fat(&archive.path) {
+            if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
                 continue;
             }
             let known = by_archive.remove(&number).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! The distributions in what is verified: what their METADATA says about each other, and what their RECORD names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::lookup::names_archive;
+use super::lookup::{Shelf, names_archive};
 use super::report::{Check, Findings};
-use super::subject::{Part, Parts};
+use super::subject::{Kind, Part, Parts};
 use crate::database::Databases;
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
@@ -144,6 +144,12 @@ impl Distribution<'_> {
         self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()))
     }
 
+    /// Whether this was made of the wheel of a distribution.
+    pub(super) fn is_made_of(&self, fat: &str) -> bool {
+        self.is_of_split()
+            && (self.name().is_some_and(|(name, _)| name == fat) || self.pins().any(|(name, _)| name == fat))
+    }
+
     /// The distributions that this one belongs to: what it requires in exactly its own version. Others that a user added
     /// are no business of a split.
     fn pins(&self) -> impl Iterator<Item = (String, &str)> {
@@ -192,6 +198,58 @@ pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item
     let wanted: BTreeSet<_> = devices(host).into_values().flatten().collect();
     let is_missing = |(name, version): &(String, String)| !there.contains(&(name.clone(), normalise(version)));
     wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
+}
+
+/// Whether there is code for each distribution, or for the whole if no distribution is a host part. An installation for one
+/// GPU need not have code for every binary, but it has some for one of them.
+pub(super) fn check_code(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    (with, without): &(HashSet<&EntryPath>, HashSet<&EntryPath>),
+    findings: &Findings,
+) {
+    const REASON: &str = "no archive has code for any of its split binaries";
+    if !parts.kind.is_partial() {
+        return;
+    }
+    let mut rest = (with.clone(), without.clone());
+    for host in distributions.iter().filter(|it| it.role == Role::Host) {
+        let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
+        let named: HashSet<_> = rows.collect();
+        let is_own = |path: &&EntryPath| named.contains(*path);
+        if !with.iter().any(is_own) && without.iter().any(is_own) {
+            findings.add(Check::Lookup, host.label(), REASON);
+        }
+        rest.0.retain(|path| !is_own(path));
+        rest.1.retain(|path| !is_own(path));
+    }
+    if rest.0.is_empty() && !rest.1.is_empty() {
+        let place = parts.all.first().map(|part| part.input.location.display().to_string());
+        findings.add(Check::Lookup, place.unwrap_or_default(), REASON);
+    }
+}
+
+/// Whether markers lead to all archives that device distributions installed. Those of somebody else may be for other uses.
+pub(super) fn check_archives(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    shelf: &Shelf,
+    databases: &Databases,
+    findings: &Findings,
+) {
+    // Without any host part that is the cause, and said already.
+    let has_host = distributions.iter().any(|it| it.role == Role::Host);
+    if parts.kind != Kind::Installation || !has_host {
+        return;
+    }
+    let devices = distributions.iter().filter(|it| it.role == Role::Device);
+    let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
+    let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
+    for archive in shelf.archives.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
+        if databases.classify(&archive.path).is_none() {
+            findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
+        }
+    }
 }
 
 /// Whether each distribution is there that another one needs, in the right version.

@@ -129,17 +129,22 @@ impl Shelf {
         self.archives.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
-    /// Looks up every wrapper for every target, and notes which archives markers lead to.
-    pub(super) fn walk(&self, parts: &Parts, binaries: &Binaries, choices: &Choices, findings: &Findings) {
-        let found: Vec<bool> = binaries
+    /// Looks up every wrapper for every target, and notes which archives markers lead to. Gives the binaries for which
+    /// there is any code, and those for which there is none.
+    pub(super) fn walk<'a>(
+        &self,
+        parts: &Parts,
+        binaries: &'a Binaries,
+        choices: &Choices,
+        findings: &Findings,
+    ) -> (HashSet<&'a EntryPath>, HashSet<&'a EntryPath>) {
+        let found: Vec<_> = binaries
             .par_iter()
-            .map(|(path, wrappers)| self.walk_binary(parts, path, wrappers, choices, findings))
+            .map(|(path, wrappers)| (path, self.walk_binary(parts, path, wrappers, choices, findings)))
             .collect();
-        // An installation for one GPU need not have code for every binary, but it has some for one of them.
-        if parts.kind.is_partial() && !found.is_empty() && !found.contains(&true) {
-            let place = parts.all.first().map(|part| part.input.location.display().to_string());
-            findings.add(Check::Lookup, place.unwrap_or_default(), "no archive has code for any of its split binaries");
-        }
+        let (with, without): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, has_code)| *has_code);
+        let paths = |of: Vec<(&'a EntryPath, bool)>| of.into_iter().map(|(path, _)| path).collect();
+        (paths(with), paths(without))
     }
 
     /// Gives whether there is code for any wrapper.

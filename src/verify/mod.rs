@@ -28,6 +28,7 @@ use crate::rope::ReadError;
 use crate::source::SourceError;
 use crate::split::{Statement, StatementError};
 use crate::target::BundleKey;
+use crate::wheel::{Metadata, normalise};
 
 use against::Comparison;
 use binary::Binaries;
@@ -152,6 +153,7 @@ pub fn verify(
     let subjects = subject::open(paths, resources, &findings)?;
     // A binary without device code is nothing to verify, but may be named together with others.
     let mut empty = paths.first();
+    let mut is_compared = false;
     for subject in &subjects {
         match (subject, against) {
             (Subject::Binary(file), None) => {
@@ -167,12 +169,15 @@ pub fn verify(
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
             (Subject::Parts(parts), against) => {
-                check_parts(parts, against, options, resources, &findings, progress)?;
+                is_compared |= check_parts(parts, against, options, resources, &findings, progress)?;
                 empty = None;
             }
         }
     }
     if let Some(against) = against {
+        if !is_compared {
+            findings.add(Check::Against, against.display().to_string(), "nothing that is verified was made of it");
+        }
         artifacts::check_components(paths, against, &subjects, options, &findings)?;
     }
     match empty {
@@ -181,6 +186,7 @@ pub fn verify(
     }
 }
 
+/// Checks what belongs together. Gives whether it was compared with `against`.
 fn check_parts(
     parts: &Parts,
     against: Option<&Path>,
@@ -188,7 +194,7 @@ fn check_parts(
     resources: &Arc<Resources>,
     findings: &Findings,
     progress: &Progress,
-) -> Result<(), VerifyError> {
+) -> Result<bool, VerifyError> {
     let before = findings.number();
     let statement = parts.statement()?;
     let choices =
@@ -208,22 +214,38 @@ fn check_parts(
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
-    shelf.walk(parts, &binaries, choices, findings);
+    let code = shelf.walk(parts, &binaries, choices, findings);
     archive::check_all(&shelf, parts.kind, choices, findings, progress);
     let distributions = distributions::find(parts, findings);
     distributions::check(&distributions, findings);
+    distributions::check_code(parts, &distributions, &code, findings);
+    distributions::check_archives(parts, &distributions, &shelf, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);
     let context = Context { parts, shelf: &shelf, binaries, distributions, choices, resources, findings };
     context.check_records(progress);
     if parts.kind != Kind::Installation {
         separation::check(parts, &shelf, choices, findings);
     }
-    if let Some(against) = against {
-        let fats = match &parts.component {
-            Some(component) => artifacts::fats(against, component, resources)?,
-            None => vec![Part::open(against, String::new(), resources, findings)?.input],
-        };
-        Comparison::new(&fats, &context).run(progress);
+    let Some(against) = against else { return Ok(false) };
+    if let Some(component) = &parts.component {
+        let fats = artifacts::fats(against, component, resources)?;
+        Comparison::new(&fats, None, &context).run(progress);
+        return Ok(true);
     }
-    Ok(())
+    let fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
+    let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
+    // A directory of wheels, or an installation, may hold splits of several.
+    let mut of_split = distributions.iter().filter(|it| it.is_of_split()).peekable();
+    let is_other = |name: &String| of_split.peek().is_some() && !of_split.any(|it| it.is_made_of(name));
+    if name.as_ref().is_some_and(is_other) {
+        let host = parts.all.first().map_or(Path::new(""), |part| &part.input.location);
+        findings.note(format!(
+            "{}: not compared with {}, which is another distribution",
+            host.display(),
+            against.display()
+        ));
+        return Ok(false);
+    }
+    Comparison::new(&[fat], name.as_deref(), &context).run(progress);
+    Ok(true)
 }

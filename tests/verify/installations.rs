@@ -120,7 +120,22 @@ fn wheels_for_one_gpu() {
 /// What is done to an installation, the check and a part of the path that have to be named, and a part of the reason.
 type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
-const DAMAGES: [Damage; 17] = [
+const DAMAGES: [Damage; 18] = [
+    (
+        "an archive where no marker leads to",
+        |at| {
+            let moved = "more/libs/.kpack/fat_gfx1100.kpack";
+            copy(&at.join("more/.kpack/fat_gfx1100.kpack"), &at.join(moved));
+            fs::remove_file(at.join("more/.kpack/fat_gfx1100.kpack")).unwrap();
+            edit(&at.join(DEVICE).join("RECORD"), |text| {
+                let record = String::from_utf8(text.clone()).unwrap();
+                *text = record.replace("more/.kpack/fat_gfx1100.kpack", moved).into_bytes();
+            });
+        },
+        Check::Lookup,
+        "more/libs/.kpack/fat_gfx1100.kpack",
+        "no marker leads to it",
+    ),
     (
         "another version of the device code",
         |at| {
@@ -322,6 +337,43 @@ fn views_that_split_writes_are_all_checked() {
     );
     assert!(has(&report, Check::Record, "device_gfx90a", ""), "{:?}", report.findings);
     assert!(report.findings.len() == 2, "{:?}", report.findings);
+}
+
+#[test]
+fn several_splits_in_one_place() {
+    let fats = ["fat", "other"].map(|name| {
+        let fat = tempfile::tempdir().unwrap();
+        unpacked(fat.path(), name, "1.0");
+        fat
+    });
+    let outs = fats.each_ref().map(|fat| wheels(fat.path(), &[]));
+    let place = tempfile::tempdir().unwrap();
+    for entry in outs.iter().flat_map(|out| fs::read_dir(out.path().join("wheels")).unwrap()) {
+        let path = entry.unwrap().path();
+        copy(&path, &place.path().join(path.file_name().unwrap()));
+    }
+    let one_gpu = |number: usize, name: &str| {
+        [format!("{name}-"), format!("amd_{name}_device_gfx90a")].map(|it| wheel(&outs[number], &it)).to_vec()
+    };
+    for (fat, name) in fats.iter().zip(["fat", "other"]) {
+        let report = check(&[place.path().to_owned()], Some(fat.path()));
+        assert_eq!(report.findings, [], "{name}");
+        assert!(report.notes.iter().any(|note| note.contains("which is another distribution")), "{:?}", report.notes);
+        let site = installed(&[one_gpu(0, "fat"), one_gpu(1, "other")].concat());
+        assert_eq!(check(&[site.path().to_owned()], Some(fat.path())).findings, [], "{name}");
+        let lost = site.path().join(name).join("version.py");
+        fs::remove_file(lost).unwrap();
+        let report = check(&[site.path().to_owned()], Some(fat.path()));
+        assert!(has(&report, Check::Against, "version.py", "the file is lost"), "{:?}", report.findings);
+    }
+    let third = fat();
+    let report = check(&[outs[1].path().join("wheels")], Some(third.path()));
+    assert!(has(&report, Check::Against, "", "nothing that is verified was made of it"), "{:?}", report.findings);
+    // Code of one is no code of the other.
+    let site = installed(&[one_gpu(0, "fat"), vec![wheel(&outs[1], "other-")]].concat());
+    let report = check(&[site.path().to_owned()], None);
+    let [finding] = &*report.findings else { panic!("{:?}", report.findings) };
+    assert_eq!(finding.to_string(), "other-1.0.dist-info: no archive has code for any of its split binaries");
 }
 
 /// The RECORD of a wheel that was split after it was installed knows nothing of that; everything else is compared.
