@@ -39,6 +39,7 @@ pub struct Override {
 }
 
 /// What is checked when artifacts are joined.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the file")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Validation {
@@ -48,6 +49,8 @@ pub struct Validation {
     pub verify_generic_artifacts_match: bool,
     /// A component with device code has some for every processor of every group.
     pub error_on_missing_architecture: bool,
+    /// No shard has host code that the primary shard does not have, and that no package would have therefore.
+    pub error_on_left_out_host_code: bool,
 }
 
 impl Default for Validation {
@@ -56,6 +59,7 @@ impl Default for Validation {
             error_on_duplicate_device_code: true,
             verify_generic_artifacts_match: false,
             error_on_missing_architecture: false,
+            error_on_left_out_host_code: true,
         }
     }
 }
@@ -170,6 +174,7 @@ mod tests {
         assert_eq!(config.architecture_groups["gfx120X"].architectures, ["gfx1200"]);
         let validation = config.validation;
         assert!(validation.error_on_duplicate_device_code && validation.error_on_missing_architecture);
+        assert!(validation.error_on_left_out_host_code);
         assert!(!validation.verify_generic_artifacts_match);
         assert_eq!(parse(&serde_json::to_string(&config).unwrap()).unwrap(), config);
     }

@@ -41,10 +41,19 @@ pub enum ManifestError {
         /// What is wrong with it.
         source: PathError,
     },
+    /// The artifact has none of the prefixes.
+    #[error("{}: the artifact has none of the directories that it names: {prefixes}", path.display())]
+    NothingPresent {
+        /// The manifest.
+        path: PathBuf,
+        /// What it names.
+        prefixes: String,
+    },
 }
 
 impl Manifest {
-    /// Reads the manifest of an artifact.
+    /// Reads the manifest of an artifact. Builds leave out a prefix that has no files; an artifact that has none of its
+    /// prefixes is damaged or misplaced.
     pub fn of(input: &Input) -> Result<Self, ManifestError> {
         let missing = || ManifestError::Missing(input.location.clone());
         let entry = input.entry(&manifest_path()).ok_or_else(missing)?;
@@ -56,27 +65,28 @@ impl Manifest {
         }
         let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
         content.read_at(0, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
-        Self::parse(&bytes, &path)
+        let manifest = Self::parse(&bytes, &path)?;
+        if !manifest.prefixes.is_empty() && manifest.present(input).is_empty() {
+            let prefixes = manifest.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(ManifestError::NothingPresent { path, prefixes });
+        }
+        Ok(manifest)
     }
 
-    /// Reads the lines of the manifest at `path`. Blank lines and slashes at the end of a line do not matter; `.` is the
-    /// artifact itself.
+    /// Reads the lines of the manifest at `path`. Blank lines do not matter, and neither do repeated or trailing slashes
+    /// and components that are `.`; `.` alone is the artifact itself.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ManifestError> {
         let mut prefixes = Vec::new();
         for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let mut line = line.trim_ascii();
-            while let Some(shorter) = line.strip_suffix(b"/").filter(|shorter| !shorter.is_empty()) {
-                line = shorter;
+            let line = line.trim_ascii();
+            if line.is_empty() {
+                continue;
             }
-            let prefix = match line {
-                b"" => continue,
-                b"." => EntryPath::root(),
-                line => EntryPath::new(line).map_err(|source| ManifestError::Line {
-                    path: path.to_owned(),
-                    line: number + 1,
-                    source,
-                })?,
-            };
+            let prefix = prefix(line).map_err(|source| ManifestError::Line {
+                path: path.to_owned(),
+                line: number + 1,
+                source,
+            })?;
             if !prefixes.contains(&prefix) {
                 prefixes.push(prefix);
             }
@@ -121,6 +131,16 @@ impl Manifest {
     }
 }
 
+/// The directory that a line names.
+fn prefix(line: &[u8]) -> Result<EntryPath, PathError> {
+    if line.starts_with(b"/") {
+        return EntryPath::new(line);
+    }
+    let is_name = |component: &&[u8]| !component.is_empty() && *component != b".";
+    let names: Vec<_> = line.split(|&byte| byte == b'/').filter(is_name).collect();
+    if names.is_empty() { Ok(EntryPath::root()) } else { EntryPath::new(&names.join(&b'/')) }
+}
+
 /// Where the manifest is in an artifact.
 pub(super) fn manifest_path() -> EntryPath {
     EntryPath::root().child(MANIFEST.as_bytes())
@@ -144,12 +164,15 @@ mod tests {
         assert_eq!(parse("\n  \na/stage/\r\n\nb/stage\na/stage").unwrap(), ["a/stage", "b/stage"]);
         assert_eq!(parse("").unwrap(), Vec::<String>::new());
         assert_eq!(parse(".\n").unwrap(), [""]);
+        assert_eq!(parse("./p/stage\np//stage\np/./stage//\n").unwrap(), ["p/stage"]);
+        assert_eq!(parse("./\n.//.\n").unwrap(), [""]);
     }
 
     #[test]
     fn prefixes_stay_inside_the_artifact() {
         for (text, message) in [
             ("a\n../b\n", "m: line 2: the name has a component that is empty, \".\" or \"..\""),
+            ("a/../b", "m: line 1: the name has a component that is empty, \".\" or \"..\""),
             ("/opt/rocm", "m: line 1: the name is absolute"),
             ("//", "m: line 1: the name is absolute"),
         ] {

@@ -13,11 +13,13 @@ const SPIRV: &str = "amdgcnspirv";
 pub struct Recombination {
     /// The parts of host code, of the primary shard.
     pub generic: Vec<usize>,
+    /// The parts of host code that other shards have, and the part of the primary shard for the same component.
+    pub other_generic: Vec<(usize, Option<usize>)>,
     /// The groups of device code, sorted by name.
     pub groups: Vec<Combined>,
     /// Device parts that belong to no group.
     pub ungrouped: Vec<usize>,
-    /// Device parts that two shards have.
+    /// Device parts of groups that two shards have.
     pub duplicates: Vec<Duplicate>,
     /// Processors of groups that no shard has.
     pub missing: Vec<Missing>,
@@ -54,18 +56,26 @@ pub struct Missing {
 pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> Recombination {
     let mut result = Recombination::default();
     let mut device = BTreeMap::<&str, Vec<(usize, &str)>>::new();
+    let mut primary = BTreeMap::<&str, usize>::new();
     for (number, (shard, name)) in parts.iter().enumerate() {
         if !name.is_generic() {
             device.entry(&name.component).or_default().push((number, &name.family));
         } else if *shard == config.primary_shard {
             result.generic.push(number);
+            primary.insert(&name.component, number);
         }
     }
+    let others =
+        parts.iter().enumerate().filter(|(_, (shard, name))| name.is_generic() && *shard != config.primary_shard);
+    result.other_generic =
+        others.map(|(number, (_, name))| (number, primary.get(name.component.as_str()).copied())).collect();
     for (component, parts) in &device {
-        let parts = without_duplicates(parts, &mut result.duplicates);
+        let groups = config.groups_of(component);
+        let is_grouped = |family: &str| groups.values().any(|members| belongs(family, &members.architectures));
+        let parts = without_duplicates(parts, is_grouped, &mut result.duplicates);
         let families: BTreeSet<&str> = parts.iter().map(|(_, family)| *family).collect();
         let mut grouped = BTreeSet::new();
-        for (group, members) in config.groups_of(component) {
+        for (group, members) in groups {
             let of_group = parts.iter().filter(|(_, family)| belongs(family, &members.architectures));
             let numbers: Vec<usize> = of_group.map(|(number, _)| *number).collect();
             grouped.extend(numbers.iter().copied());
@@ -82,13 +92,19 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
 }
 
 /// The parts without those for a processor that an earlier shard has. Parts that are for several processors are needed
-/// by each, so every shard has them.
-fn without_duplicates<'a>(parts: &[(usize, &'a str)], duplicates: &mut Vec<Duplicate>) -> Vec<(usize, &'a str)> {
+/// by each, so every shard has them. What goes into no package cannot be there twice.
+fn without_duplicates<'a>(
+    parts: &[(usize, &'a str)],
+    is_grouped: impl Fn(&str) -> bool,
+    duplicates: &mut Vec<Duplicate>,
+) -> Vec<(usize, &'a str)> {
     let mut seen = BTreeMap::new();
     let mut kept = Vec::new();
     for &(number, family) in parts {
         match seen.get(family) {
-            Some(&first) if !is_shared(family) => duplicates.push(Duplicate { first, second: number }),
+            Some(&first) if !is_shared(family) => {
+                duplicates.extend(is_grouped(family).then_some(Duplicate { first, second: number }));
+            }
             _ => {
                 seen.insert(family, number);
                 kept.push((number, family));
@@ -155,6 +171,7 @@ mod tests {
             ("b", "blas_lib_gfx1101"),
         ]);
         assert_eq!(result.generic, [2, 3]);
+        assert_eq!(result.other_generic, [(0, Some(3))]);
         let all = ["b/blas_lib_gfx1100", "b/blas_lib_gfx1101"].map(str::to_owned).to_vec();
         let expected = [("blas_lib_gfx110X", all), ("blas_lib_gfx115X", vec!["a/blas_lib_gfx1151".to_owned()])];
         assert_eq!(groups, expected.map(|(name, parts)| (name.to_owned(), parts)));
@@ -169,6 +186,9 @@ mod tests {
         assert_eq!(groups, [("x_gfx110X".to_owned(), vec!["a/x_gfx1100".to_owned()])]);
         let pairs: Vec<_> = result.duplicates.iter().map(|it| (it.first, it.second)).collect();
         assert_eq!(pairs, [(0, 1), (0, 2)]);
+        // No group asks for gfx906.
+        let (result, _) = decide(&[("a", "x_gfx906"), ("b", "x_gfx906")]);
+        assert_eq!((result.duplicates, result.ungrouped), (Vec::new(), vec![0]));
     }
 
     #[test]

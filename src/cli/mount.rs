@@ -14,7 +14,7 @@ use super::serving::{Serving, absolute};
 use crate::fs::{self, Served};
 use crate::index::keep;
 use crate::source::EntryKind;
-use crate::split::Summary;
+use crate::split::{STATEMENT, Summary};
 use crate::target::{BundleKey, KFD_TOPOLOGY, detect};
 use crate::view::{self, Status, fixed};
 
@@ -69,7 +69,7 @@ impl Mount {
 }
 
 fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
-    let Prepared { input, plan, wheels, resources } = prepared;
+    let Prepared { input, plan, wheels, statement, resources } = prepared;
     keep(resources).context("cannot start a thread")?;
     let summary = serde_json::to_string_pretty(&Summary::of(input, plan))?;
     let archives = plan.archives.iter().map(|planned| {
@@ -77,7 +77,8 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         (place, Arc::clone(&planned.archive))
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives);
-    let reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];
+    let mut reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];
+    reports.extend(statement.clone().with_arch(arch).to_json().map(|text| (STATEMENT, fixed(text))));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => Some(content.size()),
         EntryKind::Directory | EntryKind::Symlink(_) => None,

@@ -11,7 +11,7 @@ use crate::artifact::MANIFEST;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
-use crate::split::{Options, Packaging};
+use crate::split::{Options, Packaging, Statement};
 use crate::view::WheelOptions;
 use crate::wheel::{self, Label, Stamp, WheelError};
 
@@ -168,6 +168,7 @@ impl SplitOptions {
                 device_requires: self.device_requires_dist.clone(),
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
+            statement: Statement::of(&self.to_options(Packaging::Bundles)?).to_json(),
             stamp,
             fingerprint: 0,
         };

@@ -9,7 +9,7 @@ use super::options::SplitOptions;
 use super::progress::show_bytes;
 use crate::index::{Memory, Resources};
 use crate::source::Input;
-use crate::split::{Packaging, Plan, Progress};
+use crate::split::{Packaging, Plan, Progress, Statement};
 use crate::view::WheelSet;
 
 /// An input with its plan.
@@ -17,6 +17,8 @@ pub(super) struct Prepared {
     pub(super) input: Input,
     pub(super) plan: Plan,
     pub(super) wheels: Option<WheelSet>,
+    /// What the split is restricted to.
+    pub(super) statement: Statement,
     pub(super) resources: Arc<Resources>,
 }
 
@@ -49,7 +51,7 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
         eprintln!("kpackfs: warning: {warning}");
     }
     plan.check_selection(&choices)?;
-    Ok(Prepared { input, plan, wheels, resources })
+    Ok(Prepared { input, plan, wheels, statement: Statement::of(&choices), resources })
 }
 
 /// Keeps what was learnt. Without it the next run takes longer, no more.

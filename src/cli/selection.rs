@@ -38,6 +38,12 @@ impl Selection {
         self.exclude_targets.iter().map(|target| packaging.key_of(target)).collect()
     }
 
+    /// The handlers that the user named, if any.
+    pub(super) fn chosen_databases(&self) -> anyhow::Result<Option<Databases>> {
+        let is_chosen = self.databases.is_some() || self.wheel_type.is_some();
+        is_chosen.then(|| self.databases()).transpose()
+    }
+
     /// The handlers that are asked which database a file belongs to.
     pub(super) fn databases(&self) -> anyhow::Result<Databases> {
         match (&self.databases, &self.wheel_type) {

@@ -15,8 +15,8 @@ use crate::export::{self, Progress};
 use crate::index::Resources;
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
-use crate::split::{Packaging, Plan};
-use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::split::{Packaging, Plan, STATEMENT};
+use crate::view::{self, HOST, MERGED, REPORTS, ROOT, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -87,8 +87,23 @@ impl Split {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
+        if let Format::Directory = self.format {
+            self.write_statement(&prepared)?;
+        }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes what the split is restricted to, for `verify`. Wheels say so themselves.
+    fn write_statement(&self, prepared: &Prepared) -> anyhow::Result<()> {
+        // Views without the host part are no split that could lack something.
+        let has_host = self.view.iter().any(|view| view.trim_matches('/') == HOST);
+        let views = if has_host { &*self.view } else { &[] };
+        let Some(text) = prepared.statement.clone().with_views(views).to_json() else { return Ok(()) };
+        let directory = self.output.join(REPORTS);
+        let file = directory.join(STATEMENT);
+        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+        std::fs::write(&file, text).with_context(|| file.display().to_string())
     }
 
     /// Refuses options that would do nothing with this format.

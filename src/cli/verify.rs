@@ -10,21 +10,25 @@ use super::options::MOST_JOBS;
 use super::prepare::set_jobs;
 use super::progress::show_bytes;
 use super::selection::Selection;
+use super::table::counted;
 use crate::artifact;
 use crate::index::Resources;
 use crate::split::Packaging;
-use crate::verify::{self, Options, Progress, Report};
+use crate::verify::{self, Cause, Options, Progress, Report};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
+/// More findings than these begin with a summary.
+const MOST_WITHOUT_SUMMARY: usize = 10;
 /// Exit code if nothing can be said about it.
 const UNREADABLE: u8 = 2;
 
 /// Check a split: binaries, archives, and that every kernel is found
 ///
-/// Where there is a RECORD, as in wheels, every file that it names is compared with its SHA-256 and size there.
+/// Where there is a RECORD, as in wheels, every file that it names is compared with its SHA-256 and size there, and METADATA
+/// says which wheels belong together. A split that was restricted by --gpu-targets and the like says so itself.
 ///
-/// Exit codes: 0 nothing is wrong, 1 something is, 2 wrong command line, unreadable, or nothing there to verify.
+/// Exit codes: 0 everything was checked and nothing is wrong, 1 something is, 2 wrong command line, unreadable, or nothing there to verify.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
     /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts or of wheels, a binary,
@@ -39,6 +43,10 @@ pub(super) struct Verify {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// With artifacts and --against: only this component; may be given several times [default: all]
+    #[arg(long, value_name = "NAME")]
+    component: Vec<String>,
 
     #[command(flatten)]
     selection: Selection,
@@ -69,9 +77,10 @@ impl Verify {
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
         let packaging = if self.path.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = Options {
-            databases: self.selection.databases()?,
+            databases: self.selection.chosen_databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
+            components: self.component.clone(),
         };
         set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
@@ -89,14 +98,24 @@ impl Verify {
             writeln!(out)?;
             return Ok(());
         }
+        for note in &report.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        if report.findings.len() > MOST_WITHOUT_SUMMARY {
+            writeln!(out, "{} findings by cause:", report.findings.len())?;
+            for Cause { count, reason, first, .. } in &report.causes {
+                writeln!(out, "{count:>8}  {reason}; the first: {first}")?;
+            }
+            writeln!(out)?;
+        }
         for finding in &report.findings {
             writeln!(out, "{finding}")?;
         }
         let counts = &report.counts;
         writeln!(
             out,
-            "{} findings; {} files, {} of them compared with RECORD, {} split binaries with {} wrappers, {} archives with {} code objects",
-            report.findings.len(),
+            "{}; {} files, {} of them compared with RECORD, {} split binaries with {} wrappers, {} archives with {} code objects",
+            counted(report.findings.len(), "finding", "findings"),
             counts.files.get(),
             counts.recorded_files.get(),
             counts.binaries.get(),

@@ -14,7 +14,7 @@ pub(super) fn detect(names: &Names) -> Option<Arch> {
             return None;
         }
         let processor = starts(file).find_map(processor_of_database)?;
-        Some(Arch::Target(processor.parse().ok()?))
+        Some(Arch::Target(processor.replace('_', "-").parse().ok()?))
     })
 }
 
@@ -34,8 +34,9 @@ fn kernel_library(file: &str) -> Option<Arch> {
 ///
 /// MIOpen (`GetDbBasename`) writes the number of compute units behind it, as `_` and decimal digits or as bare
 /// hexadecimal digits: `gfx1030_36`, `gfx90a6e` (gfx90a, 110 units), `gfx942130` (gfx942, 304 units), `gfx110136`
-/// (gfx1101, 54 units). What is processor and what is number follows from LLVM's rule for processors: a decimal major
-/// version (9 at most, or two digits that begin with 1), a decimal minor and a hexadecimal stepping of a digit each.
+/// (gfx1101, 54 units), `gfx1250-strict100` (gfx1250-strict, 256 units). What is processor and what is number follows
+/// from LLVM's rule for processors: a decimal major version (9 at most, or two digits that begin with 1), a decimal minor
+/// and a hexadecimal stepping of a digit each.
 fn processor_of_database(text: &str) -> Option<&str> {
     let version = text.strip_prefix("gfx")?;
     let length = if version.starts_with('1') { 4 } else { 3 };
@@ -45,8 +46,8 @@ fn processor_of_database(text: &str) -> Option<&str> {
     if !numbers.bytes().all(|byte| byte.is_ascii_digit()) || !is_hexadecimal(stepping) {
         return None;
     }
-    let strict = rest.strip_prefix("-strict").filter(|rest| !rest.starts_with(char::is_alphanumeric));
-    let rest = strict.unwrap_or(rest);
+    // `gfx1250-strict` is a target of its own; the number stands directly behind it, too.
+    let rest = rest.strip_prefix("-strict").or_else(|| rest.strip_prefix("_strict")).unwrap_or(rest);
     let units = rest.split(|character: char| !character.is_alphanumeric()).next()?;
     if units.len() > 3 || !is_hexadecimal(units) {
         return None;

@@ -66,9 +66,13 @@ pub(super) fn arch_at(text: &str) -> Option<(TargetId, &str)> {
 }
 
 /// The processor at the start of `text`, and what follows. It ends where neither a letter nor a digit follows, so
-/// `gfx90a68` is none: only MIOpen writes numbers behind processors.
+/// `gfx90a68` and `gfx1250-strict100` are none: only MIOpen writes numbers behind processors.
 fn processor_at(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = number_at(text)?;
+    let is_numbered = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+    if rest.strip_prefix("-strict").is_some_and(is_numbered) {
+        return None;
+    }
     let minor = rest.strip_prefix('-').map_or(rest, |rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
     let ends_well = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     let after = [minor.strip_prefix("-generic"), rest.strip_prefix("-generic"), rest.strip_prefix("-strict")];
@@ -109,6 +113,7 @@ mod tests {
             ("x_gfx1250-strict.co", Some("gfx1250-strict")),
             ("x_gfx1250-strict-xnack+.co", Some("gfx1250-strict:xnack+")),
             ("x_gfx1250-stricter.co", Some("gfx1250")),
+            ("x_gfx1250-strict100.co", None),
             ("x_gfx11-generic.co", Some("gfx11-generic")),
             ("x_gfx10-3-generic-xnack-.co", Some("gfx10-3-generic:xnack-")),
             ("x_gfx942-000.co", Some("gfx942")),

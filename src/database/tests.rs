@@ -194,6 +194,11 @@ fn miopen_databases() {
         ("gfx1250100.db.txt", "gfx1250"),
         ("gfx1250-strict.kdb", "gfx1250-strict"),
         ("gfx1250-strict_64.db.txt", "gfx1250-strict"),
+        ("gfx1250-strict256.HIP.fdb.txt", "gfx1250-strict"),
+        ("gfx1250-strict256.db.txt", "gfx1250-strict"),
+        ("gfx1250-stricte4.db.txt", "gfx1250-strict"),
+        ("gfx1250-strict_ConvAsm1x1U_encoder.ktn.model", "gfx1250-strict"),
+        ("gfx1250_strict.kdb", "gfx1250-strict"),
         ("gfx125180.db.txt", "gfx1251"),
         ("gfx130020.db.txt", "gfx1300"),
         ("gfx942_68.HIP.model", "gfx942"),
@@ -230,6 +235,9 @@ fn miopen_databases() {
         "share/miopen/db/gfx942cu.db.txt",
         "share/miopen/db/gfx9421304.db.txt",
         "share/miopen/db/xgfx942.db.txt",
+        "share/miopen/db/gfx1250-stricter.db.txt",
+        "share/miopen/db/gfx1250-strict1000.db.txt",
+        "lib/libMIOpenCKGroupedConv_gfx1250-strict256.so",
     ]);
 }
 
@@ -253,6 +261,7 @@ fn composable_kernel_libraries() {
         "lib/libdevice_conv_operations_xnack.a",
         "lib/libdevice_conv_operations_gfx11_generic.a",
         "lib/libdevice_conv_operations_gfx942_xnack.a",
+        "lib/libdevice_conv_operations_gfx1250_strict256.a",
         "lib/libdevice_conv_operations_gfx942-xnack-.a",
         "lib/libdevice_gemm_operations_gfx942.a",
         "lib/libdevice_conv_operations_gfx942.so",

@@ -5,6 +5,7 @@ mod claims;
 mod roots;
 mod scan;
 mod selection;
+mod statement;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use roots::Roots;
 
 pub use roots::GroupError;
 pub use selection::is_wanted;
+pub use statement::{STATEMENT, Statement, StatementError};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 
 /// Names that a split uses itself, so that no target may have them.

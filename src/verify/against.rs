@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::binary::Binaries;
-use super::lookup::Shelf;
+use super::distributions::{self, Distribution};
+use super::installed::is_outside;
+use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
-use super::{Options, Progress};
+use super::{Choices, Context, Progress};
 use crate::index::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
@@ -22,7 +24,10 @@ pub(super) struct Comparison<'a> {
     pub(super) parts: &'a Parts,
     pub(super) shelf: &'a Shelf,
     pub(super) binaries: &'a Binaries,
-    options: &'a Options,
+    pub(super) distributions: &'a [Distribution<'a>],
+    /// The distribution that the fat input is the wheel of, in normal form.
+    fat_name: Option<&'a str>,
+    choices: &'a Choices,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
     /// The keys that an installation has; `None` if it is a split, which has all of them.
@@ -32,22 +37,15 @@ pub(super) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(
-        fats: &'a [Input],
-        parts: &'a Parts,
-        shelf: &'a Shelf,
-        binaries: &'a Binaries,
-        options: &'a Options,
-        resources: &'a Arc<Resources>,
-        findings: &'a Findings,
-    ) -> Self {
-        let present = (parts.kind == Kind::Installation).then(|| {
+    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
+        let Context { parts, shelf, binaries, distributions, choices, resources, findings } = *context;
+        let present = parts.kind.is_partial().then(|| {
             let of_archives = shelf.targets.iter().map(BundleKey::of);
-            let of_databases = parts.files().filter_map(|file| Some(options.databases.classify(file.path)?.arch.key()));
-            of_archives.chain(of_databases).collect()
+            let of_databases = parts.files().filter_map(|file| Some(choices.databases.classify(file.path)?.arch.key()));
+            of_archives.chain(of_databases).chain(distributions::present_keys(distributions)).collect()
         });
         let accounted = Mutex::default();
-        Self { fats, parts, shelf, binaries, options, resources, findings, present, accounted }
+        Self { fats, parts, shelf, binaries, distributions, fat_name, choices, resources, findings, present, accounted }
     }
 
     pub(super) fn run(&self, progress: &Progress) {
@@ -73,7 +71,7 @@ impl<'a> Comparison<'a> {
 
     /// Whether code and databases for this key have to be there.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
-        let Options { gpu_targets, exclude_targets, .. } = self.options;
+        let Choices { gpu_targets, exclude_targets, .. } = self.choices;
         is_wanted(key, gpu_targets.as_deref(), exclude_targets)
             && self.present.as_ref().is_none_or(|present| present.contains(key))
     }
@@ -86,12 +84,29 @@ impl<'a> Comparison<'a> {
             EntryKind::Symlink(_) => match self.twin(0, &entry.path).map(|twin| &twin.kind) {
                 Some(EntryKind::Symlink(other)) if versions.iter().any(|it| is_symlink(it, other)) => {}
                 Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
+                Some(EntryKind::File { .. }) if self.followed(entry).is_some() => {
+                    // Wheels hold no symlinks, but a copy of what one leads to.
+                    let copies: Vec<_> = versions.iter().filter_map(|entry| self.followed(entry)).collect();
+                    self.compare_file(entry, &copies.iter().collect::<Vec<_>>());
+                }
                 Some(_) => self.say(&entry.path, "it was a symlink"),
-                None if versions.len() < self.fats.len() => {}
                 None => self.say(&entry.path, "the symlink is lost"),
             },
             EntryKind::File { .. } => self.compare_file(entry, versions),
         }
+    }
+
+    /// The file that a symlink of a fat input leads to, at the symlink's place.
+    fn followed(&self, entry: &Entry) -> Option<Entry> {
+        let mut target = entry;
+        // As many as Linux follows.
+        for _ in 0..40 {
+            let EntryKind::Symlink(text) = &target.kind else { break };
+            let directory = target.path.parent().unwrap_or_else(EntryPath::root);
+            let path = resolve(&directory, std::str::from_utf8(text).ok()?)?;
+            target = self.fats.iter().find_map(|fat| fat.entry(&path))?;
+        }
+        matches!(target.kind, EntryKind::File { .. }).then(|| Entry { path: entry.path.clone(), ..target.clone() })
     }
 
     /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
@@ -104,14 +119,16 @@ impl<'a> Comparison<'a> {
         if twins.is_empty() && self.fats.iter().all(is_empty) {
             self.say(&entry.path, "the empty directory is lost");
         }
-        for twin in twins {
+        // Wheels hold no directories.
+        let has_modes = self.fats.iter().all(|fat| fat.dist_info().is_none());
+        for twin in twins.into_iter().filter(|_| has_modes) {
             self.compare_mode(&[entry], twin);
         }
     }
 
     fn compare_file(&self, entry: &Entry, versions: &[&Entry]) {
         self.findings.counts.compared_files.add(1);
-        let database = self.options.databases.classify(&entry.path);
+        let database = self.choices.databases.classify(&entry.path);
         let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
         let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
         let places: Vec<_> =
@@ -119,8 +136,10 @@ impl<'a> Comparison<'a> {
         let (&(part, twin), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
-            // Host code is that of one of several builds.
-            (None, true) if database.is_none() && versions.len() < self.fats.len() => return,
+            // What another splitter made of one of several builds.
+            (None, true) if self.parts.component.is_some() && is_of_device_part(&entry.path) => return,
+            // Scripts, headers and data are not installed where the packages are.
+            (None, true) if self.parts.kind == Kind::Installation && is_outside(&entry.path) => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };
@@ -130,7 +149,7 @@ impl<'a> Comparison<'a> {
             self.say(&entry.path, format!("it is in {} parts", places.len()));
         }
         let in_host = part == 0;
-        if self.parts.kind == Kind::Split && in_host == database.is_some() {
+        if self.parts.kind.is_separate() && in_host == database.is_some() {
             self.say(
                 &entry.path,
                 if in_host { "the database file is in the host part" } else { "it is in a device part" },
@@ -158,8 +177,14 @@ impl<'a> Comparison<'a> {
     fn compare_mode(&self, versions: &[&Entry], twin: &Entry) {
         let is = twin.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
-        // A split leaves out set-ID bits unless it is asked to keep them.
-        if versions.iter().all(|entry| entry.attributes.mode != is && entry.attributes.mode & !0o6000 != is) {
+        // Of the modes of wheels only the right to execute is installed (Binary distribution format), and a split leaves out
+        // set-ID bits.
+        let is_of_wheel = self.fats.iter().any(|fat| fat.dist_info().is_some());
+        let is_same = |was: u16| {
+            was & !0o6000 == is & !0o6000 && is & 0o6000 & !was == 0
+                || is_of_wheel && is == if was & 0o111 == 0 { 0o644 } else { 0o755 }
+        };
+        if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
             self.say(&twin.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
     }
@@ -180,9 +205,11 @@ impl<'a> Comparison<'a> {
         for (_, path) in &archives {
             above.extend(std::iter::successors(path.parent(), EntryPath::parent));
         }
+        let others = self.of_other_distributions();
         for (number, part) in self.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
+                    || others.as_ref().is_some_and(|others| others.has(&entry.path))
                     || self.is_in_fat(&entry.path)
                     || self.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
@@ -194,6 +221,21 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// What an installation holds besides the distributions of the split; `None` if it is none.
+    fn of_other_distributions(&self) -> Option<Others> {
+        let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
+        let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);
+        if self.parts.kind != Kind::Installation || of_split.is_empty() {
+            return None;
+        }
+        let paths = |of: &[&Distribution<'_>]| -> HashSet<EntryPath> {
+            of.iter().flat_map(|it| it.rows.iter().flatten()).filter_map(|row| EntryPath::new(&row.path).ok()).collect()
+        };
+        let first = |path: &EntryPath| path.components().next().unwrap_or_default().to_vec();
+        let packages = paths(&of_split).iter().filter(|path| path.depth() > 1).map(first).collect();
+        Some(Others { packages, files: paths(&others) })
+    }
+
     /// Whatever is in archives and belongs to no wrapper of the fat input.
     fn extra_code_objects(&self) {
         let accounted = self.accounted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,9 +243,11 @@ impl<'a> Comparison<'a> {
         for (archive, key, target) in &*accounted {
             by_archive.entry(*archive).or_default().insert((key, target));
         }
+        let others = self.of_other_distributions();
+        let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
         for (number, archive) in self.shelf.archives.iter().enumerate() {
             // Archives that were in the fat input are files like others.
-            if self.is_in_fat(&archive.path) {
+            if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
                 continue;
             }
             let known = by_archive.remove(&number).unwrap_or_default();
@@ -215,6 +259,27 @@ impl<'a> Comparison<'a> {
             }
         }
     }
+}
+
+/// The files of an installation that no split is about.
+struct Others {
+    /// The top-level directories of the split.
+    packages: HashSet<Vec<u8>>,
+    /// What other distributions have, perhaps in the same directories.
+    files: HashSet<EntryPath>,
+}
+
+impl Others {
+    fn has(&self, path: &EntryPath) -> bool {
+        let first = path.components().next().unwrap_or_default();
+        let is_compiled = path.components().any(|name| name == b"__pycache__");
+        !self.packages.contains(first) || self.files.contains(path) || is_compiled
+    }
+}
+
+/// Whether another splitter put a file into a device part.
+fn is_of_device_part(path: &EntryPath) -> bool {
+    names_archive(path) || path.name().ends_with(b".kpm")
 }
 
 fn content(entry: &Entry) -> Option<&Arc<dyn Content>> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::code_object::problem;
-use super::lookup::Shelf;
+use super::lookup::{Shelf, named_target};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, SingleFile};
-use super::{Options, Progress};
+use super::{Choices, Progress};
 use crate::kpack::Reader;
 use crate::target::TargetId;
 
@@ -27,7 +27,7 @@ pub(super) fn check_file(file: &SingleFile, findings: &Findings, progress: &Prog
 }
 
 /// Checks all archives. Those of somebody else have to be readable, but may name what they hold as they like.
-pub(super) fn check_all(shelf: &Shelf, kind: Kind, options: &Options, findings: &Findings, progress: &Progress) {
+pub(super) fn check_all(shelf: &Shelf, kind: Kind, choices: &Choices, findings: &Findings, progress: &Progress) {
     shelf.archives.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
         if is_ours {
@@ -35,13 +35,13 @@ pub(super) fn check_all(shelf: &Shelf, kind: Kind, options: &Options, findings: 
         }
         check_entries(&archive.reader, &archive.label, is_ours, findings, progress);
         // An installation may hold a part of the binaries only.
-        let unasked = if archive.is_reached() && kind == Kind::Split { archive.unasked() } else { Vec::new() };
+        let unasked = if archive.is_reached() && kind.is_separate() { archive.unasked() } else { Vec::new() };
         if !unasked.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&unasked));
             findings.add(Check::Lookup, archive.label.as_str(), reason);
         }
         // A database may keep its code in archives, which its library opens by itself.
-        let is_database = || options.databases.classify(&archive.path).is_some();
+        let is_database = || choices.databases.classify(&archive.path).is_some();
         if kind != Kind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
             findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
         }
@@ -52,9 +52,7 @@ pub(super) fn check_all(shelf: &Shelf, kind: Kind, options: &Options, findings: 
 fn check_names(reader: &Reader, name: &str, label: &str, findings: &Findings) {
     let say = |reason: String| findings.add(Check::Archive, label, reason);
     let offered = &reader.toc().gfx_arches;
-    let stem = name.trim_end_matches(".kpack");
-    let named = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max();
-    if let Some(target) = named.and_then(|at| stem.get(at..)).filter(|target| !offered.iter().any(|of| of == target)) {
+    if let Some(target) = named_target(name).filter(|target| !offered.iter().any(|of| of == target)) {
         say(format!("its name says {target}, but it offers {}", offered.join(", ")));
     }
     if offered.is_empty() {

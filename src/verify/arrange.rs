@@ -3,62 +3,100 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::VerifyError;
 use super::lookup::is_archive;
-use super::report::{Check, Findings};
+use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Part, Parts, begins_binary};
+use super::{VerifyError, distributions};
 use crate::database::Databases;
 use crate::index::Resources;
 use crate::rope::Content;
 use crate::wheel::{Metadata, normalise};
+
+/// A directory or wheel as it was named.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) path: PathBuf,
+    /// Whether it is one of the wheels in a directory, all of which were meant.
+    pub(super) is_listed: bool,
+}
 
 /// A directory or wheel, and what it says about itself.
 struct Candidate {
     part: Arc<Part>,
     /// METADATA, if it is a wheel.
     metadata: Option<Metadata>,
+    is_listed: bool,
 }
 
 /// Gives each host part together with its device parts. What has no device parts stands for itself.
 pub(super) fn arrange(
-    paths: &[PathBuf],
+    named: &[Named],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<Parts>, VerifyError> {
-    let mut parts = Vec::new();
-    for path in paths {
-        parts.push(Part::open(path, path.display().to_string(), resources)?);
-    }
-    parts.sort_by(|one, other| (&one.input.location, &one.label).cmp(&(&other.input.location, &other.label)));
-    parts.dedup_by(|one, other| one.input.location == other.input.location);
-    let candidates = parts.into_iter().map(|part| {
+    let mut candidates = Vec::new();
+    for Named { path, is_listed } in named {
+        let part = Arc::new(Part::open(path, path.display().to_string(), resources, findings)?);
         let metadata = Metadata::read(&part.input).ok();
-        Candidate { part: Arc::new(part), metadata }
-    });
-    let databases = Databases::all();
-    let (devices, hosts): (Vec<_>, Vec<_>) = candidates.partition(|candidate| is_device(&candidate.part, &databases));
-    let mut groups: Vec<_> = hosts.iter().map(|host| vec![Arc::clone(&host.part)]).collect();
-    let mut alone = Vec::new();
-    for device in &devices {
-        // A variant wheel is the host wheel once more, so that there may be several.
-        let theirs: Vec<_> = groups.iter_mut().zip(&hosts).filter(|(_, host)| device.belongs_to(host)).collect();
-        if theirs.is_empty() {
-            let pins: Vec<_> = device.pins().map(|(name, version)| format!("{name}=={version}")).collect();
-            let host = if pins.is_empty() { "a host part".to_owned() } else { pins.join(", ") };
-            findings.add(
-                Check::Separation,
-                device.part.label.as_str(),
-                format!("it belongs to {host}, which is not among what is verified"),
-            );
-            alone.push(vec![Arc::clone(&device.part)]);
-        }
-        for (group, _) in theirs {
-            group.push(Arc::clone(&device.part));
-        }
+        candidates.push(Candidate { part, metadata, is_listed: *is_listed });
     }
-    groups.extend(alone);
-    let kind = |group: &Vec<_>| if group.len() > 1 { Kind::Split } else { Kind::Installation };
-    Ok(groups.into_iter().map(|group| Parts::new(kind(&group), group)).collect())
+    let key = |it: &Candidate| (it.part.input.location.clone(), it.part.label.clone());
+    candidates.sort_by_cached_key(key);
+    candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
+    let databases = Databases::all();
+    let (devices, hosts): (Vec<_>, Vec<_>) =
+        candidates.into_iter().partition(|candidate| is_device(&candidate.part, &databases));
+    let mut arranged = Vec::new();
+    for host in &hosts {
+        let theirs = devices.iter().filter(|device| device.belongs_to(host));
+        let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
+        let kind = if group.len() > 1 { Kind::Split } else { Kind::Installation };
+        let mut parts = Parts::new(kind, group);
+        let missing = missing_devices(&parts);
+        if !missing.is_empty() && host.is_listed {
+            say_missing(host.part.label.clone(), &missing, findings);
+        } else if let Some(first) = missing.first().filter(|_| kind == Kind::Split) {
+            // Wheels that were named one by one may be those for one GPU.
+            parts.kind = Kind::Partial;
+            let (label, count) = (&host.part.label, missing.len());
+            findings
+                .note(format!("{label}: {count} of its device wheels such as {first} are not among what is verified"));
+        }
+        arranged.push(parts);
+    }
+    // A variant wheel is the host wheel once more, so that there may be several.
+    for device in devices.iter().filter(|device| !hosts.iter().any(|host| device.belongs_to(host))) {
+        if device.pins().next().is_none() {
+            let reason = "it belongs to a host part, which is not among what is verified";
+            findings.add(Check::Distribution, device.part.label.as_str(), reason);
+        }
+        arranged.push(Parts::new(Kind::Installation, vec![Arc::clone(&device.part)]));
+    }
+    Ok(arranged)
+}
+
+/// Whether all device parts of a split are there that the host part's METADATA names.
+pub(super) fn check_complete(parts: &Parts, findings: &Findings) {
+    let missing = missing_devices(parts);
+    if let (Kind::Split, Some(host), [_, ..]) = (parts.kind, parts.all.first(), &*missing) {
+        say_missing(host.label.clone(), &missing, findings);
+    }
+}
+
+/// The device distributions that the host part names and that are not among the parts.
+fn missing_devices(parts: &Parts) -> Vec<String> {
+    let metadata: Vec<_> = parts.all.iter().map(|part| Metadata::read(&part.input).ok()).collect();
+    let (Some(Some(host)), devices) = (metadata.first(), metadata.iter().skip(1)) else { return Vec::new() };
+    distributions::missing_devices(host, devices.flatten())
+}
+
+fn say_missing(label: String, missing: &[String], findings: &Findings) {
+    let reason = format!(
+        "its METADATA names {}, which {} not among what is verified",
+        enumerate(missing),
+        if missing.len() == 1 { "is" } else { "are" }
+    );
+    findings.add(Check::Distribution, label, reason);
 }
 
 impl Candidate {

@@ -1,17 +1,16 @@
 //! Artifacts as what is checked: the parts of a component belong together, each as it is installed.
 
-use std::collections::btree_map::Entry as Slot;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::VerifyError;
+use super::installed::{DataDirectories, install};
 use super::report::{Check, Findings};
-use super::subject::{Kind, Part, Parts};
+use super::subject::{Kind, Part, Parts, Subject};
+use super::{Options, VerifyError};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, shards};
 use crate::index::Resources;
-use crate::rope::equal;
-use crate::source::{Entry, EntryKind, EntryPath, Input, SourceError};
+use crate::source::{EntryPath, Input, SourceError};
 
 /// The components of the artifacts that `paths` are or hold; `None` if they are none.
 pub(super) fn open(
@@ -20,11 +19,18 @@ pub(super) fn open(
     findings: &Findings,
 ) -> Result<Option<Vec<Parts>>, VerifyError> {
     let mut artifacts = BTreeMap::new();
+    let mut others = Vec::new();
     for path in paths {
-        let found = list(path, &mut artifacts, findings)?;
-        if !found {
-            return Ok(None);
+        if !list(path, &mut artifacts, findings)? {
+            others.push(path);
         }
+    }
+    // Directories among artifacts are artifacts as well, or should be.
+    if artifacts.is_empty() || others.iter().any(|path| !path.is_dir()) {
+        return Ok(None);
+    }
+    for path in others {
+        findings.add(Check::Artifact, path.display().to_string(), format!("{MANIFEST} not found in it"));
     }
     let mut components = BTreeMap::<String, Vec<(String, PathBuf)>>::new();
     for (name, path) in artifacts {
@@ -79,20 +85,24 @@ fn open_component(
         let label = ArtifactName::new(&component, &family).to_string();
         let say = |path: &EntryPath, reason: String| findings.add(Check::Artifact, format!("{label}/{path}"), reason);
         match flattened(&path, resources, say) {
-            Ok((input, origins)) => parts.push(Part { name: family, label, input, origins }),
+            Ok((input, origins)) => {
+                parts.push(Part { name: family, label, input, origins, data: DataDirectories::default() });
+            }
             Err(VerifyError::Manifest(error)) => findings.add(Check::Artifact, label, error),
             Err(error) => return Err(error),
         }
     }
     let kind = if is_one || !has_generic { Kind::Fragment } else { Kind::Split };
-    Ok(Parts { kind, component: Some(component), all: parts.into_iter().map(Arc::new).collect() })
+    let all = parts.into_iter().map(Arc::new).collect();
+    Ok(Parts { component: Some(component), ..Parts::new(kind, all) })
 }
 
 /// A host part that is not there.
 fn nothing(beside: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
     let mut input = Input::open(beside, resources)?;
     input.entries.clear();
-    Ok(Part { name: GENERIC.to_owned(), label: String::new(), input, origins: HashMap::new() })
+    let (name, label) = (GENERIC.to_owned(), String::new());
+    Ok(Part { name, label, input, origins: HashMap::new(), data: DataDirectories::default() })
 }
 
 /// An artifact as it is installed, with its prefixes laid over each other, and where each file was before. Tells which
@@ -105,38 +115,61 @@ fn flattened(
     let mut input = Input::open(path, resources)?;
     let manifest = Manifest::of(&input)?;
     manifest.keep_installed(&mut input);
-    let mut entries = BTreeMap::<EntryPath, Entry>::new();
-    let mut origins = HashMap::new();
-    for entry in std::mem::take(&mut input.entries) {
-        let Some(prefix) = manifest.prefix_of(&entry.path) else { continue };
-        let Some(installed) = entry.path.below(prefix).filter(|path| !path.is_root()) else { continue };
-        match entries.entry(installed.clone()) {
-            Slot::Vacant(slot) => {
-                origins.insert(installed.clone(), entry.path.clone());
-                slot.insert(Entry { path: installed, ..entry });
-            }
-            Slot::Occupied(there) => {
-                if !is_same(&there.get().kind, &entry.kind) {
-                    let other = origins.get(&installed).unwrap_or(&installed);
-                    say(&entry.path, format!("{other} is installed at the same place"));
-                }
-            }
-        }
-    }
-    input.entries = entries.into_values().collect();
+    let installed = |path: &EntryPath| path.below(manifest.prefix_of(path)?).filter(|path| !path.is_root());
+    let origins = install(&mut input, installed, say);
     Ok((input, origins))
 }
 
-/// Whether it does not matter which of two entries is installed.
-fn is_same(first: &EntryKind, second: &EntryKind) -> bool {
-    match (first, second) {
-        (EntryKind::Directory, EntryKind::Directory) => true,
-        (EntryKind::Symlink(first), EntryKind::Symlink(second)) => first == second,
-        (EntryKind::File { content: first, .. }, EntryKind::File { content: second, .. }) => {
-            equal(&**first, &**second).unwrap_or(false)
-        }
-        _ => false,
+/// Whether each component that `against` has is among what is verified, if that is a directory of artifacts. Of a single
+/// shard, a split leaves out what has no device code.
+pub(super) fn check_components(
+    paths: &[PathBuf],
+    against: &Path,
+    subjects: &[Subject],
+    options: &Options,
+    findings: &Findings,
+) -> Result<(), VerifyError> {
+    let io = |source| SourceError::Io { path: against.to_owned(), source };
+    let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(Found::Several { .. }))));
+    if !has_all || !subjects.iter().all(|subject| matches!(subject, Subject::Parts(parts) if parts.component.is_some()))
+    {
+        return Ok(());
     }
+    let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut add = |artifacts: BTreeMap<String, PathBuf>| {
+        for name in artifacts.keys().filter_map(|name| ArtifactName::parse(name)) {
+            wanted.entry(name.component).or_default().insert(name.family);
+        }
+    };
+    let is_one_shard = match find(against).map_err(io)? {
+        Some(Found::One) => return Ok(()),
+        Some(Found::Several { artifacts, .. }) => {
+            add(artifacts);
+            true
+        }
+        None => {
+            for shard in shards(against).map_err(io)?.into_values() {
+                if let Some(Found::Several { artifacts, .. }) = find(&shard).map_err(io)? {
+                    add(artifacts);
+                }
+            }
+            false
+        }
+    };
+    let is_there = |component: &String| {
+        subjects
+            .iter()
+            .any(|subject| matches!(subject, Subject::Parts(parts) if parts.component.as_ref() == Some(component)))
+    };
+    let is_wanted = |component: &String| options.components.is_empty() || options.components.contains(component);
+    let needs_none = |families: &BTreeSet<String>| is_one_shard && families.iter().all(|family| family == GENERIC);
+    for (component, families) in wanted {
+        if is_wanted(&component) && !is_there(&component) && !needs_none(&families) {
+            let reason = format!("no artifact of it is there, but {} has some", against.display());
+            findings.add(Check::Against, component, reason);
+        }
+    }
+    Ok(())
 }
 
 /// The fat artifacts of a component, as they are installed, that `against` is or holds, perhaps in several shards.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::report::{Check, Findings};
-use super::subject::{Kind, PartFile, Parts, SingleFile};
-use super::{Options, Progress};
+use super::subject::{PartFile, Parts, SingleFile};
+use super::{Choices, Progress};
 use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::kpack::read_marker;
 use crate::rope::Content;
@@ -41,10 +41,11 @@ pub(super) fn check_file(file: &SingleFile, findings: &Findings) -> bool {
 }
 
 /// Checks all binaries. Databases bring their own code and are not looked into.
-pub(super) fn check_all(parts: &Parts, options: &Options, findings: &Findings, progress: &Progress) -> Binaries {
+pub(super) fn check_all(parts: &Parts, choices: &Choices, findings: &Findings, progress: &Progress) -> Binaries {
     let is_wanted = |file: &PartFile<'_>| {
-        let is_checked = file.part == 0 || parts.kind == Kind::Installation;
-        is_checked && file.content.size() >= SMALLEST && options.databases.classify(file.path).is_none()
+        parts.is_checked(file.part)
+            && file.content.size() >= SMALLEST
+            && choices.databases.classify(file.path).is_none()
     };
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));

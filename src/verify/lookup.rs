@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 use rocm_kpack::search;
 
-use super::Options;
+use super::Choices;
 use super::binary::{Binaries, Request};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Parts};
@@ -60,7 +60,6 @@ impl Shelved {
     }
 
     fn note(&self, key: &str, target: &str) {
-        self.reached.store(true, Ordering::Relaxed);
         if self.reader.holds(key, target) {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             if !asked.contains(key) {
@@ -85,6 +84,8 @@ impl Shelf {
                 }
             };
             shelf.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
+            // One that does not offer what its name says has to be found all the same.
+            shelf.targets.extend(named_target(&file.path.to_text()).and_then(|target| target.parse::<TargetId>().ok()));
             let (part, path) = (file.part, file.path.clone());
             if let Some(other) = shelf.by_path.get(&path).and_then(|&other| shelf.archives.get(other)) {
                 // Packages for groups of processors share code for all of them.
@@ -114,6 +115,9 @@ impl Shelf {
         let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
         let paths = search::archive_paths(search_paths, &candidates);
         let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
+        for archive in archives.iter().filter_map(|&at| self.archives.get(at)) {
+            archive.reached.store(true, Ordering::Relaxed);
+        }
         let offers =
             |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
         let steps = search::steps(&candidates, &archives, offers);
@@ -125,17 +129,22 @@ impl Shelf {
         self.archives.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
-    /// Looks up every wrapper for every target, and notes which archives markers lead to.
-    pub(super) fn walk(&self, parts: &Parts, binaries: &Binaries, options: &Options, findings: &Findings) {
-        let found: Vec<bool> = binaries
+    /// Looks up every wrapper for every target, and notes which archives markers lead to. Gives the binaries for which
+    /// there is any code, and those for which there is none.
+    pub(super) fn walk<'a>(
+        &self,
+        parts: &Parts,
+        binaries: &'a Binaries,
+        choices: &Choices,
+        findings: &Findings,
+    ) -> (HashSet<&'a EntryPath>, HashSet<&'a EntryPath>) {
+        let found: Vec<_> = binaries
             .par_iter()
-            .map(|(path, wrappers)| self.walk_binary(parts, path, wrappers, options, findings))
+            .map(|(path, wrappers)| (path, self.walk_binary(parts, path, wrappers, choices, findings)))
             .collect();
-        // An installation for one GPU need not have code for every binary, but it has some for one of them.
-        if parts.kind == Kind::Installation && !found.is_empty() && !found.contains(&true) {
-            let place = parts.all.first().map(|part| part.input.location.display().to_string());
-            findings.add(Check::Lookup, place.unwrap_or_default(), "no archive has code for any of its split binaries");
-        }
+        let (with, without): (Vec<_>, Vec<_>) = found.into_iter().partition(|(_, has_code)| *has_code);
+        let paths = |of: Vec<(&'a EntryPath, bool)>| of.into_iter().map(|(path, _)| path).collect();
+        (paths(with), paths(without))
     }
 
     /// Gives whether there is code for any wrapper.
@@ -144,7 +153,7 @@ impl Shelf {
         parts: &Parts,
         path: &EntryPath,
         wrappers: &[Option<Request>],
-        options: &Options,
+        choices: &Choices,
         findings: &Findings,
     ) -> bool {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
@@ -176,7 +185,7 @@ impl Shelf {
             }
         }
         // A shard of artifacts holds code for some targets only, which a binary or a part of it may have none for.
-        let is_complete = parts.kind == Kind::Split && parts.component.is_none() && !options.is_restricted();
+        let is_complete = parts.kind == Kind::Split && parts.component.is_none() && !choices.is_restricted();
         if !without_code.is_empty() && is_complete {
             findings.add(
                 Check::Lookup,
@@ -210,8 +219,20 @@ pub(super) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
             && magic == *MAGIC)
 }
 
+/// Whether a file is called as archives are.
+pub(super) fn names_archive(path: &EntryPath) -> bool {
+    path.name().ends_with(b".kpack") || path.parent().is_some_and(|parent| parent.name() == b".kpack")
+}
+
+/// The target that an archive's name ends with.
+pub(super) fn named_target(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(".kpack");
+    let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
+    stem.get(start..)
+}
+
 /// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
-fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
+pub(super) fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
     if relative.starts_with('/') {
         return None;
     }

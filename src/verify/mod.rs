@@ -10,6 +10,8 @@ mod arrange;
 mod artifacts;
 mod binary;
 mod code_object;
+mod distributions;
+mod installed;
 mod lookup;
 mod record;
 mod report;
@@ -23,36 +25,66 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::database::Databases;
 use crate::index::Resources;
 use crate::rope::ReadError;
-use crate::source::{Input, SourceError};
+use crate::source::SourceError;
+use crate::split::{Statement, StatementError};
 use crate::target::BundleKey;
+use crate::wheel::{Metadata, normalise};
 
+use against::Comparison;
+use binary::Binaries;
+use distributions::Distribution;
 use lookup::Shelf;
 use report::Findings;
-pub use report::{Check, Counts, Finding, Report};
-use subject::{Kind, Parts, Subject};
+pub use report::{Cause, Check, Counts, Finding, Report};
+use subject::{Kind, Part, Parts, Subject};
 
 /// What a user can choose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The databases that were split off the host part.
-    pub databases: Databases,
-    /// The targets that the split was restricted to; all if `None`.
+    /// The databases that were split off the host part; what the split says, or all, if `None`.
+    pub databases: Option<Databases>,
+    /// The targets that the split was restricted to; what the split says, or all, if `None`.
     pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Targets that the split does not have.
+    /// Targets that the split does not have, besides those that it says.
     pub exclude_targets: Vec<BundleKey>,
+    /// The components of artifacts that are compared with others; all if there are none.
+    pub components: Vec<String>,
 }
 
-impl Options {
+/// What a split was asked for, as it says itself or as the user says.
+#[derive(Debug)]
+struct Choices {
+    databases: Databases,
+    gpu_targets: Option<Vec<BundleKey>>,
+    exclude_targets: Vec<BundleKey>,
+}
+
+impl Choices {
     /// Whether the split was restricted at all.
     fn is_restricted(&self) -> bool {
         self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
     }
+
+    /// The options, and what the split says where they say nothing.
+    fn new(options: &Options, statement: Option<&Statement>) -> Result<Self, StatementError> {
+        let said = statement.cloned().unwrap_or_default();
+        Ok(Self {
+            databases: options.databases.clone().or(said.databases()?).unwrap_or_else(Databases::all),
+            gpu_targets: options.gpu_targets.clone().or(said.gpu_targets()?),
+            exclude_targets: [&*options.exclude_targets, &*said.exclude_targets()?].concat(),
+        })
+    }
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self { databases: Databases::all(), gpu_targets: None, exclude_targets: Vec::new() }
-    }
+/// What is checked, and what has been found out about it.
+struct Context<'a> {
+    parts: &'a Parts,
+    shelf: &'a Shelf,
+    binaries: &'a Binaries,
+    distributions: &'a [Distribution<'a>],
+    choices: &'a Choices,
+    resources: &'a Arc<Resources>,
+    findings: &'a Findings,
 }
 
 /// How far checking is, for a progress bar: bytes of files.
@@ -89,6 +121,14 @@ pub enum VerifyError {
     /// Comparing needs a whole split.
     #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
     NotComparable(PathBuf),
+    /// What a split says of its restrictions cannot be used.
+    #[error("{path}: {source}")]
+    Statement {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: StatementError,
+    },
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] crate::artifact::ManifestError),
@@ -113,6 +153,7 @@ pub fn verify(
     let subjects = subject::open(paths, resources, &findings)?;
     // A binary without device code is nothing to verify, but may be named together with others.
     let mut empty = paths.first();
+    let mut is_compared = false;
     for subject in &subjects {
         match (subject, against) {
             (Subject::Binary(file), None) => {
@@ -128,10 +169,16 @@ pub fn verify(
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
             (Subject::Parts(parts), against) => {
-                check_parts(parts, against, options, resources, &findings, progress)?;
+                is_compared |= check_parts(parts, against, options, resources, &findings, progress)?;
                 empty = None;
             }
         }
+    }
+    if let Some(against) = against {
+        if !is_compared {
+            findings.add(Check::Against, against.display().to_string(), "nothing that is verified was made of it");
+        }
+        artifacts::check_components(paths, against, &subjects, options, &findings)?;
     }
     match empty {
         Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),
@@ -139,6 +186,7 @@ pub fn verify(
     }
 }
 
+/// Checks what belongs together. Gives whether it was compared with `against`.
 fn check_parts(
     parts: &Parts,
     against: Option<&Path>,
@@ -146,27 +194,58 @@ fn check_parts(
     resources: &Arc<Resources>,
     findings: &Findings,
     progress: &Progress,
-) -> Result<(), VerifyError> {
+) -> Result<bool, VerifyError> {
     let before = findings.number();
+    let statement = parts.statement()?;
+    let choices =
+        statement.as_ref().map_or_else(|| Choices::new(options, None), |(_, it)| Choices::new(options, Some(it)));
+    let of_statement = |source| {
+        let path = statement.as_ref().map_or_else(String::new, |(path, _)| path.clone());
+        VerifyError::Statement { path, source }
+    };
+    let choices = &choices.map_err(of_statement)?;
+    if let Some((path, statement)) = &statement {
+        findings.note(format!("{path}: the split was made with {statement}"));
+    }
     let shelf = Shelf::fill(parts, findings);
-    let binaries = binary::check_all(parts, options, findings, progress);
+    let binaries = binary::check_all(parts, choices, findings, progress);
     let is_nothing = findings.number() == before && binaries.is_empty() && !parts.is_split();
     if is_nothing && against.is_none() {
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
-    shelf.walk(parts, &binaries, options, findings);
-    archive::check_all(&shelf, parts.kind, options, findings, progress);
-    record::check(parts, resources, findings, progress);
+    let code = shelf.walk(parts, &binaries, choices, findings);
+    archive::check_all(&shelf, parts.kind, choices, findings, progress);
+    let distributions = distributions::find(parts, findings);
+    distributions::check(&distributions, findings);
+    distributions::check_code(parts, &distributions, &code, findings);
+    distributions::check_archives(parts, &distributions, &shelf, &choices.databases, findings);
+    let (distributions, binaries) = (&*distributions, &binaries);
+    let context = Context { parts, shelf: &shelf, binaries, distributions, choices, resources, findings };
+    context.check_records(progress);
     if parts.kind != Kind::Installation {
-        separation::check(parts, &shelf, options, findings);
+        separation::check(parts, &shelf, choices, findings);
     }
-    if let Some(against) = against {
-        let fats = match &parts.component {
-            Some(component) => artifacts::fats(against, component, resources)?,
-            None => vec![Input::open(against, resources)?],
-        };
-        against::Comparison::new(&fats, parts, &shelf, &binaries, options, resources, findings).run(progress);
+    let Some(against) = against else { return Ok(false) };
+    if let Some(component) = &parts.component {
+        let fats = artifacts::fats(against, component, resources)?;
+        Comparison::new(&fats, None, &context).run(progress);
+        return Ok(true);
     }
-    Ok(())
+    let fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
+    let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
+    // A directory of wheels, or an installation, may hold splits of several.
+    let mut of_split = distributions.iter().filter(|it| it.is_of_split()).peekable();
+    let is_other = |name: &String| of_split.peek().is_some() && !of_split.any(|it| it.is_made_of(name));
+    if name.as_ref().is_some_and(is_other) {
+        let host = parts.all.first().map_or(Path::new(""), |part| &part.input.location);
+        findings.note(format!(
+            "{}: not compared with {}, which is another distribution",
+            host.display(),
+            against.display()
+        ));
+        return Ok(false);
+    }
+    Comparison::new(&[fat], name.as_deref(), &context).run(progress);
+    Ok(true)
 }

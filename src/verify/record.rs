@@ -1,106 +1,272 @@
-//! What wheels state about their files: each file that a RECORD names is there, with that size and digest.
+//! What RECORDs state about files: each file that one names is there, with that size and digest, and what a split is about
+//! is named.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::Progress;
+use super::distributions::{Distribution, Row};
+use super::lookup::is_archive;
 use super::report::{Check, Findings};
-use super::subject::{Kind, Part, Parts};
-use crate::index::Resources;
+use super::subject::Kind;
+use super::{Context, Progress};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
-use crate::wheel::{Claim, Claims, Digest};
+use crate::wheel::{Claim, Digest};
 
-/// A RECORD in one of the parts.
-struct Record<'a> {
-    part: &'a Part,
-    path: &'a EntryPath,
-    claims: Claims,
+/// Files of a dist-info directory that RECORD has no digest of, or need not name (Recording installed projects; PEP 815).
+const WITHOUT_DIGEST: [&[u8]; 6] =
+    [b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+
+/// Files that a RECORD names and that were not compared with it, by the reason.
+#[derive(Default)]
+struct Uncompared {
+    /// It has no digest, and no split is about it.
+    without_digest: BTreeSet<String>,
+    /// The RECORD is older than the split.
+    older: BTreeSet<String>,
+    /// It is not below the directory that is verified.
+    elsewhere: BTreeSet<String>,
 }
 
-/// Compares all files that RECORDs name.
-pub(super) fn check(parts: &Parts, resources: &Arc<Resources>, findings: &Findings, progress: &Progress) {
-    let mut records: Vec<_> = parts.all.iter().flat_map(|part| records(part, parts.kind, findings)).collect();
-    // An install tree keeps the RECORDs of what was installed there before it was split; these know no archive.
-    let has_archives = |record: &Record<'_>| {
-        let mut paths = record.claims.all().map(|(path, _)| path).chain(record.claims.contradicted());
-        paths.any(|path| path.ends_with(b".kpack"))
-    };
-    let know_archives = records.iter().any(has_archives);
-    records.retain(|record| know_archives || record.part.input.dist_info().is_some());
-    let mut files = Vec::new();
-    for record in &records {
-        for path in record.claims.contradicted().filter_map(|path| EntryPath::new(path).ok()) {
-            let reason =
-                format!("{} states two digests of it: one file was installed over another, which is lost", record.path);
-            findings.add(Check::Record, record.part.label(&path), reason);
-        }
-        for (path, claim) in record.claims.all() {
-            // Installers write scripts outside of the directory.
-            files.extend(EntryPath::new(path).ok().map(|path| (record, path, claim)));
-        }
-    }
-    files.sort_by_key(|(.., claim)| std::cmp::Reverse(claim.size));
-    progress.expect(files.iter().map(|(.., claim)| claim.size).fold(0, u64::saturating_add));
-    findings.counts.recorded_files.add(files.len() as u64);
-    files.par_iter().with_max_len(1).for_each(|(record, path, claim)| {
-        if let Some(reason) = record.objection(path, *claim, resources) {
-            findings.add(Check::Record, record.part.label(path), reason);
-        }
-        progress.advance(claim.size);
-    });
+/// What became of a file.
+enum Outcome {
+    Equal,
+    Wrong(String),
+    Missing,
+    /// It is not below the directory that is verified, and not there.
+    Elsewhere,
 }
 
-fn records<'a>(part: &'a Part, kind: Kind, findings: &Findings) -> Vec<Record<'a>> {
-    let is_record = |path: &EntryPath| {
-        path.depth() == 2
-            && path.name() == b"RECORD"
-            && path.parent().is_some_and(|parent| parent.name().ends_with(b".dist-info"))
-    };
-    let mut records = Vec::new();
-    for (path, _) in part.files().filter(|(path, _)| is_record(path)) {
-        match Claims::read(&part.input, path) {
-            Ok(claims) if claims.all().next().is_none() => {
-                // There are wheels in the world whose RECORD states no digest. Whoever splits one has to make it anew.
-                if kind == Kind::Split && part.input.dist_info().is_some() {
-                    findings.add(Check::Record, part.label(path), "it states SHA-256 and size of no file");
+impl Context<'_> {
+    /// Compares all files that RECORDs name.
+    pub(super) fn check_records(&self, progress: &Progress) {
+        let uncompared = Mutex::default();
+        let mut rows = Vec::new();
+        for distribution in self.distributions {
+            match &distribution.rows {
+                Some(of_record) if self.states_something(distribution) => {
+                    rows.extend(of_record.iter().map(|row| (distribution, row)));
                 }
+                None if distribution.is_of_split() => {
+                    let path = distribution.part.label(&distribution.record_path());
+                    self.findings.add(Check::Record, path, "there is no such file");
+                }
+                Some(_) | None => {}
             }
-            Ok(claims) => records.push(Record { part, path, claims }),
-            Err(error) => findings.add(Check::Record, part.label(path), error),
+        }
+        let size = |row: &Row| row.claim.map_or(0, |claim| claim.size);
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
+        progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
+        rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
+            self.check_row(distribution, row, &uncompared);
+            progress.advance(size(row));
+        });
+        self.check_unnamed();
+        uncompared.into_inner().unwrap_or_else(PoisonError::into_inner).note(self.findings);
+    }
+
+    /// Whether a RECORD can be used at all. There are wheels in the world whose RECORD states no digest; a split has to
+    /// make it anew.
+    fn states_something(&self, distribution: &Distribution<'_>) -> bool {
+        let states = distribution.rows.iter().flatten().any(|row| row.claim.is_some());
+        let has_to = distribution.is_of_split()
+            || self.parts.kind.is_separate() && distribution.part.input.dist_info().is_some();
+        if !states && has_to {
+            let path = distribution.part.label(&distribution.record_path());
+            self.findings.add(Check::Record, path, "it states SHA-256 and size of no file");
+        }
+        states || !has_to
+    }
+
+    fn check_row(&self, distribution: &Distribution<'_>, row: &Row, uncompared: &Mutex<Uncompared>) {
+        let part = distribution.part;
+        let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
+            self.findings.counts.uncompared_files.add(1);
+            let mut uncompared = uncompared.lock().unwrap_or_else(PoisonError::into_inner);
+            of(&mut uncompared).insert(String::from_utf8_lossy(&row.path).into_owned());
+        };
+        let path = EntryPath::new(&row.path).ok();
+        let label =
+            || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
+        if row.is_contradicted {
+            let record = distribution.record_path();
+            let reason =
+                format!("{record} states two digests of it: one file was installed over another, which is lost");
+            return self.findings.add(Check::Record, label(), reason);
+        }
+        let Some(claim) = row.claim else {
+            let needs_none = path.as_ref().is_some_and(|path| needs_no_digest(distribution, path));
+            match &path {
+                _ if needs_none => {}
+                Some(_) if distribution.is_of_split() => {
+                    let reason = format!("{} states no SHA-256 or no size of it", distribution.record_path());
+                    self.findings.add(Check::Record, label(), reason);
+                }
+                _ => note(|it| &mut it.without_digest),
+            }
+            return;
+        };
+        if self.is_older(distribution, path.as_ref()) {
+            return note(|it| &mut it.older);
+        }
+        let record = distribution.record_path();
+        match self.compare(distribution, row, path.as_ref(), claim) {
+            Outcome::Equal => {
+                self.findings.counts.recorded_files.add(1);
+            }
+            Outcome::Wrong(reason) => {
+                self.findings.counts.recorded_files.add(1);
+                self.findings.add(Check::Record, label(), reason);
+            }
+            Outcome::Missing => {
+                self.findings.counts.recorded_files.add(1);
+                self.findings.add(Check::Record, label(), format!("{record} names it, but there is no such file"));
+            }
+            Outcome::Elsewhere => note(|it| &mut it.elsewhere),
         }
     }
-    records
-}
 
-impl Record<'_> {
-    /// What is wrong with a file.
-    fn objection(&self, path: &EntryPath, claim: Claim, resources: &Arc<Resources>) -> Option<String> {
-        let content = match self.content(path, resources) {
+    /// An install tree keeps the RECORDs of what was installed there before it was split. What the split changed they
+    /// cannot know: binaries, and databases that are in device parts.
+    fn is_older(&self, distribution: &Distribution<'_>, path: Option<&EntryPath>) -> bool {
+        let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
+        if distribution.is_of_split() || distribution.part.input.dist_info().is_some() && self.parts.kind.is_separate()
+        {
+            return false;
+        }
+        let is_database = || self.choices.databases.classify(&path).is_some();
+        self.binaries.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
+    }
+
+    fn compare(&self, distribution: &Distribution<'_>, row: &Row, path: Option<&EntryPath>, claim: Claim) -> Outcome {
+        let record = distribution.record_path();
+        let content = match self.content(distribution, row, path) {
             Ok(Some(content)) => content,
-            Ok(None) => return Some(format!("{} names it, but there is no such file", self.path)),
-            Err(error) => return Some(error.to_string()),
+            Ok(None) => {
+                return if path.is_some_and(|it| !is_elsewhere(distribution, it)) {
+                    Outcome::Missing
+                } else {
+                    Outcome::Elsewhere
+                };
+            }
+            Err(error) => return Outcome::Wrong(error.to_string()),
         };
         if content.size() != claim.size {
-            return Some(format!("it has {} bytes, but {} states {}", content.size(), self.path, claim.size));
+            return Outcome::Wrong(format!("it has {} bytes, but {record} states {}", content.size(), claim.size));
         }
-        match Digest::new(path.to_text(), content, None).sha256() {
-            Ok(sha256) if sha256 == claim.sha256 => None,
-            Ok(_) => Some(format!("its SHA-256 is not the one that {} states", self.path)),
-            Err(error) => Some(error.to_string()),
+        match Digest::new(String::from_utf8_lossy(&row.path), content, None).sha256() {
+            Ok(sha256) if sha256 == claim.sha256 => Outcome::Equal,
+            Ok(_) => Outcome::Wrong(format!("its SHA-256 is not the one that {record} states")),
+            Err(error) => Outcome::Wrong(error.to_string()),
         }
     }
 
-    /// The file at `path`, if there is one.
-    fn content(&self, path: &EntryPath, resources: &Arc<Resources>) -> Result<Option<Arc<dyn Content>>, SourceError> {
-        let input = &self.part.input;
-        if let Some(EntryKind::File { content, .. }) = input.entry(path).map(|entry| &entry.kind) {
+    /// The file that a line names, if there is one.
+    fn content(
+        &self,
+        distribution: &Distribution<'_>,
+        row: &Row,
+        path: Option<&EntryPath>,
+    ) -> Result<Option<Arc<dyn Content>>, SourceError> {
+        let part = distribution.part;
+        let installed = path.and_then(|path| part.recorded(path));
+        let entry = installed.as_ref().and_then(|path| part.input.entry(path));
+        if let Some(EntryKind::File { content, .. }) = entry.map(|entry| &entry.kind) {
             return Ok(Some(Arc::clone(content)));
         }
-        // Installers that save space install symlinks to their caches.
-        let place = input.location.join(path.as_path());
-        let is_linked = !matches!(input.kind, InputKind::Wheel(_)) && place.is_file();
-        is_linked.then(|| open_file(&place, resources)).transpose()
+        if let InputKind::Wheel(_) = part.input.kind {
+            return Ok(None);
+        }
+        // Scripts are installed elsewhere, and installers that save space install symlinks to their caches.
+        let written = installed.as_ref().unwrap_or(&EntryPath::root()).as_path().to_owned();
+        let place = match path {
+            Some(_) => part.input.location.join(written),
+            None => part.input.location.join(PathBuf::from(String::from_utf8_lossy(&row.path).into_owned())),
+        };
+        place.is_file().then(|| open_file(&place, self.resources)).transpose()
+    }
+
+    /// Whatever a split is about and no RECORD names: it was not compared with anything.
+    fn check_unnamed(&self) {
+        for (number, part) in self.parts.all.iter().enumerate() {
+            let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
+            let mut of_split = here().filter(|distribution| distribution.is_of_split()).peekable();
+            let states =
+                |distribution: &Distribution<'_>| distribution.rows.iter().flatten().any(|row| row.claim.is_some());
+            if of_split.peek().is_none() || !of_split.all(states) {
+                continue;
+            }
+            let installed = |row: &Row| part.recorded(&EntryPath::new(&row.path).ok()?);
+            let rows = |distribution: &Distribution<'_>| {
+                distribution.rows.iter().flatten().filter_map(installed).collect::<Vec<_>>()
+            };
+            let named: BTreeSet<_> = here().flat_map(rows).collect();
+            let is_wheel = part.input.dist_info().is_some();
+            let first = |path: &EntryPath| path.components().next().unwrap_or_default().to_vec();
+            let packages: BTreeSet<_> = here()
+                .filter(|it| it.is_of_split())
+                .flat_map(rows)
+                .filter(|path| path.depth() > 1)
+                .map(|path| first(&path))
+                .collect();
+            let is_about = |path: &EntryPath, content: &Arc<dyn Content>| {
+                matches!(part.input.kind, InputKind::Wheel(_)) && !needs_no_line(path)
+                    || self.parts.is_checked(number) && self.binaries.contains_key(path)
+                    || is_archive(path, content)
+                    || self.choices.databases.classify(path).is_some()
+            };
+            for (path, content) in part.files() {
+                let is_ours = is_wheel || packages.contains(&first(path));
+                if is_ours && !named.contains(path) && is_about(path, content) {
+                    self.findings.add(Check::Record, part.label(path), "no RECORD names it");
+                }
+            }
+        }
+    }
+}
+
+/// Whether a line of a RECORD needs no digest: that of RECORD itself, of what installers leave, and of what Python compiles.
+fn needs_no_digest(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
+    let in_dist_info = path.parent().is_some_and(|parent| parent == distribution.directory);
+    path.name().ends_with(b".pyc") || in_dist_info && WITHOUT_DIGEST.contains(&path.name())
+}
+
+/// Whether RECORD need not name a file of a wheel.
+fn needs_no_line(path: &EntryPath) -> bool {
+    path.depth() == 2 && WITHOUT_DIGEST.contains(&path.name())
+}
+
+/// Whether a file is installed elsewhere: scripts, headers and data.
+fn is_elsewhere(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
+    let is_packed = matches!(distribution.part.input.kind, InputKind::Wheel(_));
+    let installed = distribution.part.recorded(path);
+    !is_packed && installed.is_some_and(|path| super::installed::is_outside(&path))
+}
+
+impl Uncompared {
+    fn note(&self, findings: &Findings) {
+        let note = |files: &BTreeSet<String>, reason: &str| {
+            if let Some(first) = files.first() {
+                findings.note(format!("{} files such as {first} were not compared with RECORD: {reason}", files.len()));
+            }
+        };
+        note(&self.without_digest, "it states no SHA-256 or no size of them");
+        note(&self.older, "it is older than the split, which changed or moved them");
+        note(&self.elsewhere, "they are installed elsewhere");
+    }
+}
+
+impl Kind {
+    /// Whether host and device code are apart.
+    pub(super) fn is_separate(self) -> bool {
+        matches!(self, Self::Split | Self::Partial)
+    }
+
+    /// Whether there need not be device code for every GPU.
+    pub(super) fn is_partial(self) -> bool {
+        matches!(self, Self::Partial | Self::Installation)
     }
 }

@@ -1,5 +1,6 @@
 //! Findings, and how much has been checked.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,10 +11,32 @@ use crate::index::Counter;
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
+    /// The version of this format.
+    pub version: u32,
     /// How much has been checked.
     pub counts: Counts,
-    /// What is wrong, sorted by path.
+    /// What is wrong, the most frequent first.
+    pub causes: Vec<Cause>,
+    /// Everything that is wrong, sorted by path.
     pub findings: Vec<Finding>,
+    /// What was not checked, and why that is nothing wrong.
+    pub notes: Vec<String>,
+}
+
+/// The version of the report's format.
+const VERSION: u32 = 1;
+
+/// Findings with the same reason, apart from names and numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// What was being checked.
+    pub check: Check,
+    /// The reason, with "…" in place of what differs.
+    pub reason: String,
+    /// How many findings there are.
+    pub count: usize,
+    /// The file that the first of them concerns.
+    pub first: String,
 }
 
 /// How much has been checked.
@@ -35,6 +58,8 @@ pub struct Counts {
     pub lookups: Counter,
     /// Files compared with what a RECORD states.
     pub recorded_files: Counter,
+    /// Files that a RECORD names and that could not be compared with it; notes say why.
+    pub uncompared_files: Counter,
     /// Code objects compared with those of the fat input.
     pub compared_code_objects: Counter,
     /// Files compared with those of the fat input.
@@ -53,7 +78,7 @@ pub struct Finding {
 }
 
 /// What a finding comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
     /// A binary by itself.
@@ -66,6 +91,8 @@ pub enum Check {
     Artifact,
     /// What wheels state about their files.
     Record,
+    /// Which distributions belong together.
+    Distribution,
     /// What belongs into which part.
     Separation,
     /// The comparison with the fat input.
@@ -83,12 +110,18 @@ impl fmt::Display for Finding {
 pub(super) struct Findings {
     pub(super) counts: Counts,
     found: Mutex<Vec<Finding>>,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Findings {
     pub(super) fn add(&self, check: Check, path: impl Into<String>, reason: impl fmt::Display) {
         let finding = Finding { path: path.into(), check, reason: reason.to_string() };
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+    }
+
+    /// Says what was not checked.
+    pub(super) fn note(&self, note: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 
     /// How many there are.
@@ -101,8 +134,51 @@ impl Findings {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         findings.sort();
         findings.dedup();
-        Report { counts: self.counts, findings }
+        let mut notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        notes.sort();
+        notes.dedup();
+        Report { version: VERSION, counts: self.counts, causes: causes(&findings), findings, notes }
     }
+}
+
+/// The causes of sorted findings.
+fn causes(findings: &[Finding]) -> Vec<Cause> {
+    let mut causes = Vec::<Cause>::new();
+    let mut places = HashMap::new();
+    for finding in findings {
+        let reason = without_names(&finding.reason);
+        let place = *places.entry((finding.check, reason.clone())).or_insert(causes.len());
+        match causes.get_mut(place) {
+            Some(cause) => cause.count += 1,
+            None => causes.push(Cause { check: finding.check, reason, count: 1, first: finding.path.clone() }),
+        }
+    }
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
+    causes
+}
+
+/// A reason with "…" in place of names and numbers: words with digits, slashes, quotes or "==".
+fn without_names(reason: &str) -> String {
+    const WORDS: [&str; 2] = ["SHA-256", "CRC-32"];
+    let is_name = |word: &str| {
+        let is_odd = |letter: char| letter.is_ascii_digit() || "/\"_=".contains(letter);
+        !WORDS.contains(&word) && word.contains(is_odd)
+    };
+    let mut words = Vec::new();
+    for word in reason.split(' ') {
+        let name = word.trim_end_matches([',', ':', ';']);
+        if !is_name(name) {
+            words.push(word.to_owned());
+            continue;
+        }
+        let end = word.strip_prefix(name).unwrap_or_default();
+        // A list of names is one.
+        if words.last().is_some_and(|last| last == "…,") {
+            words.pop();
+        }
+        words.push(format!("…{end}"));
+    }
+    words.join(" ")
 }
 
 /// `0, 1, 2 and 5 more`: a list for people that does not get long.
@@ -112,5 +188,30 @@ pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
     match items.len().saturating_sub(SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Check, Findings};
+
+    #[test]
+    fn findings_of_one_cause_are_counted_together() {
+        let findings = Findings::default();
+        for number in 0..3 {
+            let reason = "its SHA-256 is not the one that fat-1.0.dist-info/RECORD states";
+            findings.add(Check::Record, format!("pkg/{number}.py"), reason);
+            findings.add(Check::Against, "lib/x.so", format!("wrapper {number}: its code for gfx1030 is not found"));
+        }
+        findings.add(Check::Lookup, "lib/x.so", "no archive has code for wrapper 0, 1, 5 and 3 more");
+        findings.add(Check::Record, "pkg/a.py", "its SHA-256 is not the one that other-2.dist-info/RECORD states");
+        let causes = findings.into_report().causes;
+        let causes: Vec<_> = causes.iter().map(|it| (it.count, it.reason.as_str(), it.first.as_str())).collect();
+        let expected = [
+            (4, "its SHA-256 is not the one that … states", "pkg/0.py"),
+            (3, "wrapper …: its code for … is not found", "lib/x.so"),
+            (1, "no archive has code for wrapper … and … more", "lib/x.so"),
+        ];
+        assert_eq!(causes, expected);
     }
 }

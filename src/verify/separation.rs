@@ -1,6 +1,6 @@
 //! What belongs into which part: nothing of one architecture may be in the host part or in another's.
 
-use super::Options;
+use super::Choices;
 use super::lookup::{Shelf, is_archive};
 use super::report::{Check, Findings};
 use super::subject::{Part, PartFile, Parts};
@@ -12,7 +12,7 @@ use crate::target::{BundleKey, TargetId};
 const SPIRV: &str = "amdgcnspirv";
 
 /// Checks the host part and the device parts.
-pub(super) fn check(parts: &Parts, shelf: &Shelf, options: &Options, findings: &Findings) {
+pub(super) fn check(parts: &Parts, shelf: &Shelf, choices: &Choices, findings: &Findings) {
     let packaging = parts.packaging();
     let say = |path: String, reason: String| findings.add(Check::Separation, path, reason);
     for archive in &shelf.archives {
@@ -31,16 +31,16 @@ pub(super) fn check(parts: &Parts, shelf: &Shelf, options: &Options, findings: &
         }
     }
     for file in parts.files().filter(|file| !Part::is_metadata(file.path)) {
-        if let Some(reason) = misplaced(parts, &file, options) {
+        if let Some(reason) = misplaced(parts, &file, choices) {
             say(parts.label(file.part, file.path), reason);
         }
     }
 }
 
 /// Why a file does not belong where it is.
-fn misplaced(parts: &Parts, file: &PartFile<'_>, options: &Options) -> Option<String> {
+fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<String> {
     let packaging = parts.packaging();
-    let found = options.databases.classify(file.path);
+    let found = choices.databases.classify(file.path);
     if file.part == 0 {
         return found.map(|found| format!("it belongs to the {} database of {}", found.handler, found.arch));
     }

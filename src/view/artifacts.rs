@@ -164,6 +164,8 @@ impl Artifacts {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
         let Some(Found::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
+            let place = location.display();
+            artifacts.notes.push(format!("{place}: left out: it is no shard: no directory in it has an {MANIFEST}"));
             return Ok(artifacts);
         };
         artifacts.note_others(location, &others, &archives);

@@ -1,13 +1,14 @@
 //! The parts of several shards, joined to packages: host code of one shard, device code of all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
 use super::items::{Item, ItemKind, is_same};
 use super::package::Package;
-use crate::artifact::{ArtifactName, KpmError, PackagingConfig, recombine, shards};
+use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, recombine, shards};
 use crate::index::Resources;
 use crate::kpack::KpackError;
 use crate::rope::ReadError;
@@ -45,6 +46,15 @@ pub enum RecombineError {
         first: String,
         /// A file of another shard.
         second: String,
+    },
+    /// `error_on_left_out_host_code`.
+    #[error(
+        "{left_out}; make that shard the primary one, take this out of it, or set error_on_left_out_host_code to false to leave \
+         it out"
+    )]
+    LeftOut {
+        /// What would be left out.
+        left_out: LeftOut,
     },
     /// Two files claim one place in a package.
     #[error("{first} and {second}: they differ and would be the same file of {name}")]
@@ -111,6 +121,37 @@ pub enum RecombineError {
     Read(#[from] ReadError),
 }
 
+/// Host code of a shard that the primary shard does not have.
+#[derive(Debug)]
+pub struct LeftOut {
+    artifact: String,
+    primary: String,
+    /// How many files there are, and one of them.
+    files: (usize, EntryPath),
+    /// Whether the primary shard has the component at all.
+    has_component: bool,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { artifact, primary, files: (count, one), .. } = self;
+        let (these, them) = if *count == 1 {
+            (format!("{one} is"), "it")
+        } else {
+            (format!("{count} files such as {one} are"), "them")
+        };
+        let lack = if self.has_component {
+            format!("does not have {them}")
+        } else {
+            "does not have this component".to_owned()
+        };
+        write!(
+            formatter,
+            "{artifact}: {these} host code that no package would have: the primary shard {primary:?} {lack}"
+        )
+    }
+}
+
 /// All parts of all shards.
 #[derive(Debug)]
 pub struct Shards {
@@ -173,11 +214,20 @@ impl Shards {
         let mut result = Recombined { parts: Vec::new(), notes: self.notes.clone() };
         for duplicate in &decision.duplicates {
             let (Some(first), Some(second)) = (part(duplicate.first), part(duplicate.second)) else { continue };
-            let error = duplicate_error(first, second);
-            if config.validation.error_on_duplicate_device_code {
-                return Err(error);
+            if holds(first, second)? {
+                continue;
             }
-            result.notes.push(format!("{error}"));
+            let (first, second, name) = named_duplicate(first, second);
+            if config.validation.error_on_duplicate_device_code {
+                return Err(RecombineError::Duplicate { name, first, second });
+            }
+            result.notes.push(format!("{first} and {second}: both are device code for {name}; the first is used"));
+        }
+        for left_out in self.left_out(config, &decision) {
+            if config.validation.error_on_left_out_host_code {
+                return Err(RecombineError::LeftOut { left_out });
+            }
+            result.notes.push(left_out.to_string());
         }
         for missing in &decision.missing {
             let (place, config_path) = (self.place.clone(), config_path.to_owned());
@@ -220,6 +270,24 @@ impl Shards {
         Ok(result)
     }
 
+    /// The host code of all shards that is in no package.
+    fn left_out(&self, config: &PackagingConfig, decision: &Recombination) -> Vec<LeftOut> {
+        let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
+        let left_out = |&(other, primary): &(usize, Option<usize>)| {
+            let (other, primary) = (part(other)?, primary.and_then(part));
+            let there: HashSet<_> = primary.into_iter().flat_map(|part| &part.items).map(|item| &item.path).collect();
+            let is_lost = |item: &&Item| {
+                is_file(item) && !there.contains(&item.path) && !is_in_archive_directory(other, &item.path)
+            };
+            let mut lost = other.items.iter().filter(is_lost).map(|item| &item.path);
+            let one = lost.next()?.clone();
+            let files = (1 + lost.count(), one);
+            let (artifact, primary_shard) = (other.origin.clone(), config.primary_shard.clone());
+            Some(LeftOut { artifact, primary: primary_shard, files, has_component: primary.is_some() })
+        };
+        decision.other_generic.iter().filter_map(left_out).collect()
+    }
+
     fn compare_generic(&self, primary: &ArtifactPart) -> Result<(), RecombineError> {
         let others = self.parts.iter().map(|(_, part)| part).filter(|part| part.name == primary.name);
         for other in others.filter(|other| other.origin != primary.origin) {
@@ -260,12 +328,28 @@ fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), R
 }
 
 /// Names a file that both have, or what both are.
-fn duplicate_error(first: &ArtifactPart, second: &ArtifactPart) -> RecombineError {
-    let is_file = |item: &&Item| !matches!(item.kind, ItemKind::Directory);
+fn named_duplicate(first: &ArtifactPart, second: &ArtifactPart) -> (String, String, ArtifactName) {
     let has = |path: &EntryPath| second.items.iter().any(|item| item.path == *path);
-    let common = first.items.iter().filter(is_file).find(|item| has(&item.path)).map(|item| item.path.clone());
+    let common =
+        first.items.iter().filter(|item| is_file(item)).find(|item| has(&item.path)).map(|item| item.path.clone());
     let label = |part: &ArtifactPart| common.as_ref().map_or_else(|| part.origin.clone(), |path| part.label(path));
-    RecombineError::Duplicate { name: first.name.clone(), first: label(first), second: label(second) }
+    (label(first), label(second), first.name.clone())
+}
+
+/// Whether a part has every file of another one, with the same bytes.
+fn holds(first: &ArtifactPart, second: &ArtifactPart) -> Result<bool, ReadError> {
+    let there: BTreeMap<_, _> = first.items.iter().map(|item| (&item.path, item)).collect();
+    for item in second.items.iter().filter(|item| is_file(item)) {
+        let Some(other) = there.get(&item.path) else { return Ok(false) };
+        if !is_same(other, item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_file(item: &Item) -> bool {
+    !matches!(item.kind, ItemKind::Directory)
 }
 
 /// Host code, without the archives that a splitter may have left there.
@@ -273,7 +357,7 @@ fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPar
     let mut part = part.clone();
     let (items, archives): (Vec<_>, Vec<_>) =
         std::mem::take(&mut part.items).into_iter().partition(|item| !is_in_archive_directory(&part, &item.path));
-    for item in archives.iter().filter(|item| !matches!(item.kind, ItemKind::Directory)) {
+    for item in archives.iter().filter(|item| is_file(item)) {
         notes.push(format!("{}: left out of the host code", part.label(&item.path)));
     }
     part.items = items;

@@ -24,6 +24,8 @@ pub struct WheelOptions {
     pub names: Options,
     /// The label of the variant wheel, if there is to be one.
     pub variant: Option<Label>,
+    /// What host wheels say of the split's restrictions, if there are any.
+    pub statement: Option<String>,
     /// The time that all files in the wheels have.
     pub stamp: Stamp,
     /// Differs when options differ that the wheels depend on. It becomes a part of their time of change, because uv takes
@@ -86,8 +88,8 @@ impl WheelSet {
         if input.dist_info().is_none() {
             return Ok(None);
         }
-        let wheels =
-            Arc::new(Wheels::new(FatWheel::read(input, resources)?, plan.keys.iter().cloned(), &options.names)?);
+        let wheels = Wheels::new(FatWheel::read(input, resources)?, plan.keys.iter().cloned(), &options.names)?;
+        let wheels = Arc::new(wheels.with_statement(options.statement.clone()));
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
             let paths = payload.iter().map(|payload| match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::variant::{has_property, variant_json};
-use super::{Devices, Digest, FatWheel, File, Label, Stamp, WheelError, WheelName, archive, installed, record};
+use super::{
+    Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, installed, record,
+};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
 use crate::target::BundleKey;
@@ -35,6 +37,7 @@ pub struct Wheels {
     fat: FatWheel,
     devices: Devices,
     requires: Vec<String>,
+    statement: Option<String>,
 }
 
 impl Wheels {
@@ -47,7 +50,13 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, requires: options.device_requires.clone() })
+        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None })
+    }
+
+    /// The same wheels, of which those of the host say what the split was restricted to.
+    #[must_use]
+    pub fn with_statement(self, statement: Option<String>) -> Self {
+        Self { statement, ..self }
     }
 
     /// The device distributions.
@@ -135,6 +144,14 @@ impl Wheels {
             files.push(File::stored(directory.child(file), content));
             Ok(())
         };
+        match part {
+            Part::Host | Part::Variant(_) => {
+                if let Some(statement) = &self.statement {
+                    add(STATEMENT.as_bytes(), statement.clone().into_bytes())?;
+                }
+            }
+            Part::Device(_) => {}
+        }
         match part {
             Part::Host => {
                 add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::licences::{self, Licence};
-use super::{Claim, Claims, Metadata, WheelError, WheelFile, WheelName, normalise};
+use super::{Claim, Claims, Metadata, STATEMENT, WheelError, WheelFile, WheelName, normalise};
 use crate::index::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -16,8 +16,17 @@ const LONGEST_RECORD: u64 = 64 << 20;
 
 /// Files of a dist-info directory that are not taken over: what is made anew, signatures of what is made anew (PEP 815),
 /// and what installers leave behind (Recording installed projects).
-const NOT_TAKEN_OVER: [&[u8]; 8] =
-    [b"METADATA", b"WHEEL", b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
+const NOT_TAKEN_OVER: [&[u8]; 9] = [
+    b"METADATA",
+    b"WHEEL",
+    b"RECORD",
+    b"RECORD.jws",
+    b"RECORD.p7s",
+    b"INSTALLER",
+    b"REQUESTED",
+    b"direct_url.json",
+    STATEMENT.as_bytes(),
+];
 
 /// Where installers put a file of a wheel, relative to the directory of packages: what lies in a data directory's `platlib`
 /// or `purelib` goes there, too (Binary distribution format, "The .data directory"). These two are one directory but for a

@@ -74,6 +74,22 @@ impl Metadata {
         })
     }
 
+    /// What each extra requires in exactly one version: the extra, the distribution (both in normal form) and its version.
+    pub fn pins_of_extras(&self) -> impl Iterator<Item = (String, String, &str)> {
+        self.headers.all("Requires-Dist").filter_map(|line| {
+            let (requirement, marker) = line.split_once(';')?;
+            let (left, right) = marker.split_once("==")?;
+            let extra = right.trim().trim_matches(['"', '\'']);
+            let is_plain = left.trim() == "extra" && !extra.contains(['"', '\'', ' ']);
+            let (name, version) = requirement.split_once("==").filter(|_| is_plain)?;
+            Some((
+                normalise(extra),
+                normalise(name.trim_end_matches(['(', ' '])),
+                version.trim_matches(['=', ')', ' ']),
+            ))
+        })
+    }
+
     /// The paths of licence files.
     pub fn licence_files(&self) -> impl Iterator<Item = &str> {
         self.headers.all("License-File")

@@ -48,6 +48,9 @@ pub use zip::{Stamp, archive};
 /// What stands in the Generator line of the wheels that are made.
 pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
 
+/// The file in the `*.dist-info` directory of host wheels that says what the split was restricted to.
+pub const STATEMENT: &str = "kpackfs.json";
+
 /// A file of a wheel.
 #[derive(Clone, Debug)]
 pub struct File {

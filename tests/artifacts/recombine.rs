@@ -148,6 +148,71 @@ fn the_same_device_code_in_two_shards() {
 }
 
 #[test]
+fn the_same_device_code_that_does_not_matter() {
+    let place = split_shards();
+    // The same bytes, and a processor of no group.
+    for (target, text) in [("gfx90a", "gfx90a"), ("gfx1030", "a")] {
+        for shard in ["a", "b"] {
+            let part = format!("shards/{shard}/x_lib_{target}");
+            let text = if target == "gfx1030" { shard } else { text };
+            place.manifest(&part, &["stage"]).file(&format!("{part}/stage/.kpack/x_lib_{target}.kpack"), text);
+        }
+    }
+    let said = recombine(&place, &[]);
+    assert!(!said.contains("both are device code"), "{said}");
+    assert_eq!(place.text("out/x_lib_gfx9/stage/.kpack/x_lib_gfx90a.kpack"), "gfx90a");
+    // A warning has no advice that was taken already.
+    place.file("shards/b/x_lib_gfx90a/stage/.kpack/x_lib_gfx90a.kpack", "b");
+    configured(&place, r#""error_on_duplicate_device_code": false"#);
+    let said = place.succeeds(&["recombine", "config.json", "shards", "-o", "other"]);
+    assert!(said.contains("both are device code for x_lib_gfx90a; the first is used"), "{said}");
+    assert!(!said.contains("error_on_duplicate_device_code"), "{said}");
+}
+
+#[test]
+fn host_code_that_only_another_shard_has() {
+    let place = split_shards();
+    place.file("shards/b/x_lib_generic/stage/lib/libmore.so", "host");
+    let arguments = ["recombine", "config.json", "shards", "-o", "out"];
+    let said = place.fails(1, &arguments);
+    let lost = "shards/b/x_lib_generic: stage/lib/libmore.so is host code that no package would have: the primary shard \"a\" does not have it";
+    assert!(said.contains(lost) && said.contains("set error_on_left_out_host_code to false"), "{said}");
+    assert!(!place.at("out").exists());
+
+    fs::remove_file(place.at("shards/b/x_lib_generic/stage/lib/libmore.so")).unwrap();
+    place.manifest("shards/b/z_lib_generic", &["stage"]).file("shards/b/z_lib_generic/stage/lib/libz.so", "host");
+    place.file("shards/b/z_lib_generic/stage/lib/libz.so.1", "host");
+    let said = place.fails(1, &arguments);
+    let lost = "z_lib_generic: 2 files such as stage/lib/libz.so are host code that no package would have: the primary shard \"a\" does not have this component";
+    assert!(said.contains(lost), "{said}");
+
+    configured(&place, r#""error_on_left_out_host_code": false"#);
+    place
+        .file("shards/b/x_lib_generic/stage/lib/libmore.so", "host")
+        .link("shards/b/x_lib_generic/stage/lib/link.so", "x");
+    let said = place.succeeds(&arguments);
+    assert!(said.contains(lost) && !said.contains("set error_on_left_out_host_code"), "{said}");
+    let said = place.fails(1, &["verify", "out", "--against", "shards"]);
+    for lost in
+        ["z_lib: no artifact of it is there", "lib/libmore.so: the file is lost", "lib/link.so: the symlink is lost"]
+    {
+        assert!(said.contains(lost), "{said}");
+    }
+    assert!(!place.fails(1, &["verify", "out", "--against", "shards", "--component", "x_lib"]).contains("z_lib"));
+}
+
+#[test]
+fn a_shard_without_artifacts_is_mentioned() {
+    let place = split_shards();
+    place.file("shards/logs/build/log", "");
+    let said = recombine(&place, &[]);
+    assert!(
+        said.contains("shards/logs: left out: it is no shard: no directory in it has an artifact_manifest.txt"),
+        "{said}"
+    );
+}
+
+#[test]
 fn two_processors_with_one_file() {
     let place = split_shards();
     let path = "stage/lib/hipblaslt/library/gfx11/Mapping.dat";

@@ -148,6 +148,12 @@ fn what_is_no_artifact_is_refused() {
         assert!(said.contains(message), "{said}");
         assert!(!place.at("out").exists());
     }
+    let said = place.fails(1, &["split", "name", "--artifact-prefix", "y_lib", "-o", "out"]);
+    assert!(
+        said.contains("name/artifact_manifest.txt: the artifact has none of the directories that it names: "),
+        "{said}"
+    );
+    place.file("name/stage/notes", "");
     place.succeeds(&["split", "name", "--artifact-prefix", "y_lib", "-o", "out"]);
     assert_eq!(place.names("out"), set(["y_lib_generic"]));
 }

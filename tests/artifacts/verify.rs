@@ -30,6 +30,30 @@ fn a_missing_manifest() {
 }
 
 #[test]
+fn a_missing_manifest_of_a_part_by_name() {
+    let place = split();
+    fs::remove_file(place.at("out/x_lib_gfx90a/artifact_manifest.txt")).unwrap();
+    let text = place.fails(1, &["verify", "out/x_lib_generic", "out/x_lib_gfx90a", "out/x_lib_gfx1030"]);
+    assert!(text.contains("out/x_lib_gfx90a: artifact_manifest.txt not found in it"), "{text}");
+}
+
+#[test]
+fn manifests_that_are_written_otherwise_or_name_nothing() {
+    let place = split();
+    place.manifest("shard/x_lib_g", &["./a//stage/", "b/./stage"]);
+    place.succeeds(&["split", "shard", "-o", "again"]);
+    assert_eq!(place.files("again"), place.files("out"));
+    place.succeeds(&["verify", "again", "--against", "shard"]);
+    let reason = "artifact_manifest.txt: the artifact has none of the directories that it names: c/stage";
+    place.manifest("shard/x_lib_g", &["c/stage"]);
+    assert!(place.fails(1, &["split", "shard", "-o", "other"]).contains(reason));
+    let text = found(|place| {
+        place.manifest("out/x_lib_gfx90a", &["c/stage"]);
+    });
+    assert!(text.contains(reason), "{text}");
+}
+
+#[test]
 fn a_missing_generic_part() {
     let text = found(|place| fs::remove_dir_all(place.at("out/x_lib_generic")).unwrap());
     assert!(text.contains("x_lib: there are device parts, but no x_lib_generic"), "{text}");

@@ -11,6 +11,7 @@ mod against;
 mod archives;
 mod binaries;
 mod images;
+mod installations;
 mod nothing;
 mod records;
 mod support;

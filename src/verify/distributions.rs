@@ -1,0 +1,316 @@
+//! The distributions in what is verified: what their METADATA says about each other, and what their RECORD names.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::lookup::{Shelf, names_archive};
+use super::report::{Check, Findings};
+use super::subject::{Kind, Part, Parts};
+use crate::database::Databases;
+use crate::rope::ReadError;
+use crate::source::{EntryKind, EntryPath, InputKind};
+use crate::target::BundleKey;
+use crate::wheel::{Claim, Claims, Metadata, normalise};
+
+/// Longest METADATA and RECORD that are read.
+const LONGEST: u64 = 64 << 20;
+/// The most lines of a RECORD.
+const MOST_ROWS: usize = 1 << 20;
+
+/// A `*.dist-info` directory.
+#[derive(Debug)]
+pub(super) struct Distribution<'a> {
+    /// The number of the part that holds it.
+    pub(super) number: usize,
+    pub(super) part: &'a Part,
+    pub(super) directory: EntryPath,
+    /// `None` if it cannot be read.
+    metadata: Option<Metadata>,
+    pub(super) role: Role,
+    /// What RECORD says; `None` if there is none.
+    pub(super) rows: Option<Vec<Row>>,
+}
+
+/// What a distribution is to a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its METADATA names device distributions.
+    Host,
+    /// It consists of archives and databases.
+    Device,
+    /// It has nothing to do with a split, or was installed before the split.
+    Other,
+}
+
+/// A line of a RECORD.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) path: Box<[u8]>,
+    /// `None` if there is no SHA-256 or no size.
+    pub(super) claim: Option<Claim>,
+    /// Whether another line states another digest of the same file.
+    pub(super) is_contradicted: bool,
+}
+
+/// The distributions of all parts.
+pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distribution<'a>> {
+    let numbered = parts.all.iter().enumerate();
+    numbered.flat_map(|(number, part)| of_part(number, part, findings)).collect()
+}
+
+fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distribution<'a>> {
+    let directories = part.input.entries.iter().filter(|entry| {
+        let is_named = entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info");
+        is_named && matches!(entry.kind, EntryKind::Directory)
+    });
+    let open = |directory: &EntryPath| {
+        let record_path = directory.child(b"RECORD");
+        let rows = match read(part, &record_path) {
+            Ok(bytes) => bytes.map(|bytes| rows(&bytes)),
+            Err(error) => {
+                findings.add(Check::Record, part.label(&record_path), error);
+                None
+            }
+        };
+        let path = directory.child(b"METADATA");
+        let metadata = read(part, &path).ok().flatten().and_then(|bytes| Metadata::parse(bytes, &path).ok());
+        let mut found = Distribution { number, part, directory: directory.clone(), metadata, role: Role::Other, rows };
+        found.role = found.find_role();
+        found
+    };
+    directories.map(|entry| open(&entry.path)).collect()
+}
+
+/// A file of a part as a whole; `None` if there is no such file.
+fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
+    let Some(EntryKind::File { content, .. }) = part.input.entry(path).map(|entry| &entry.kind) else {
+        return Ok(None);
+    };
+    if content.size() > LONGEST {
+        return Err(ReadError::damaged(&path.to_string().into(), format!("it is longer than {LONGEST} bytes")));
+    }
+    let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+    content.read_at(0, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn rows(bytes: &[u8]) -> Vec<Row> {
+    let parsed = Claims::parse(bytes);
+    let claims: BTreeMap<_, _> = parsed.all().collect();
+    let contradicted: HashSet<_> = parsed.contradicted().collect();
+    let reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+    let mut paths: Vec<Box<[u8]>> = Vec::new();
+    for row in reader.into_byte_records().map_while(Result::ok).take(MOST_ROWS) {
+        paths.extend(row.get(0).map(Into::into));
+    }
+    paths.sort();
+    paths.dedup();
+    let row = |path: Box<[u8]>| {
+        let (claim, is_contradicted) = (claims.get(&*path).copied(), contradicted.contains(&*path));
+        Row { path, claim, is_contradicted }
+    };
+    paths.into_iter().map(row).collect()
+}
+
+impl Distribution<'_> {
+    fn find_role(&self) -> Role {
+        if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
+            return Role::Host;
+        }
+        let databases = Databases::all();
+        let is_device = |path: &EntryPath| names_archive(path) || databases.classify(path).is_some();
+        let payload = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
+        let mut payload = payload.filter(|path| path.below(&self.directory).is_none()).peekable();
+        let has_pins = || self.pins().next().is_some();
+        if payload.peek().is_some() && payload.all(|path| is_device(&path)) && has_pins() {
+            Role::Device
+        } else {
+            Role::Other
+        }
+    }
+
+    /// Whether it is a part of a split.
+    pub(super) fn is_of_split(&self) -> bool {
+        self.role != Role::Other
+    }
+
+    /// Where its RECORD is.
+    pub(super) fn record_path(&self) -> EntryPath {
+        self.directory.child(b"RECORD")
+    }
+
+    /// What findings call it: the wheel, or its directory in an installation.
+    fn label(&self) -> String {
+        match (&self.part.input.kind, self.part.label.as_str()) {
+            (InputKind::Wheel(_), "") => self.part.input.location.display().to_string(),
+            (InputKind::Wheel(_), label) => label.to_owned(),
+            _ => self.part.label(&self.directory),
+        }
+    }
+
+    fn name(&self) -> Option<(String, &str)> {
+        self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()))
+    }
+
+    /// Whether this was made of the wheel of a distribution.
+    pub(super) fn is_made_of(&self, fat: &str) -> bool {
+        self.is_of_split()
+            && (self.name().is_some_and(|(name, _)| name == fat) || self.pins().any(|(name, _)| name == fat))
+    }
+
+    /// The distributions that this one belongs to: what it requires in exactly its own version. Others that a user added
+    /// are no business of a split.
+    fn pins(&self) -> impl Iterator<Item = (String, &str)> {
+        let own = self.metadata.as_ref().map(|metadata| normalise(&metadata.version));
+        let pins = self.metadata.iter().flat_map(Metadata::pins);
+        pins.filter(move |(_, version)| Some(normalise(version)) == own)
+    }
+}
+
+/// The device distributions that each extra of a host distribution installs, with their version: those for one target by
+/// its name, and those for all of them under the name "all".
+pub(super) fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String)>> {
+    let mut devices = BTreeMap::<String, BTreeSet<(String, String)>>::new();
+    for (extra, name, version) in metadata.pins_of_extras() {
+        let Some(target) = extra.strip_prefix("device-") else { continue };
+        devices.entry(target.to_owned()).or_default().insert((name, version.to_owned()));
+    }
+    devices
+}
+
+/// Whether a device distribution is that of a target by its name; the others are those of its families.
+fn is_of_target(target: &str, name: &str) -> bool {
+    name.strip_suffix(target).is_some_and(|rest| rest.ends_with('-'))
+}
+
+/// The bundle key that a device distribution is named after: `gfx942`, or `gfx12-0` for `gfx12_0`.
+pub(super) fn key(name: &str) -> Option<BundleKey> {
+    let (before, last) = name.rsplit_once('-')?;
+    let (_, first) = before.rsplit_once('-').unwrap_or(("", before));
+    let keys = [format!("{first}_{last}"), format!("{first}-{last}"), last.to_owned()];
+    let mut keys = keys.iter().filter(|key| key.starts_with("gfx")).filter_map(|key| key.parse::<BundleKey>().ok());
+    keys.clone().find(BundleKey::is_known).or_else(|| keys.next_back())
+}
+
+/// The bundle keys whose device distributions are there.
+pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<BundleKey> {
+    let there: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
+    let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
+    let offered = hosts.flat_map(devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);
+    offered.filter(|name| there.contains(name)).filter_map(|name| key(&name)).collect()
+}
+
+/// The device distributions of a host distribution that are not among `there`.
+pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item = &'a Metadata>) -> Vec<String> {
+    let there: BTreeSet<_> = there.into_iter().map(|it| (normalise(&it.name), normalise(&it.version))).collect();
+    let wanted: BTreeSet<_> = devices(host).into_values().flatten().collect();
+    let is_missing = |(name, version): &(String, String)| !there.contains(&(name.clone(), normalise(version)));
+    wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
+}
+
+/// Whether there is code for each distribution, or for the whole if no distribution is a host part. An installation for one
+/// GPU need not have code for every binary, but it has some for one of them.
+pub(super) fn check_code(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    (with, without): &(HashSet<&EntryPath>, HashSet<&EntryPath>),
+    findings: &Findings,
+) {
+    const REASON: &str = "no archive has code for any of its split binaries";
+    if !parts.kind.is_partial() {
+        return;
+    }
+    let mut rest = (with.clone(), without.clone());
+    for host in distributions.iter().filter(|it| it.role == Role::Host) {
+        let rows = host.rows.iter().flatten().filter_map(|row| host.part.recorded(&EntryPath::new(&row.path).ok()?));
+        let named: HashSet<_> = rows.collect();
+        let is_own = |path: &&EntryPath| named.contains(*path);
+        if !with.iter().any(is_own) && without.iter().any(is_own) {
+            findings.add(Check::Lookup, host.label(), REASON);
+        }
+        rest.0.retain(|path| !is_own(path));
+        rest.1.retain(|path| !is_own(path));
+    }
+    if rest.0.is_empty() && !rest.1.is_empty() {
+        let place = parts.all.first().map(|part| part.input.location.display().to_string());
+        findings.add(Check::Lookup, place.unwrap_or_default(), REASON);
+    }
+}
+
+/// Whether markers lead to all archives that device distributions installed. Those of somebody else may be for other uses.
+pub(super) fn check_archives(
+    parts: &Parts,
+    distributions: &[Distribution<'_>],
+    shelf: &Shelf,
+    databases: &Databases,
+    findings: &Findings,
+) {
+    // Without any host part that is the cause, and said already.
+    let has_host = distributions.iter().any(|it| it.role == Role::Host);
+    if parts.kind != Kind::Installation || !has_host {
+        return;
+    }
+    let devices = distributions.iter().filter(|it| it.role == Role::Device);
+    let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
+    let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
+    for archive in shelf.archives.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
+        if databases.classify(&archive.path).is_none() {
+            findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
+        }
+    }
+}
+
+/// Whether each distribution is there that another one needs, in the right version.
+pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
+    let mut there = BTreeMap::<String, BTreeSet<&str>>::new();
+    for (name, version) in distributions.iter().filter_map(Distribution::name) {
+        there.entry(name).or_default().insert(version);
+    }
+    let problem = |name: &str, version: &str| {
+        let Some(found) = there.get(name) else { return Some("which is not among what is verified".to_owned()) };
+        let is_it = |found: &&&str| normalise(found) == normalise(version);
+        if found.iter().any(|found| is_it(&found)) {
+            return None;
+        }
+        let found: Vec<_> = found.iter().map(|found| format!("{name} {found}")).collect();
+        Some(format!("but there is {}", found.join(", ")))
+    };
+    for device in distributions.iter().filter(|it| it.role == Role::Device) {
+        for (name, version) in device.pins() {
+            if let Some(problem) = problem(&name, version) {
+                let reason = format!("it belongs to {name}=={version}, {problem}");
+                findings.add(Check::Distribution, device.label(), reason);
+            }
+        }
+    }
+    for host in distributions.iter().filter(|it| it.role == Role::Host) {
+        for (target, devices) in host.metadata.iter().flat_map(devices).filter(|(target, _)| target != "all") {
+            let own = devices.iter().find(|(name, _)| is_of_target(&target, name));
+            let Some((own, _)) = own.filter(|(name, _)| there.contains_key(name)) else { continue };
+            for (name, version) in &devices {
+                if let Some(problem) = problem(name, version) {
+                    let reason = format!("with {own} it needs {name}=={version}, {problem}");
+                    findings.add(Check::Distribution, host.label(), reason);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::key;
+
+    #[test]
+    fn device_distributions_are_named_after_bundle_keys() {
+        for (name, expected) in [
+            ("amd-torch-device-gfx942", Some("gfx942")),
+            ("amd-torch-device-gfx12-0", Some("gfx12_0")),
+            ("amd-torch-device-gfx115x", Some("gfx115x")),
+            ("x-gfx803", Some("gfx803")),
+            ("gfx942", None),
+            ("amd-torch-device", None),
+        ] {
+            assert_eq!(key(name).map(|key| key.to_string()).as_deref(), expected, "{name}");
+        }
+    }
+}
