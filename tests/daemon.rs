@@ -29,7 +29,13 @@ fn served() -> Served {
 }
 
 fn options(place: &Path) -> MountOptions {
-    MountOptions { mount_point: place.to_owned(), source: "/in/wheel.whl".into(), allow_other: false, no_exec: false }
+    MountOptions {
+        mount_point: place.to_owned(),
+        source: "/in/wheel.whl".into(),
+        allow_other: false,
+        no_exec: false,
+        no_passthrough: false,
+    }
 }
 
 /// What this program does when it is called with `<how> <mount point>`.

@@ -5,7 +5,7 @@ use std::io;
 /// The error codes of the C interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-#[expect(missing_docs, reason = "their names are the field's; include/rocm_kpack.h says when each is returned")]
+#[expect(missing_docs, reason = "their names are the field's; include/rocm_kpack/kpack.h says when each is returned")]
 pub enum Code {
     Success = 0,
     InvalidArgument = 1,

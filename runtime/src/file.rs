@@ -106,6 +106,10 @@ impl Source for ArchiveFile {
         self.file.read_exact_at(buffer, offset)
     }
 
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
     fn borrow(&self, offset: u64, length: usize) -> Option<&[u8]> {
         self.map.as_deref()?.get(usize::try_from(offset).ok()?..)?.get(..length)
     }

@@ -2,14 +2,15 @@
 
 use crate::error::{Error, malformed};
 
-/// Bytes before the first code object.
+/// Bytes before the first code object of archives that are written here; others may have [`HEADER_FIELDS`] only.
 pub const HEADER_SIZE: u64 = 64;
 /// The first bytes of an archive.
 pub const MAGIC: &[u8; 4] = b"KPAK";
 /// The only version there is.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a header that say something.
+/// Bytes of a header that have a meaning. The table of contents can begin right behind them: rocm-kpack's library asks for no
+/// more, and its tests make such archives (`runtime/tests/test_kpack_api.cpp`).
 pub(crate) const HEADER_FIELDS: usize = 16;
 
 /// How code objects are stored.
@@ -59,7 +60,7 @@ pub(crate) fn read_header(header: [u8; HEADER_FIELDS], size: u64) -> Result<u64,
         return Err(Error::Version(version));
     }
     let offset = u64::from_le_bytes(offset);
-    if (HEADER_SIZE..size).contains(&offset) {
+    if (HEADER_FIELDS as u64..size).contains(&offset) {
         Ok(offset)
     } else {
         Err(malformed("its table of contents is not in the file"))

@@ -1,10 +1,13 @@
-//! A zstd frame becomes the code object that the table of contents promises, or an error.
+//! zstd frames become the code object that the table of contents promises, or an error. Usually it is one frame; zstd's own
+//! functions, and so rocm-kpack's library, take several for their concatenation, and skippable ones for nothing.
 
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 
 use zstd::zstd_safe::{self, DCtx};
 
 use crate::error::Error;
+use crate::uninit;
 
 /// What the shortest block of a frame, 4 bytes, becomes at most (RFC 8878, 3.1.1.2: `Block_Maximum_Size` is 128 KiB).
 const BLOCK: (u64, u64) = (4, 128 << 10);
@@ -14,29 +17,45 @@ thread_local! {
     static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// Fails if a frame cannot become `size` bytes: before memory is taken for them.
-pub(crate) fn check(frame: &[u8], size: u64) -> Result<(), Error> {
-    let claimed = zstd_safe::get_frame_content_size(frame).map_err(|_| broken("it does not begin as one"))?;
+/// Fails if frames cannot become `size` bytes: before memory is taken for them.
+pub(crate) fn check(frames: &[u8], size: u64) -> Result<(), Error> {
+    let claimed = content_size(frames)?;
     if claimed.is_some_and(|claimed| claimed != size) {
         return Err(Error::Frame("a frame and the table of contents disagree on a size".to_owned()));
     }
     let (least, most) = BLOCK;
-    if size > (frame.len() as u64 / least).saturating_mul(most) {
-        return Err(Error::Frame(format!("a frame of {} bytes cannot become {size} bytes", frame.len())));
+    if size > (frames.len() as u64 / least).saturating_mul(most) {
+        return Err(Error::Frame(format!("a frame of {} bytes cannot become {size} bytes", frames.len())));
     }
     Ok(())
 }
 
-/// Fills `code` with what a frame becomes. Fails unless it is as long.
-pub(crate) fn decompress(frame: &[u8], code: &mut [u8]) -> Result<(), Error> {
+/// What all frames together say to become; `None` if one does not say it. A skippable frame becomes nothing.
+fn content_size(frames: &[u8]) -> Result<Option<u64>, Error> {
+    let (mut rest, mut total) = (frames, Some(0_u64));
+    loop {
+        let size = zstd_safe::get_frame_content_size(rest).map_err(|_| broken("it does not begin as one"))?;
+        total = total.zip(size).map(|(total, size)| total.saturating_add(size));
+        let length = zstd_safe::find_frame_compressed_size(rest);
+        let length = length.map_err(|code| broken(zstd_safe::get_error_name(code)))?;
+        match rest.get(length..) {
+            Some(after) if !after.is_empty() => rest = after,
+            _ => return Ok(total),
+        }
+    }
+}
+
+/// Fills `code` with what frames become, and returns it initialized. Fails unless it is as long.
+pub(crate) fn decompress<'b>(frames: &[u8], code: &'b mut [MaybeUninit<u8>]) -> Result<&'b mut [u8], Error> {
     CONTEXT.with_borrow_mut(|kept| {
         let context = match kept {
             Some(context) => context,
             None => kept.insert(DCtx::try_create().ok_or(Error::Memory(128 << 10))?),
         };
         let expected = code.len();
-        match context.decompress(code, frame) {
-            Ok(size) if size == expected => Ok(()),
+        let mut filled = uninit::Filled::new(code);
+        match context.decompress(&mut filled, frames) {
+            Ok(size) if size == expected => Ok(filled.into_bytes()),
             Ok(size) => Err(Error::Frame(format!("a code object has {size} bytes instead of {expected}"))),
             Err(code) => Err(broken(zstd_safe::get_error_name(code))),
         }

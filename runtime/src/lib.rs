@@ -7,7 +7,7 @@
 //!
 //! [`Archive`] reads one, from a file or from whatever else is a [`Source`]. [`Cache`] finds the code object that a wrapper
 //! of a split binary asks for. Built as a shared library, this is `librocm_kpack.so.0` with the C interface of
-//! `include/rocm_kpack.h`.
+//! `include/rocm_kpack/kpack.h`.
 //!
 //! Archives and metadata can come from anywhere. Whatever they say, the answer is bytes of the promised size or an [`Error`];
 //! memory is taken for what is there, not for what is claimed.
@@ -28,6 +28,7 @@ pub mod search;
 mod source;
 mod stored;
 mod toc;
+mod uninit;
 
 pub use archive::Archive;
 pub use cache::{Cache, Environment};

@@ -1,5 +1,6 @@
 //! What is mapped at an address of this process.
 
+use std::borrow::Cow;
 use std::ffi::{OsString, c_int, c_void};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -104,10 +105,56 @@ pub(crate) fn file_at(address: usize) -> Option<(PathBuf, u64)> {
     Some((mapping.path()?, offset))
 }
 
-/// How many bytes can be read from `address`, up to `most`: to the end of the segment of the program or library that holds
-/// it, or else of its mapping.
-pub(crate) fn readable_from(address: usize, most: usize) -> usize {
-    segment_end(address).or_else(|| mapping_end(address)).map_or(0, |end| most.min(end - address))
+/// The bytes that can be read from `address` on, up to `most`: to the end of the segment of the program or library that holds
+/// it, or else as far as memory can be read.
+#[expect(unsafe_code, reason = "memory of the caller is read")]
+pub(crate) unsafe fn bytes_at<'a>(address: *const u8, most: usize) -> Cow<'a, [u8]> {
+    let start = address.addr();
+    // SAFETY: the caller keeps what is there, and mapped is all of it.
+    let borrowed = |end: usize| unsafe { std::slice::from_raw_parts(address, most.min(end - start)) };
+    if let Some(end) = segment_end(start) {
+        return Cow::Borrowed(borrowed(end));
+    }
+    match copied(start, most) {
+        Some(bytes) => Cow::Owned(bytes),
+        // A sandbox without that system call.
+        None => Cow::Borrowed(mapping_end(start).map_or(&[], borrowed)),
+    }
+}
+
+/// The least distance between two places where reading can become impossible.
+const PAGE: usize = 4096;
+
+/// The bytes from `address` to the first one that cannot be read, up to `most`. The kernel finds out where that is, which is
+/// cheaper than reading `/proc/self/maps`, and does not depend on what other threads unmap meanwhile. `None` if the kernel
+/// refuses the call itself.
+#[expect(unsafe_code, reason = "std has no process_vm_readv")]
+fn copied(address: usize, most: usize) -> Option<Vec<u8>> {
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(most).ok()?;
+    let last = address.checked_add(most)?;
+    // A piece for each page: a piece is transferred as a whole or not at all (process_vm_readv(2)).
+    let starts = std::iter::successors(Some(address), |start| (start / PAGE + 1).checked_mul(PAGE));
+    let starts: Vec<usize> = starts.take_while(|&start| start < last).collect();
+    let ends = starts.iter().skip(1).copied().chain([last]);
+    let remote = starts
+        .iter()
+        .zip(ends)
+        .map(|(&start, end)| libc::iovec { iov_base: std::ptr::without_provenance_mut(start), iov_len: end - start });
+    let remote: Vec<_> = remote.collect();
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
+    // SAFETY: `local` is room for `most` bytes; what cannot be read of `remote` is an error and no access.
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
+    };
+    let read = match usize::try_from(read) {
+        Ok(read) => read.min(most),
+        Err(_) if std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) => 0,
+        Err(_) => return None,
+    };
+    // SAFETY: the kernel wrote that many.
+    unsafe { bytes.set_len(read) };
+    Some(bytes)
 }
 
 fn mapping_end(address: usize) -> Option<usize> {
@@ -189,23 +236,46 @@ mod tests {
     }
 
     #[test]
+    #[expect(unsafe_code, reason = "reads memory that is there, or is not")]
     fn reading_ends_with_the_object() {
         static CONSTANT: [u8; 16] = [7; 16];
-        let most = 1 << 40;
-        let in_program = readable_from(CONSTANT.as_ptr().addr(), most);
-        assert!((16..most).contains(&in_program), "{in_program}");
-        assert_eq!(readable_from(CONSTANT.as_ptr().addr(), 3), 3);
+        // SAFETY: the memory outlives what is made of it here.
+        let read = |address: *const u8, most| unsafe { bytes_at(address, most) };
+        let in_program = read(CONSTANT.as_ptr(), 1 << 40);
+        assert!((16..1 << 40).contains(&in_program.len()), "{}", in_program.len());
+        assert_eq!(in_program[..16], CONSTANT);
+        assert_eq!(read(CONSTANT.as_ptr(), 3).len(), 3);
         let heap = Box::new([7_u8; 100]);
-        assert!(readable_from(heap.as_ptr().addr(), 100) == 100);
+        assert_eq!(*read(heap.as_ptr(), 100), *heap);
         for nothing in [1, usize::MAX] {
-            assert_eq!(readable_from(nothing, 100), 0);
+            assert!(read(std::ptr::without_provenance(nothing), 100).is_empty());
         }
-        let mut map = memmap2::MmapMut::map_anon(3 << 12).unwrap();
-        map[0] = 1;
-        let address = map.as_ptr().addr();
-        assert!(readable_from(address + (1 << 12), most) >= 2 << 12);
-        let map = map.make_read_only().unwrap();
-        assert!(readable_from(map.as_ptr().addr(), most) >= 3 << 12);
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "makes a page unreadable")]
+    fn reading_ends_where_memory_does() {
+        let mut map = memmap2::MmapMut::map_anon(4 * PAGE).unwrap();
+        map.fill(7);
+        let start = map.as_mut_ptr();
+        // SAFETY: the last of four pages, which nothing looks at.
+        assert_eq!(unsafe { libc::mprotect(start.add(3 * PAGE).cast(), PAGE, libc::PROT_NONE) }, 0);
+        // Also across pages whose permissions differ.
+        // SAFETY: the first of four pages, which is not written to any more.
+        assert_eq!(unsafe { libc::mprotect(start.cast(), PAGE, libc::PROT_READ) }, 0);
+        for (from, most, expected) in [
+            (0, 64 << 10, 3 * PAGE),
+            (1, 64 << 10, 3 * PAGE - 1),
+            (PAGE - 1, 2, 2),
+            (PAGE, 100, 100),
+            (3 * PAGE - 1, 100, 1),
+            (3 * PAGE, 100, 0),
+        ] {
+            // SAFETY: the map outlives what is made of it here.
+            let read = unsafe { bytes_at(start.add(from), most) };
+            assert!(read.len() == expected && read.iter().all(|&byte| byte == 7), "{from}, {most}: {}", read.len());
+            assert_eq!(copied(start.addr() + from, most).unwrap().len(), expected, "without /proc/self/maps");
+        }
     }
 
     #[test]

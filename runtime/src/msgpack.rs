@@ -23,6 +23,20 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
+    /// Whether a map begins here.
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self.marker(), Some(Marker::FixMap(_) | Marker::Map16 | Marker::Map32))
+    }
+
+    /// Whether an array begins here.
+    pub(crate) fn is_array(&self) -> bool {
+        matches!(self.marker(), Some(Marker::FixArray(_) | Marker::Array16 | Marker::Array32))
+    }
+
+    fn marker(&self) -> Option<Marker> {
+        self.rest.first().map(|&byte| Marker::from_u8(byte))
+    }
+
     /// The number of pairs of a map that begins here.
     pub(crate) fn map(&mut self) -> Result<u32, Error> {
         decode::read_map_len(&mut self.rest).map_err(broken)
@@ -49,7 +63,7 @@ impl<'a> Cursor<'a> {
         while let Some(after) = values.checked_sub(1) {
             // Each of them takes at least a byte.
             if values > self.rest.len() as u64 {
-                return Err(Error::MessagePack("it is cut off".to_owned()));
+                return Err(Error::MessagePack("it is truncated".to_owned()));
             }
             values = after + self.enter()?;
         }
@@ -96,7 +110,7 @@ impl<'a> Cursor<'a> {
 
     fn advance(&mut self, bytes: u64) -> Result<&'a [u8], Error> {
         let split = usize::try_from(bytes).ok().and_then(|bytes| self.rest.split_at_checked(bytes));
-        let (read, rest) = split.ok_or_else(|| broken("it is cut off"))?;
+        let (read, rest) = split.ok_or_else(|| broken("it is truncated"))?;
         self.rest = rest;
         Ok(read)
     }

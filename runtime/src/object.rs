@@ -1,6 +1,7 @@
 //! A code object in an archive, found but not read yet.
 
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 
 use crate::error::{Error, malformed};
 use crate::format::Scheme;
@@ -47,10 +48,10 @@ impl<'a, S: Source> Object<'a, S> {
         self.size
     }
 
-    /// Writes it to a buffer of exactly its size.
-    pub(crate) fn write_to(&self, code: &mut [u8]) -> Result<(), Error> {
+    /// Writes it to memory of exactly its size, and returns that initialized.
+    pub(crate) fn write_to<'b>(&self, code: &'b mut [MaybeUninit<u8>]) -> Result<&'b mut [u8], Error> {
         match &self.stored {
-            Stored::Plain(offset) => Ok(self.source.read_at(*offset, code)?),
+            Stored::Plain(offset) => source::read_at(self.source, *offset, code),
             Stored::Frame(frame) => frame::decompress(frame, code),
         }
     }

@@ -1,9 +1,12 @@
 //! Where the bytes of an archive come from.
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 
 use crate::error::Error;
+use crate::uninit;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Source: Send + Sync {
@@ -18,6 +21,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// The file whose bytes these are. What is read of a file needs no memory that was zeroed before.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+
     /// Fails if the bytes are not the ones any more that were there at first.
     fn check(&self) -> io::Result<()> {
         Ok(())
@@ -29,10 +37,21 @@ pub(crate) fn bytes(source: &impl Source, offset: u64, length: usize) -> Result<
     if let Some(bytes) = source.borrow(offset, length) {
         return Ok(Cow::Borrowed(bytes));
     }
-    let mut bytes = reserved(length)?;
-    bytes.resize(length, 0);
-    source.read_at(offset, &mut bytes)?;
-    Ok(Cow::Owned(bytes))
+    uninit::vec(length, |bytes| read_at(source, offset, bytes)).map(Cow::Owned)
+}
+
+/// Fills memory that need not be initialized.
+pub(crate) fn read_at<'b>(
+    source: &impl Source,
+    offset: u64,
+    memory: &'b mut [MaybeUninit<u8>],
+) -> Result<&'b mut [u8], Error> {
+    if let Some(file) = source.file() {
+        return Ok(uninit::read_exact_at(file, offset, memory)?);
+    }
+    let bytes = uninit::zeroed(memory);
+    source.read_at(offset, bytes)?;
+    Ok(bytes)
 }
 
 /// An empty vector with room for `length` elements.

@@ -1,5 +1,7 @@
 //! Where the stored bytes of each code object are, by ordinal.
 
+use std::ops::Range;
+
 use crate::error::{Error, malformed};
 use crate::format::Scheme;
 use crate::msgpack::Cursor;
@@ -10,23 +12,28 @@ use crate::toc::Blob;
 /// archive of zeros could claim one every 4 bytes.
 const MAX_STORED: usize = 1 << 20;
 
-/// Finds all of them, checking that they are between the header and `end`.
+const TRUNCATED: &str = "its frames are truncated";
+
+/// Finds all of them, checking that they are in the file and no part of the table of contents.
 pub(crate) fn index(
     source: &impl Source,
     scheme: Scheme,
     blobs: Option<Cursor<'_>>,
     frames: Option<Blob>,
-    end: u64,
+    toc: &Range<u64>,
 ) -> Result<Vec<Blob>, Error> {
+    let is_apart =
+        |blob: Blob| blob.end().is_some_and(|end| end <= toc.start || (toc.end <= blob.offset && end <= source.size()));
     match scheme {
-        Scheme::None => index_blobs(blobs.ok_or_else(|| malformed("it has no list of blobs"))?, end),
+        Scheme::None => index_blobs(blobs.ok_or_else(|| malformed("it has no list of blobs"))?, is_apart),
         Scheme::ZstdPerKernel => {
-            index_frames(source, frames.ok_or_else(|| malformed("it does not say where its frames are"))?, end)
+            let region = frames.ok_or_else(|| malformed("it does not say where its frames are"))?;
+            if is_apart(region) { index_frames(source, region) } else { Err(malformed(TRUNCATED)) }
         }
     }
 }
 
-fn index_blobs(mut cursor: Cursor<'_>, end: u64) -> Result<Vec<Blob>, Error> {
+fn index_blobs(mut cursor: Cursor<'_>, is_apart: impl Fn(Blob) -> bool) -> Result<Vec<Blob>, Error> {
     let mut blobs = Vec::new();
     for _ in 0..cursor.array()? {
         let (mut offset, mut size) = (None, None);
@@ -39,7 +46,7 @@ fn index_blobs(mut cursor: Cursor<'_>, end: u64) -> Result<Vec<Blob>, Error> {
         }
         let blob = offset.zip(size).map(|(offset, size)| Blob { offset, size });
         let blob = blob.ok_or_else(|| malformed("a blob has no offset or no size"))?;
-        if blob.end().is_none_or(|last| last > end) {
+        if !is_apart(blob) {
             return Err(malformed("a blob is not in the file"));
         }
         push(&mut blobs, blob)?;
@@ -48,11 +55,11 @@ fn index_blobs(mut cursor: Cursor<'_>, end: u64) -> Result<Vec<Blob>, Error> {
 }
 
 /// Frames are found by going from length to length; archives have no index of them.
-fn index_frames(source: &impl Source, region: Blob, end: u64) -> Result<Vec<Blob>, Error> {
-    let cut_off = || malformed("its frames are cut off");
-    let end = region.end().filter(|&last| last <= end).ok_or_else(cut_off)?;
+fn index_frames(source: &impl Source, region: Blob) -> Result<Vec<Blob>, Error> {
+    let truncated = || malformed(TRUNCATED);
+    let end = region.end().ok_or_else(truncated)?;
     let number = |at: u64| -> Result<(u32, u64), Error> {
-        let next = at.checked_add(4).filter(|&next| next <= end).ok_or_else(cut_off)?;
+        let next = at.checked_add(4).filter(|&next| next <= end).ok_or_else(truncated)?;
         let mut bytes = [0; 4];
         source.read_at(at, &mut bytes)?;
         Ok((u32::from_le_bytes(bytes), next))
@@ -62,7 +69,7 @@ fn index_frames(source: &impl Source, region: Blob, end: u64) -> Result<Vec<Blob
     for _ in 0..count {
         let (length, offset) = number(at)?;
         let frame = Blob { offset, size: length.into() };
-        at = frame.end().filter(|&next| next <= end).ok_or_else(cut_off)?;
+        at = frame.end().filter(|&next| next <= end).ok_or_else(truncated)?;
         push(&mut frames, frame)?;
     }
     Ok(frames)

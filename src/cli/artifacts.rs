@@ -8,17 +8,20 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
+use super::json;
 use super::options::SplitOptions;
+use super::output::prepare_output;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
-use super::split::{clear_set_id, prepare_output, write_with_archives};
+use super::split::{clear_set_id, write_with_archives};
 use super::table::{Column, Style, Table, counted, known_size, size};
+use super::terminal::message;
 use crate::artifact::{find, is_archive};
 use crate::fs::Served;
 use crate::index::{Resources, keep};
 use crate::kpack::Archive;
 use crate::rope::Make;
-use crate::source::EntryPath;
+use crate::source::{EntryPath, Input};
 use crate::split::{self, Packaging, Summary};
 use crate::view::{ArtifactPart, Artifacts, Body, SplitArtifact, Status, fixed, lay_out_artifacts};
 
@@ -52,7 +55,7 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
 /// Says on stderr what the user should know.
 pub(super) fn warn<T: Display>(notes: &[T]) {
     for note in notes {
-        eprintln!("kpackfs: warning: {note}");
+        eprintln!("kpackfs: warning: {}", message(note));
     }
 }
 
@@ -69,18 +72,25 @@ impl PreparedArtifacts {
     }
 
     pub(super) fn served(&self) -> anyhow::Result<Served> {
-        let report = serde_json::to_string_pretty(&self.report())? + "\n";
-        serve(&self.artifacts.parts, &self.input, Some(report), &self.resources)
+        let report = json::text(&self.report())?;
+        let inputs: Vec<_> = self.artifacts.split.iter().map(|artifact| &artifact.input).collect();
+        serve(&self.artifacts.parts, &self.input, &inputs, Some(report), &self.resources)
     }
 
     /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
-    pub(super) fn write(&self, views: &[String], output: &Path, keep_set_id: bool) -> anyhow::Result<ExitCode> {
+    pub(super) fn write(
+        &self,
+        views: &[String],
+        output: &Path,
+        keep_set_id: bool,
+        force: bool,
+    ) -> anyhow::Result<ExitCode> {
         let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
         let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
         if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
             bail!("--view {view}: there is no such part");
         }
-        write(&parts, output, keep_set_id, &self.resources)?;
+        write(&parts, output, keep_set_id, force, &self.input, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -88,16 +98,15 @@ impl PreparedArtifacts {
     }
 
     /// Prints what is in the artifacts. With `sizes` it makes the archives first.
-    pub(super) fn inspect(&self, sizes: bool, json: bool, style: Style) -> anyhow::Result<()> {
+    pub(super) fn inspect(&self, sizes: bool, as_json: bool, style: Style) -> anyhow::Result<()> {
         if sizes {
             for planned in self.artifacts.split.iter().flat_map(|artifact| &artifact.plan.archives) {
                 planned.archive.make()?;
             }
         }
         let mut out = std::io::stdout().lock();
-        if json {
-            serde_json::to_writer_pretty(&mut out, &self.report())?;
-            return Ok(std::io::Write::write_all(&mut out, b"\n")?);
+        if as_json {
+            return json::write(&mut out, &self.report());
         }
         let columns = [
             Column::Text("part"),
@@ -135,10 +144,11 @@ impl PreparedArtifacts {
     }
 }
 
-/// What a mount of parts serves.
+/// What a mount of parts serves, which are made of these inputs.
 pub(super) fn serve(
     parts: &[ArtifactPart],
     source: &Path,
+    inputs: &[&Input],
     report: Option<String>,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Served> {
@@ -147,6 +157,7 @@ pub(super) fn serve(
         .iter()
         .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));
     let status = Status::new(source.to_string_lossy(), resources, archives);
+    let status = inputs.iter().fold(status, |status, input| status.watching(input));
     let mut reports = vec![("status.json", Body::Live(Arc::new(status)))];
     reports.extend(report.map(|report| ("report.json", fixed(report))));
     let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
@@ -154,11 +165,13 @@ pub(super) fn serve(
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 
-/// Writes each part to a directory in `output`, which is made, or must be empty.
+/// Writes each part to a directory in `output`.
 pub(super) fn write(
     parts: &[ArtifactPart],
     output: &Path,
     keep_set_id: bool,
+    force: bool,
+    input: &Path,
     resources: &Resources,
 ) -> anyhow::Result<()> {
     let mut tree = lay_out_artifacts(parts, Vec::new())?;
@@ -170,10 +183,12 @@ pub(super) fn write(
         (EntryPath::root().child(name.as_bytes()), output.join(name))
     };
     let views: Vec<_> = parts.iter().map(place).collect();
-    prepare_output(output, resources)?;
+    let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+    let replaced = prepare_output(output, &places, force, input, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &views, &archives)?;
+    replaced.finish();
     keep_learnt(resources);
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::options::{Source, SplitOptions};
 use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use super::table::size;
+use super::terminal::message;
 use crate::source::{Entry, EntryKind};
 use crate::view::{Making, Sizes};
 
@@ -89,7 +90,7 @@ fn look_into_members(prepared: &Prepared) {
     show_bytes("Indexing", &progress.done, &progress.total, || {
         members.par_iter().with_max_len(1).for_each(|(path, content)| {
             if let Err(error) = content.joints() {
-                eprintln!("kpackfs: warning: {path}: cannot be read: {error}");
+                eprintln!("kpackfs: warning: {}", message(&format!("{path}: cannot be read: {error}")));
             }
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
         });

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 
+use super::json;
 use super::options::{Source, SplitOptions};
 use super::prepare::{keep_learnt, prepare};
 use super::progress::show_bytes;
@@ -64,8 +65,7 @@ impl Inspect {
         let report = Report { summary, sizes };
         let mut out = std::io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
+            json::write(&mut out, &report)?;
         } else {
             for table in report.tables() {
                 table.write(&mut out, style)?;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
+use super::json;
 use super::table::size;
+use super::terminal::escaped;
 use super::unbundle::unbundle;
 use crate::index::Resources;
 use crate::kpack::Reader;
@@ -79,20 +81,19 @@ fn open(file: &Path) -> anyhow::Result<Reader> {
     Reader::open(Arc::clone(&content)).with_context(|| file.display().to_string())
 }
 
-fn list(file: &Path, json: bool) -> anyhow::Result<()> {
+fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
     let reader = open(file)?;
     let mut out = std::io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, reader.toc())?;
-        writeln!(out)?;
-        return Ok(());
+    if as_json {
+        return json::write(&mut out, reader.toc());
     }
     let toc = reader.toc();
     let (group, targets, scheme) = (&toc.group_name, toc.gfx_arches.join(" "), &toc.compression_scheme);
-    writeln!(out, "group {group}, targets {targets}, compression {scheme}")?;
+    writeln!(out, "{}", escaped(&format!("group {group}, targets {targets}, compression {scheme}")))?;
     for (key, target, entry) in reader.entries() {
         let stored = reader.stored_size(entry).map_or_else(|| "?".to_owned(), size);
-        writeln!(out, "{key}  {target}  {}  stored {stored}", size(entry.original_size))?;
+        let line = format!("{key}  {target}  {}  stored {stored}", size(entry.original_size));
+        writeln!(out, "{}", escaped(&line))?;
     }
     Ok(())
 }

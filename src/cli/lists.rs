@@ -1,16 +1,31 @@
-//! Options with several values, as `split_python_wheels` of rocm-kpack takes them: `--databases rocblas miopen`.
+//! Options with several values, as rocm-kpack's tools take them: `--databases rocblas miopen`, `--gpu-targets gfx942 gfx1100`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::database::Handler;
+use crate::target::TargetId;
 
-/// These options, and whether naming them without a value means something.
-const LISTS: [(&str, bool); 3] =
-    [("--databases", true), ("--split-databases", true), ("--device-requires-dist", false)];
+/// What the values of an option are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Values {
+    /// Names of databases. The option without a value means something, too.
+    Databases,
+    /// Targets and families.
+    Targets,
+    /// Requirements, which may have blanks and commas in them.
+    Requirements,
+}
 
-/// Ties each value of a list to its option, so that the input can follow a list: the list ends where an option or the
-/// name of an existing file begins.
+const LISTS: [(&str, Values); 5] = [
+    ("--databases", Values::Databases),
+    ("--split-databases", Values::Databases),
+    ("--gpu-targets", Values::Targets),
+    ("--exclude-targets", Values::Targets),
+    ("--device-requires-dist", Values::Requirements),
+];
+
+/// Ties each value of a list to its option, so that the input can follow a list.
 pub(super) fn bind(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().peekable();
     let mut bound = Vec::new();
@@ -20,26 +35,66 @@ pub(super) fn bind(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
             bound.extend(arguments);
             break;
         }
-        let Some(&(option, may_be_empty)) = LISTS.iter().find(|(option, _)| argument == *option) else {
+        let Some(&(option, values)) = LISTS.iter().find(|(option, _)| argument == *option) else {
             bound.push(argument);
             continue;
         };
-        let bind = |value: &OsStr| [OsStr::new(option), OsStr::new("="), value].into_iter().collect::<OsString>();
+        let tied = |value: &OsStr| [OsStr::new(option), OsStr::new("="), value].into_iter().collect::<OsString>();
         let before = bound.len();
-        while let Some(value) = arguments.next_if(|value| !ends(value)) {
-            bound.push(bind(&value));
+        while let Some(value) = arguments.next_if(|value| values.go_on(value, bound.len() == before)) {
+            match value.to_str().filter(|_| values != Values::Requirements) {
+                Some(text) if !pieces(text).is_empty() => {
+                    bound.extend(pieces(text).into_iter().map(|piece| tied(OsStr::new(piece))));
+                }
+                _ => bound.push(tied(&value)),
+            }
         }
-        if may_be_empty && bound.len() == before {
-            bound.push(bind(OsStr::new("")));
+        if bound.len() == before {
+            match values {
+                Values::Databases => bound.push(tied(OsStr::new(""))),
+                // For clap to complain about.
+                Values::Targets => bound.push(argument),
+                Values::Requirements => {}
+            }
         }
     }
     bound
 }
 
-/// Whether an argument is not a value of a list.
-fn ends(argument: &OsStr) -> bool {
-    let is_database = || argument.to_str().is_some_and(|name| name.parse::<Handler>().is_ok());
-    argument.as_encoded_bytes().starts_with(b"-") || (Path::new(argument).exists() && !is_database())
+impl Values {
+    /// Whether a word is a value, the first one or a further one. A list of targets goes on as long as words are targets, the
+    /// others up to the name of an existing file.
+    fn go_on(self, word: &OsStr, is_first: bool) -> bool {
+        if word.as_encoded_bytes().starts_with(b"-") {
+            return false;
+        }
+        let all = |is_value: fn(&str) -> bool| {
+            let words = word.to_str().map(pieces).unwrap_or_default();
+            !words.is_empty() && words.into_iter().all(is_value)
+        };
+        match self {
+            Self::Targets => is_first || all(is_target),
+            Self::Databases => all(|name| name.parse::<Handler>().is_ok()) || !Path::new(word).exists(),
+            Self::Requirements => !Path::new(word).exists(),
+        }
+    }
+}
+
+/// What stands between commas and blanks.
+fn pieces(text: &str) -> Vec<&str> {
+    text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|piece| !piece.is_empty()).collect()
+}
+
+/// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`. Names of
+/// files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
+fn is_target(word: &str) -> bool {
+    let Ok(target) = word.parse::<TargetId>() else { return false };
+    let Some(name) = target.processor().strip_prefix("gfx") else { return word == "amdgcnspirv" };
+    let (number, suffix) = name.split_once('-').unwrap_or((name, ""));
+    let is_number = number.starts_with(|first: char| first.is_ascii_digit())
+        && number.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_generic = |suffix: &str| suffix.trim_start_matches(|letter: char| letter.is_ascii_digit()) == "-generic";
+    is_number && (["", "strict", "generic"].contains(&suffix) || is_generic(suffix))
 }
 
 #[cfg(test)]
@@ -59,7 +114,7 @@ mod tests {
                 "split",
                 "--databases",
                 "rocblas",
-                "miopen,aotriton",
+                "miopen, aotriton",
                 "-j",
                 "2",
                 requires,
@@ -70,12 +125,50 @@ mod tests {
                 "kpackfs",
                 "split",
                 "--databases=rocblas",
-                "--databases=miopen,aotriton",
+                "--databases=miopen",
+                "--databases=aotriton",
                 "-j",
                 "2",
                 "--device-requires-dist=a",
                 "--device-requires-dist=b == 1",
             ]
+        );
+    }
+
+    #[test]
+    fn targets_may_be_several_words() {
+        let tied = |names: &[&str]| names.iter().map(|name| format!("--gpu-targets={name}")).collect::<Vec<_>>();
+        for (words, names) in [
+            (&["gfx942"][..], &["gfx942"][..]),
+            (&["gfx942", "gfx1100"], &["gfx942", "gfx1100"]),
+            (&["gfx942,gfx1100"], &["gfx942", "gfx1100"]),
+            (&["gfx942, gfx1100"], &["gfx942", "gfx1100"]),
+            (&["gfx942,", "gfx1100"], &["gfx942", "gfx1100"]),
+            (&["gfx942 gfx1100 ", "gfx11"], &["gfx942", "gfx1100", "gfx11"]),
+            (
+                &["gfx90a:xnack+", "gfx9-4-generic", "gfx1250-strict", "gfx12_0"],
+                &["gfx90a:xnack+", "gfx9-4-generic", "gfx1250-strict", "gfx12_0"],
+            ),
+        ] {
+            for input in ["torch.whl", "gfx942.whl", "./gfx942", "gfx942-tree", "gfx", "gfx942/", "tree"] {
+                let behind = bound(&[&["split", "--gpu-targets"], words, &[input, "-o", "out"]].concat());
+                assert_eq!(
+                    behind,
+                    [&["split".to_owned()], &*tied(names), &[input, "-o", "out"].map(str::to_owned)].concat()
+                );
+                let before = bound(&[&["split", input, "--gpu-targets"], words, &["-o", "out"]].concat());
+                assert_eq!(
+                    before,
+                    [&["split", input].map(str::to_owned), &*tied(names), &["-o", "out"].map(str::to_owned)].concat()
+                );
+            }
+        }
+        // What is no target is complained about, and not taken for the input.
+        assert_eq!(bound(&["--gpu-targets", "GFX942", "x"]), ["--gpu-targets=GFX942", "x"]);
+        assert_eq!(bound(&["--gpu-targets", "-o", "x"]), ["--gpu-targets", "-o", "x"]);
+        assert_eq!(
+            bound(&["--exclude-targets", "gfx906", "gfx900", "x"]),
+            ["--exclude-targets=gfx906", "--exclude-targets=gfx900", "x"]
         );
     }
 

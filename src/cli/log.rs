@@ -3,19 +3,26 @@
 //! They go to stderr; those of a daemon to the system's log, once it has left the terminal. glibc's syslog(3) speaks to
 //! /dev/log, at which journald listens as well. If there is a log file, everything goes there.
 
-use std::fs::{File, OpenOptions};
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use syslog_tracing::{Facility, Options, Syslog};
+use tracing::field::Field;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{FormatFields, Writer, debug_fn};
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::fmt::writer::{MakeWriterExt, OptionalWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, registry};
+
+use super::terminal::message;
 
 static FILE: OnceLock<File> = OnceLock::new();
 static IS_DETACHED: AtomicBool = AtomicBool::new(false);
@@ -23,19 +30,39 @@ static IS_DETACHED: AtomicBool = AtomicBool::new(false);
 /// To be called once, before anything can be said. `RUST_LOG` says what is (default: warnings and errors).
 pub(super) fn start() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let terminal = layer().with_writer(terminal).with_ansi(io::stderr().is_terminal()).without_time();
-    let file = layer().with_writer(file).with_ansi(false);
+    let terminal =
+        layer().fmt_fields(fields()).with_writer(terminal).with_ansi(io::stderr().is_terminal()).without_time();
+    let file = layer().fmt_fields(fields()).with_writer(file).with_ansi(false);
     // It is there once in a process. The log has its own column for the level, in which it can be looked for.
     let system = Syslog::new(c"kpackfs", Options::LOG_PID, Facility::Daemon);
     let system = system.map(|syslog| {
         let writer = syslog.with_filter(|_| is_detached() && FILE.get().is_none());
-        layer().with_writer(writer).with_ansi(false).without_time().with_level(false).with_target(false)
+        layer()
+            .fmt_fields(fields())
+            .with_writer(writer)
+            .with_ansi(false)
+            .without_time()
+            .with_level(false)
+            .with_target(false)
     });
     registry().with(filter).with(terminal).with(file).with(system).init();
 }
 
+/// Writes the fields of a message on one line: `path` and others come from inputs.
+fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
+    let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
+        let value = message(&format!("{value:?}"));
+        if field.name() == "message" { write!(writer, "{value}") } else { write!(writer, "{field}={value}") }
+    };
+    debug_fn(write).delimited(" ")
+}
+
 /// Has everything appended to a file from now on.
 pub(super) fn to_file(path: &Path) -> anyhow::Result<()> {
+    // Opening a FIFO waits for a reader, and writing to it for one that reads.
+    if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        bail!("--log-file {}: it is a FIFO; name a file", path.display());
+    }
     let file = OpenOptions::new().append(true).create(true).open(path);
     // That there is one already cannot be: there is one command in a process.
     FILE.set(file.with_context(|| format!("--log-file {}", path.display()))?).ok();

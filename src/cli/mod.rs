@@ -5,12 +5,14 @@ mod cache;
 mod generate;
 mod index;
 mod inspect;
+mod json;
 mod kpack;
 mod lists;
 mod log;
 mod mount;
 mod mount8;
 mod options;
+mod output;
 mod prepare;
 mod progress;
 mod recombine;
@@ -19,6 +21,7 @@ mod serving;
 mod split;
 mod status;
 mod table;
+mod terminal;
 mod unbundle;
 mod verify;
 
@@ -58,6 +61,10 @@ enum Command {
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
+    if let Err(error) = prepare::check_address_space(0) {
+        eprintln!("kpackfs: {error}");
+        return ExitCode::from(FAILURE);
+    }
     crate::index::set_up_heap();
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -70,7 +77,7 @@ pub fn run() -> ExitCode {
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(of_usage) => of_usage.exit(),
             Err(error) => {
-                eprintln!("kpackfs: {}", text(&error));
+                eprintln!("kpackfs: {}", terminal::message(&text(&error)));
                 ExitCode::from(FAILURE)
             }
         },

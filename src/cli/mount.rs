@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::artifacts::prepare_artifacts;
+use super::json;
 use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
@@ -71,13 +72,13 @@ impl Mount {
 fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, statement, resources } = prepared;
     keep(resources).context("cannot start a thread")?;
-    let summary = serde_json::to_string_pretty(&Summary::of(input, plan))?;
+    let summary = json::text(&Summary::of(input, plan))?;
     let archives = plan.archives.iter().map(|planned| {
         let place = format!("{}/{}", planned.key, planned.path);
         (place, Arc::clone(&planned.archive))
     });
-    let status = Status::new(input.location.to_string_lossy(), resources, archives);
-    let mut reports = vec![("report.json", fixed(summary + "\n")), ("status.json", view::Body::Live(Arc::new(status)))];
+    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input);
+    let mut reports = vec![("report.json", fixed(summary)), ("status.json", view::Body::Live(Arc::new(status)))];
     reports.extend(statement.clone().with_arch(arch).to_json().map(|text| (STATEMENT, fixed(text))));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => Some(content.size()),

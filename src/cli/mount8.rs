@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser};
 use kpackfs_mount_helper::{Caller, FAILURE, Known, Request, SYSTEM, USAGE};
 
 use super::Cli;
+use super::terminal::message;
 use crate::fs::FsError;
 
 /// Options of `kpackfs mount` that are no mount options: mount(8) has arguments of its own for what they do.
@@ -34,9 +35,13 @@ pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
         Caller::Fuse => "kpackfs",
     };
     let fail = |code: u8, reason: &str| {
-        eprintln!("{name}: {reason}");
+        eprintln!("{name}: {}", message(&reason));
         ExitCode::from(code)
     };
+    if caller == Caller::Mount && arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        print!("{}", help(name));
+        return ExitCode::SUCCESS;
+    }
     let request = match Request::parse(caller, arguments.into_iter().skip(1), &options()) {
         Ok(request) => request,
         Err(reason) => return fail(USAGE, &reason),
@@ -60,10 +65,25 @@ pub(super) fn options() -> Vec<Known> {
     let cli = Cli::command();
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let known = arguments.filter_map(|argument| {
-        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name))?;
+        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name) && !argument.is_hide_set())?;
         Some(Known { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
     });
     known.collect()
+}
+
+/// How it is called, and with which options: `mount.kpackfs --help`.
+fn help(name: &str) -> String {
+    let names: Vec<_> =
+        options().into_iter().map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name }).collect();
+    format!(
+        "Usage: {name} INPUT DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION...]]\n\n\
+         Mounts a wheel or an install tree split by GPU architecture; mount(8) calls it for -t kpackfs.\n\n  \
+         -f  do everything but mounting\n  \
+         -N  mount in this mount namespace\n  \
+         -o  {}\n\n\
+         They are the options of `kpackfs mount`, which `kpackfs mount --help` explains; see also mount.kpackfs(8).\n",
+        names.join(", ")
+    )
 }
 
 /// What is wrong; below it, clap shows how to call `kpackfs mount`, which nobody did.
@@ -93,6 +113,17 @@ mod tests {
             let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
             assert_eq!(caller(&arguments), expected, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn help_names_the_options() {
+        let help = help("mount.kpackfs");
+        for text in
+            ["Usage: mount.kpackfs INPUT DIRECTORY", "gpu-targets=VALUE", "no-passthrough,", "kpackfs mount --help"]
+        {
+            assert!(help.contains(text), "{text}: {help}");
+        }
+        assert!(!help.contains("clang-offload-bundler") && !help.contains("foreground"), "{help}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::wheel::{self, Label, Stamp, WheelError};
 #[derive(Clone, Debug, Args)]
 pub(super) struct Source {
     /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts
-    #[arg(required_unless_present_any = ["input_path", "artifact_dir"])]
+    #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Option<PathBuf>,
 
     /// Another way to name INPUT, that of `split_python_wheels`
@@ -29,19 +29,28 @@ pub(super) struct Source {
     /// Other ways to name INPUT, those of `split_artifacts`; it has to be an artifact or to hold some
     #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide_short_help = true)]
     artifact_dir: Option<PathBuf>,
+
+    /// An earlier name of --artifact-dir, which counts if there is no other.
+    #[arg(long, value_name = "INPUT", hide = true)]
+    input_dir: Option<PathBuf>,
 }
 
 impl Source {
     pub(super) fn path(&self) -> &Path {
-        let named = self.named.as_deref().or(self.artifact_dir.as_deref());
+        let named = self.named.as_deref().or(self.artifact_dir.as_deref()).or(self.input_dir.as_deref());
         // One of them is there, or there would be no command.
         self.input.as_deref().or(named).unwrap_or(Path::new(""))
     }
 
     /// The artifacts that the input is or holds.
     pub(super) fn artifacts(&self, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+        let is_named = self.input.is_some() || self.named.is_some() || self.artifact_dir.is_some();
+        if self.input_dir.is_some() && is_named {
+            note("--input-dir");
+        }
+        let directory = self.artifact_dir.as_ref().or(self.input_dir.as_ref().filter(|_| !is_named));
         let found = prepare_artifacts(self.path(), options)?;
-        match (&self.artifact_dir, found) {
+        match (directory, found) {
             (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
             (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
             (_, found) => Ok(found),
@@ -63,6 +72,10 @@ pub(super) struct SplitOptions {
     /// First part of the archives' names [default: the wheel's name, "rocm" for an install tree]
     #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
     group: Option<String>,
+
+    /// An earlier name of --artifact-prefix, which counts if there is no other.
+    #[arg(long, value_name = "NAME", hide = true)]
+    component_name: Option<String>,
 
     /// How archives store code objects: zstd or none
     #[arg(long, value_name = "SCHEME", default_value = "zstd", help_heading = "Split")]
@@ -90,6 +103,9 @@ pub(super) struct SplitOptions {
     variant_label: Label,
 
     #[command(flatten)]
+    ignored: Ignored,
+
+    #[command(flatten)]
     pub(super) cache: CacheOptions,
 
     /// Keep compressed code objects on disk, up to this size for all inputs, and at most half of the free space; 0 keeps
@@ -104,6 +120,35 @@ pub(super) struct SplitOptions {
     /// Number of threads that plan and compress [default: one for each core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MOST_JOBS), help_heading = "Resources")]
     pub(super) jobs: Option<u16>,
+}
+
+/// Options of rocm-kpack's tools that mean nothing here. They are accepted, so that what calls those tools can call this one.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Ignored {
+    #[arg(long, value_name = "PATH", hide = true)]
+    clang_offload_bundler: Option<PathBuf>,
+
+    #[arg(long, value_name = "DIR", hide = true)]
+    tmp_dir: Option<PathBuf>,
+
+    #[arg(long, hide = true)]
+    verbose: bool,
+}
+
+impl Ignored {
+    /// Says on stderr which of them are there.
+    pub(super) fn note(&self) {
+        let given = [
+            ("--clang-offload-bundler", self.clang_offload_bundler.is_some()),
+            ("--tmp-dir", self.tmp_dir.is_some()),
+            ("--verbose", self.verbose),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).for_each(|(option, _)| note(option));
+    }
+}
+
+fn note(option: &str) {
+    eprintln!("kpackfs: note: {option} has no effect here and is ignored");
 }
 
 fn requirement(text: &str) -> Result<String, WheelError> {
@@ -150,6 +195,14 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
+    /// Says on stderr which options have no effect.
+    pub(super) fn note_ignored(&self) {
+        self.ignored.note();
+        if self.component_name.is_some() && self.group.is_some() {
+            note("--component-name");
+        }
+    }
+
     /// The compressed code objects of an input.
     pub(super) fn frame_store(&self, input: &Path) -> FrameStore {
         FrameStore::open(self.cache.directory().as_deref(), input, self.frame_cache.map(|size| size << 20))
@@ -190,7 +243,7 @@ impl SplitOptions {
             exclude_targets: self.selection.exclude_targets(packaging),
             packaging,
             overlay_roots: (!roots.is_empty()).then_some(roots),
-            group: self.group.clone(),
+            group: self.group.clone().or_else(|| self.component_name.clone()),
             compression: match self.compression {
                 Compression::None => Compression::None,
                 Compression::Zstd(_) => Compression::Zstd(self.compression_level),

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use rustix::process::{Resource, getrlimit};
 
 use super::options::SplitOptions;
 use super::progress::show_bytes;
+use super::table::size;
+use super::terminal::message;
 use crate::index::{Memory, Resources};
 use crate::source::Input;
 use crate::split::{Packaging, Plan, Progress, Statement};
@@ -28,9 +31,28 @@ pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
     rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
 }
 
+/// Address space that is needed beside what --memory allows: stacks, the program itself, and what the list of an input takes.
+const BESIDE: u64 = 192 << 20;
+
+/// Fails if the address space is limited (`ulimit -v`) to less than work with so much memory needs: running out of it would abort.
+pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
+    let needed = memory.saturating_add(BESIDE);
+    match getrlimit(Resource::As).current {
+        Some(limit) if limit < needed => bail!(
+            "the address space is limited to {} (ulimit -v), and {} are needed; raise the limit{}",
+            size(limit),
+            size(needed),
+            if memory > 0 { ", or lower --memory" } else { "" }
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// What all work shares, with as many threads and as much memory as the user wants.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
+    check_address_space(options.memory << 20)?;
     set_jobs(options.jobs)?;
+    options.note_ignored();
     let directory = options.cache.directory();
     let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
     Ok(Resources::with_store(options.memory << 20, memory, options.frame_store(input)))
@@ -48,7 +70,7 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
     for warning in plan.warnings.iter().chain(of_wheels) {
-        eprintln!("kpackfs: warning: {warning}");
+        eprintln!("kpackfs: warning: {}", message(warning));
     }
     plan.check_selection(&choices)?;
     Ok(Prepared { input, plan, wheels, statement: Statement::of(&choices), resources })

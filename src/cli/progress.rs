@@ -7,10 +7,28 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::table::size;
+
 /// How often a bar looks at the numbers.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Does `work`, and meanwhile shows how much of `total` bytes is done.
+/// Into how many steps a bar is divided.
+const STEPS: u64 = 1000;
+
+/// How far a bar is, in [`STEPS`]. It never runs backwards, though `total` grows while there turns out to be more to do.
+#[derive(Default)]
+struct Position(u64);
+
+impl Position {
+    fn advance(&mut self, done: u64, total: u64) -> u64 {
+        let here = (u128::from(done) * u128::from(STEPS)).checked_div(u128::from(total)).unwrap_or(0);
+        self.0 = self.0.max(u64::try_from(here).unwrap_or(STEPS).min(STEPS));
+        self.0
+    }
+}
+
+/// Does `work`, and meanwhile shows how much of `total` bytes is done. How long the rest takes is not said: bytes that are found in
+/// a cache, inflated, or compressed differ by a factor of a hundred.
 pub(super) fn show_bytes<T: Send>(
     title: &'static str,
     done: &AtomicU64,
@@ -20,16 +38,18 @@ pub(super) fn show_bytes<T: Send>(
     if !std::io::stderr().is_terminal() {
         return work();
     }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_message(title);
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {bytes} of {total_bytes}, {eta} left");
+    let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr()).with_prefix(title);
+    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
     let finished = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
+            let mut position = Position::default();
             thread::park_timeout(PERIOD);
             while !finished.load(Ordering::Acquire) {
-                bar.set_length(total.load(Ordering::Relaxed));
-                bar.set_position(done.load(Ordering::Relaxed));
+                let (done, total) = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+                bar.set_position(position.advance(done, total));
+                bar.set_message(format!("{} of {}", size(done), size(total.max(done))));
                 thread::park_timeout(PERIOD);
             }
             bar.finish_and_clear();
@@ -39,4 +59,18 @@ pub(super) fn show_bytes<T: Send>(
         watcher.thread().unpark();
         result
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Position, STEPS};
+
+    #[test]
+    fn bars_do_not_run_backwards() {
+        let mut position = Position::default();
+        let seen = [(0, 0), (0, 10), (5, 10), (5, 100), (60, 100), (60, 1000), (2000, 1000), (0, 0)];
+        let shown = seen.map(|(done, total)| position.advance(done, total));
+        assert_eq!(shown, [0, 0, 500, 500, 600, 600, STEPS, STEPS]);
+        assert_eq!(Position::default().advance(u64::MAX, u64::MAX), STEPS);
+    }
 }

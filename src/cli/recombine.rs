@@ -23,14 +23,28 @@ use crate::view::{Recombined, Shards};
 #[group(id = "destination", required = true, multiple = false, args = ["output", "mount"])]
 pub(super) struct Recombine {
     /// The packaging configuration, JSON
-    config: PathBuf,
+    #[arg(required_unless_present = "config_path")]
+    config: Option<PathBuf>,
 
     /// The directory that holds the shards
-    shards: PathBuf,
+    #[arg(required_unless_present = "shards_path")]
+    shards: Option<PathBuf>,
 
-    /// Directory to write to; it is made, or must be empty
+    /// Another way to name CONFIG, that of rocm-kpack
+    #[arg(long = "config", id = "config_path", value_name = "CONFIG", requires = "shards_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
+    named_config: Option<PathBuf>,
+
+    /// Another way to name SHARDS, that of rocm-kpack
+    #[arg(long = "input-shards-dir", id = "shards_path", value_name = "SHARDS", requires = "config_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
+    named_shards: Option<PathBuf>,
+
+    /// Directory to write to; it may hold other things
     #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
+
+    /// Replace directories in DIR that have the names of what is written
+    #[arg(long, requires = "output")]
+    force: bool,
 
     /// Show the packages at an existing directory instead
     #[arg(long, value_name = "MOUNT_POINT", group = "destination")]
@@ -53,22 +67,27 @@ pub(super) struct Recombine {
 
 impl Recombine {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        // One way or the other both are named, or there would be no command.
+        let either =
+            |one: &Option<PathBuf>, other: &Option<PathBuf>| one.clone().or_else(|| other.clone()).unwrap_or_default();
+        let config = either(&self.config, &self.named_config);
+        let shards = either(&self.shards, &self.named_shards);
         match (&self.output, &self.mount) {
             (Some(output), _) => {
-                let (recombined, resources) = self.prepare(&self.config, &self.shards)?;
-                write(&recombined.parts, output, true, &resources)?;
+                let (recombined, resources) = self.prepare(&config, &shards)?;
+                write(&recombined.parts, output, true, self.force, &shards, &resources)?;
             }
-            (None, Some(mount_point)) => self.serve(mount_point)?,
+            (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn serve(&self, mount_point: &Path) -> anyhow::Result<()> {
-        let (config, shards) = (absolute(&self.config)?, absolute(&self.shards)?);
+    fn serve(&self, mount_point: &Path, config: &Path, shards: &Path) -> anyhow::Result<()> {
+        let (config, shards) = (absolute(config)?, absolute(shards)?);
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
-            serve(&recombined.parts, &shards, None, &resources)
+            serve(&recombined.parts, &shards, &[], None, &resources)
         };
         self.serving.serve(&shards, mount_point, served)
     }

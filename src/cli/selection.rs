@@ -5,17 +5,17 @@ use clap::Args;
 
 use crate::database::{Databases, TORCH_FAT};
 use crate::split::Packaging;
-use crate::target::{BundleKey, TargetId};
+use crate::target::{BundleKey, TargetId, TargetIdError};
 
 /// Which targets and databases.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
     /// Only these GPU targets or families [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
     gpu_targets: Option<Vec<TargetId>>,
 
     /// Not these GPU targets or families, such as the gfx906 that compilers make code for when no target is named
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Split")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
     exclude_targets: Vec<TargetId>,
 
     /// The kernel databases that leave the host part; "" for none [default: all]
@@ -25,6 +25,10 @@ pub(super) struct Selection {
     /// A preset for --databases
     #[arg(long, value_name = "TYPE", value_parser = [TORCH_FAT], help_heading = "Split")]
     wheel_type: Option<String>,
+}
+
+fn target(text: &str) -> Result<TargetId, TargetIdError> {
+    text.trim().parse()
 }
 
 impl Selection {
@@ -48,7 +52,7 @@ impl Selection {
     pub(super) fn databases(&self) -> anyhow::Result<Databases> {
         match (&self.databases, &self.wheel_type) {
             (Some(names), _) => {
-                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
+                let names: Vec<_> = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
                 Databases::from_names(&names).context("--databases")
             }
             (None, Some(preset)) => Databases::preset(preset).context("--wheel-type"),

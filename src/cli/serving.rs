@@ -26,6 +26,11 @@ pub(super) struct Serving {
     #[arg(long, help_heading = "Mount")]
     noexec: bool,
 
+    /// Have no file read by the kernel itself (FUSE passthrough), so that the mount can be a layer of an overlayfs that is one of
+    /// another, as in containers in containers
+    #[arg(long, help_heading = "Mount")]
+    no_passthrough: bool,
+
     /// Append messages to this file [default: stderr in the foreground, the system's log (syslog, journald) otherwise]
     #[arg(long, value_name = "FILE", help_heading = "Mount")]
     log_file: Option<PathBuf>,
@@ -67,6 +72,7 @@ impl Serving {
             source: source.to_owned(),
             allow_other: self.allow_other,
             no_exec: self.noexec,
+            no_passthrough: self.no_passthrough,
         };
         let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
         if let Some(namespace) = &self.namespace {

@@ -1,6 +1,6 @@
 //! `kpackfs split`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 
@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
+use super::output::prepare_output;
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
@@ -28,9 +29,13 @@ pub(super) struct Split {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// Directory to write to; it is made, or must be empty
+    /// Directory to write to; it may hold other things
     #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
+
+    /// Replace files and directories in DIR that have the names of what is written
+    #[arg(long)]
+    force: bool,
 
     /// What to write
     #[arg(long, value_enum, default_value_t = Format::Directory, alias = "output-format")]
@@ -59,7 +64,7 @@ impl Split {
         self.check_usage()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
-                Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id),
+                Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id, self.force),
                 Format::Wheel => bail!("{}: wheels can be made of a wheel only", self.source.path().display()),
             };
         }
@@ -79,7 +84,7 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
-                self.write_parts(wheels, &prepared.resources, &tree, place)?;
+                self.write_parts(wheels, &prepared.resources, &tree, Vec::new(), place)?;
             }
             (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
             (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared.resources, &tree)?,
@@ -148,40 +153,46 @@ impl Split {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
         }
-        prepare_output(&self.output, &prepared.resources)?;
+        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), &prepared.resources)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        write_with_archives(tree, &views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())
+        write_with_archives(tree, &views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())?;
+        replaced.finish();
+        Ok(())
     }
 
     fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
-        self.write_parts(wheels, resources, tree, |part| Ok(Some(place(&part.file_name()?))))?;
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
-        Ok(export::write(tree, &index, &Progress::default())?)
+        self.write_parts(wheels, resources, tree, index, |part| Ok(Some(place(&part.file_name()?))))
     }
 
-    /// Writes the parts of a wheel. `place` tells which node of the tree shows a part, and where to write it.
+    /// Writes the parts of a wheel, and `others`. `place` says which node of the tree shows a part, and where to write it.
     fn write_parts(
         &self,
         wheels: &WheelSet,
         resources: &Resources,
         tree: &Tree,
-        place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>> + Sync,
+        others: Vec<(EntryPath, PathBuf)>,
+        place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
     ) -> anyhow::Result<()> {
-        prepare_output(&self.output, resources)?;
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
+        let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
+        let views = views.collect::<anyhow::Result<Vec<_>>>()?;
+        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), resources)?;
         let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
             wheels.check_claims(false, &AtomicU64::new(0));
-            let places = parts.iter().filter_map(|part| place(part).transpose());
-            let views = places.collect::<anyhow::Result<Vec<_>>>()?;
             Ok(export::write(tree, &views, &progress)?)
-        })
+        })?;
+        replaced.finish();
+        Ok(())
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
@@ -225,16 +236,4 @@ pub(super) fn write_with_archives(
         make_archives(archives, &progress.done)?;
         Ok(export::write(tree, views, &progress)?)
     })
-}
-
-/// Makes the directory to write to. Code objects are compressed once; until they are written they lie in it, in a file
-/// without a name.
-pub(super) fn prepare_output(output: &Path, resources: &Resources) -> anyhow::Result<()> {
-    let name = output.display();
-    std::fs::create_dir_all(output).with_context(|| format!("{name}"))?;
-    if std::fs::read_dir(output).with_context(|| format!("{name}"))?.next().is_some() {
-        bail!("{name}: the directory is not empty; name one that is, or a new one");
-    }
-    resources.store.spool_to(output);
-    Ok(())
 }

@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::table::{Column, Style, Table, percent, size};
+use super::terminal::escaped;
 use crate::fs::find_mount;
 use crate::view::REPORTS;
 
@@ -72,7 +73,15 @@ impl Status {
 fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>) -> io::Result<()> {
     let text = |name: &str| now.get(name).and_then(Value::as_str).unwrap_or_default();
     let uptime = seconds(now);
-    writeln!(out, "{}: {}", place.display(), text("input"))?;
+    writeln!(out, "{}", escaped(&format!("{}: {}", place.display(), text("input"))))?;
+    if let Some(name) = now.get("changed").and_then(Value::as_str) {
+        let what = if name.is_empty() { "It" } else { name };
+        writeln!(
+            out,
+            "{} has changed: reading it fails (ESTALE). Unmount, and mount the input as it is now.",
+            escaped(what)
+        )?;
+    }
     writeln!(out, "kpackfs {}, up {}\n", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
 
     let elapsed = before.map_or(0.0, |before| uptime - seconds(before));

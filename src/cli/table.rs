@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use super::terminal;
+
 /// How tables are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Style {
@@ -50,6 +52,10 @@ impl Table {
         self.drop_empty_columns();
         if self.rows.is_empty() {
             return Ok(());
+        }
+        self.title = terminal::escaped(&self.title).into_owned();
+        for cell in self.rows.iter_mut().flatten() {
+            *cell = terminal::escaped(cell).into_owned();
         }
         match style {
             Style::Text => self.write_text(out),
@@ -157,6 +163,22 @@ mod tests {
     fn markdown_shows_names_as_they_are() {
         let expected = "### Files\n\n| name | size |\n|---|---:|\n| a\\_b.so | 1 |\n| ä\\|c | 1234 |\n\n";
         assert_eq!(written(Style::Markdown), expected);
+    }
+
+    #[test]
+    fn names_forge_no_rows() {
+        for style in [Style::Text, Style::Markdown] {
+            let mut table = Table::new("Split of a\nb", [Column::Text("name"), Column::Number("size")]);
+            table.row(["x.so\n  evil.so  1\n\u{1b}[2J".to_owned(), "2".to_owned()]);
+            let mut out = Vec::new();
+            table.write(&mut out, style).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(
+                !text.contains('\u{1b}') && text.lines().filter(|line| line.contains("evil")).count() == 1,
+                "{text}"
+            );
+            assert!(text.lines().all(|line| !line.trim_start().starts_with("evil")), "{text}");
+        }
     }
 
     #[test]

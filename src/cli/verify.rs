@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::options::MOST_JOBS;
-use super::prepare::set_jobs;
+use super::json;
+use super::options::{Ignored, MOST_JOBS};
+use super::prepare::{check_address_space, set_jobs};
 use super::progress::show_bytes;
 use super::selection::Selection;
 use super::table::counted;
+use super::terminal::message;
 use crate::artifact;
 use crate::index::Resources;
 use crate::split::Packaging;
@@ -33,8 +35,12 @@ const UNREADABLE: u8 = 2;
 pub(super) struct Verify {
     /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts or of wheels, a binary,
     /// an archive; or the host part and the device parts, as directories or wheels, in any order
-    #[arg(required = true)]
+    #[arg(required_unless_present = "artifacts_dir")]
     path: Vec<PathBuf>,
+
+    /// Another way to name PATH, that of `verify_artifacts`
+    #[arg(long, value_name = "PATH", conflicts_with = "path", hide_short_help = true)]
+    artifacts_dir: Option<PathBuf>,
 
     /// Compare with the wheel, install tree, artifacts or directory of shards that was split
     #[arg(long, value_name = "FAT")]
@@ -51,6 +57,9 @@ pub(super) struct Verify {
     #[command(flatten)]
     selection: Selection,
 
+    #[command(flatten)]
+    ignored: Ignored,
+
     /// Memory for caches, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     memory: u64,
@@ -65,7 +74,7 @@ impl Verify {
         let report = match self.verify() {
             Ok(report) => report,
             Err(error) => {
-                eprintln!("kpackfs: {}", super::text(&error));
+                eprintln!("kpackfs: {}", message(&super::text(&error)));
                 return Ok(ExitCode::from(UNREADABLE));
             }
         };
@@ -74,19 +83,22 @@ impl Verify {
     }
 
     fn verify(&self) -> anyhow::Result<Report> {
+        self.ignored.note();
+        let paths: Vec<PathBuf> = self.path.iter().chain(&self.artifacts_dir).cloned().collect();
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
-        let packaging = if self.path.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
+        let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
         let options = Options {
             databases: self.selection.chosen_databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
             components: self.component.clone(),
         };
+        check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
         let progress = Progress::default();
         let report = show_bytes("Verifying", &progress.done, &progress.total, || {
-            verify::verify(&self.path, self.against.as_deref(), &options, &resources, &progress)
+            verify::verify(&paths, self.against.as_deref(), &options, &resources, &progress)
         });
         Ok(report?)
     }
@@ -94,9 +106,7 @@ impl Verify {
     fn print(&self, report: &Report) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
-            serde_json::to_writer_pretty(&mut out, report)?;
-            writeln!(out)?;
-            return Ok(());
+            return json::write(&mut out, report);
         }
         for note in &report.notes {
             writeln!(out, "note: {note}")?;
@@ -109,7 +119,7 @@ impl Verify {
             writeln!(out)?;
         }
         for finding in &report.findings {
-            writeln!(out, "{finding}")?;
+            writeln!(out, "{}", message(finding))?;
         }
         let counts = &report.counts;
         writeln!(

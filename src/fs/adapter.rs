@@ -66,11 +66,14 @@ const CAPABILITIES: [InitFlags; 5] = [
 pub(super) struct Adapter {
     shared: Arc<Shared>,
     passthrough: Passthrough,
+    /// Whether files may be passed through. It makes the mount count as one more of the stacked file systems, of which the kernel
+    /// allows two.
+    may_pass: bool,
 }
 
 impl Adapter {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, passthrough: Passthrough::default() }
+    pub(super) fn new(shared: Arc<Shared>, may_pass: bool) -> Self {
+        Self { shared, passthrough: Passthrough::default(), may_pass }
     }
 
     fn requests(&self) -> &Requests {
@@ -152,7 +155,8 @@ impl Filesystem for Adapter {
         }
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();
-        if let Some(sample) = self.shared.nodes.largest_backed(WORTH_PASSING)
+        if self.may_pass
+            && let Some(sample) = self.shared.nodes.largest_backed(WORTH_PASSING)
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
             config.set_max_stack_depth(STACK_DEPTH).ok();

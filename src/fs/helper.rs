@@ -86,7 +86,13 @@ mod tests {
     use super::*;
 
     fn of(source: &OsStr) -> MountOptions {
-        MountOptions { mount_point: "/unused".into(), source: source.into(), allow_other: false, no_exec: true }
+        MountOptions {
+            mount_point: "/unused".into(),
+            source: source.into(),
+            allow_other: false,
+            no_exec: true,
+            no_passthrough: false,
+        }
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Whether programs can not be run from the mount, nor libraries loaded.
     pub no_exec: bool,
+    /// Whether every file is read through the daemon, also those that the kernel could read itself.
+    pub no_passthrough: bool,
 }
 
 /// What to serve.
@@ -94,7 +96,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);
     let shared = Arc::new(Shared::new(named, nodes, served.resources, served.total_bytes));
-    let adapter = Adapter::new(Arc::clone(&shared));
+    let adapter = Adapter::new(Arc::clone(&shared), !options.no_passthrough);
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
     // Who may use the mount is decided by the kernel (`allow_other`). fuser's own check would in addition refuse

@@ -52,17 +52,20 @@ fn list_directory(
     resources: &Arc<Resources>,
 ) -> Result<(), SourceError> {
     let place = input.location.join(directory.as_path());
-    let io = |source| SourceError::Io { path: place.clone(), source };
-    for found in fs::read_dir(&place).map_err(io)? {
-        let name = found.map_err(io)?.file_name();
-        let path = directory.child(name.as_bytes());
+    let is_root = *directory == EntryPath::root();
+    let Some(entries) = there(fs::read_dir(&place), &place, &mut input.warnings, is_root)? else { return Ok(()) };
+    for found in entries {
+        let Some(found) = there(found, &place, &mut input.warnings, is_root)? else { break };
+        let path = directory.child(found.file_name().as_bytes());
         let place = input.location.join(path.as_path());
-        let metadata = metadata(&place)?;
+        let found = fs::symlink_metadata(&place);
+        let Some(metadata) = there(found, &place, &mut input.warnings, false)? else { continue };
         let kind = if metadata.is_dir() {
             directories.push(path.clone());
             EntryKind::Directory
         } else if metadata.is_symlink() {
-            let target = fs::read_link(&place).map_err(|source| SourceError::Io { path: place, source })?;
+            let target = fs::read_link(&place);
+            let Some(target) = there(target, &place, &mut input.warnings, false)? else { continue };
             EntryKind::Symlink(target.into_os_string().into_vec().into())
         } else if metadata.is_file() {
             let link_group = (metadata.nlink() > 1).then(|| metadata.ino() ^ metadata.dev().rotate_left(32));
@@ -82,6 +85,30 @@ fn list_directory(
         input.entries.push(Entry { path, kind, attributes: attributes(&metadata) });
     }
     Ok(())
+}
+
+/// What is found at a place; `None`, with a warning, if it has vanished since its name was read. A tree need not stand still:
+/// /proc never does.
+fn there<T>(
+    found: io::Result<T>,
+    place: &Path,
+    warnings: &mut Vec<String>,
+    must_be: bool,
+) -> Result<Option<T>, SourceError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if !must_be && has_vanished(&error) => {
+            warnings.push(format!("{}: left out: it was gone before it was looked at", place.display()));
+            Ok(None)
+        }
+        Err(source) => Err(SourceError::Io { path: place.to_owned(), source }),
+    }
+}
+
+/// Whether an error says that something is no longer there, or is no longer what it was: no directory, no symlink (EINVAL). Of a
+/// process that has ended, /proc says ESRCH or EINVAL.
+fn has_vanished(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ESRCH | libc::EINVAL))
 }
 
 /// A single file of the operating system as a content.

@@ -9,7 +9,12 @@ use serde::Serialize;
 use super::tree::{Body, Report};
 use crate::index::{self, Counters, Resources};
 use crate::kpack::Archive;
-use crate::rope::{Rope, Segment};
+use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::source::{EntryKind, Input, InputKind};
+
+/// The version of the form of everything that is JSON (`docs/json.md`). It grows when a field goes or gets another meaning; a
+/// field more leaves it as it is.
+pub const JSON_VERSION: u32 = 1;
 
 /// What `status.json` takes, whatever it says. One request of the kernel reads it all.
 const SIZE: usize = 8192;
@@ -20,13 +25,18 @@ pub struct Status {
     input: String,
     resources: Arc<Resources>,
     archives: Vec<(String, Arc<Archive>)>,
+    /// What fails to be read once the input has changed.
+    watched: Vec<Arc<dyn Content>>,
     since: Instant,
 }
 
 #[derive(Serialize)]
 struct Text<'a> {
+    json_version: u32,
     version: &'static str,
     input: &'a str,
+    /// The first file of the input that is no longer the one that was mounted.
+    changed: Option<String>,
     uptime_seconds: f64,
     counters: &'a Counters,
     gauges: Gauges,
@@ -63,8 +73,24 @@ impl Status {
             input: input.into(),
             resources: Arc::clone(resources),
             archives: archives.into_iter().collect(),
+            watched: Vec::new(),
             since: Instant::now(),
         }
+    }
+
+    /// Has it say, too, whether this input is still what it was.
+    #[must_use]
+    pub fn watching(mut self, input: &Input) -> Self {
+        let mut files = input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
+            _ => None,
+        });
+        match input.kind {
+            // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
+            InputKind::Wheel(_) => self.watched.extend(files.find_map(|file| Some(file.packed()?.bytes))),
+            InputKind::Tree | InputKind::UnpackedWheel(_) => self.watched.extend(files.cloned()),
+        }
+        self
     }
 
     fn now(&self) -> Text<'_> {
@@ -74,8 +100,10 @@ impl Status {
             Some(Making { archive: name, done, total: archive.original_size() })
         });
         Text {
+            json_version: JSON_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             input: &self.input,
+            changed: self.watched.iter().find_map(|content| changed(&**content)),
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             counters: &resources.counters,
             gauges: Gauges {
@@ -98,6 +126,18 @@ impl Report for Status {
     }
 }
 
+/// The name of a content whose file is no longer the one that was planned with.
+fn changed(content: &dyn Content) -> Option<String> {
+    let asked = match content.backing() {
+        Some(file) => file.open().map(drop),
+        None => content.read_at(0, &mut [0]),
+    };
+    match asked {
+        Err(ReadError::Changed { entry }) => Some(entry.to_string()),
+        _ => None,
+    }
+}
+
 /// The text without what does not fit: names can be long, numbers are not.
 fn fitted(mut text: Text<'_>) -> String {
     loop {
@@ -107,6 +147,7 @@ fn fitted(mut text: Text<'_>) -> String {
         }
         if text.making.pop().is_none() {
             text.input = "";
+            text.changed = text.changed.map(|_| String::new());
         }
     }
 }

@@ -198,11 +198,11 @@ impl Metadata {
             let extra = normalise(key.as_str());
             format!("Install it together with {name}:\n\n    pip install \"{name}[device-{extra}]=={version}\"\n")
         } else {
-            format!("The packages for single GPUs of this family install it together with {name}.\n")
+            format!("The packages for individual GPUs in this family require it and install it along with {name}.\n")
         };
         format!(
             "# {distribution}\n\nAMD device kernels ({display}) for {name} {version}. \
-             The files belong into the directories of {name}.\n\n{how}"
+             The files in this package are installed into the directories of {name}.\n\n{how}"
         )
     }
 
@@ -233,18 +233,25 @@ impl<'a> Edit<'a> {
     /// Declares an extra in both spellings: as rocm-kpack first wrote it and as it has been since
     /// ROCm/rocm-systems#5514.
     fn extra(&mut self, name: &str, distributions: &[&str]) {
-        for (extra, other) in [(name.to_owned(), format!("device-{name}")), (format!("device-{name}"), name.to_owned())]
-        {
-            if !self.declared.insert(extra.clone()) {
-                self.warnings.push(format!(
-                    "METADATA: the extra {extra} is declared already and left alone; {other} installs the device code"
-                ));
-                continue;
-            }
+        let spellings = [name.to_owned(), format!("device-{name}")];
+        let (declared, free): (Vec<_>, Vec<_>) = spellings.into_iter().partition(|extra| self.declared.contains(extra));
+        match (declared.as_slice(), free.as_slice()) {
+            ([extra], [other]) => self.warnings.push(format!(
+                "METADATA: the extra {extra} is declared already and left alone; {other} installs the device code"
+            )),
+            ([one, other], _) => self.warnings.push(format!(
+                "METADATA: the extras {one} and {other} are declared already and left alone; no extra installs this device \
+                 code, so require {} by name",
+                distributions.join(", ")
+            )),
+            _ => {}
+        }
+        for extra in free {
             self.lines.push(format!("Provides-Extra: {extra}"));
             let marker = format!("extra == \"{extra}\"");
             let requirement = |device: &&str| self.metadata.requirement(device, &marker);
             self.lines.extend(distributions.iter().map(requirement).collect::<Vec<_>>());
+            self.declared.insert(extra);
         }
     }
 }

@@ -66,6 +66,17 @@ fn extras_that_are_declared_are_left_alone() {
     assert!(edited.warnings[0].contains("device-gfx942") && edited.warnings[1].contains("extra all "));
 }
 
+/// Two warnings that point at each other's extra would send the user in a circle.
+#[test]
+fn if_both_spellings_are_declared_one_warning_says_what_to_require() {
+    let text = format!("{HEADER}Provides-Extra: gfx942\nProvides-Extra: device-gfx942\n\nbody\n");
+    let edited = parse(text.as_bytes()).host(&devices(&["gfx942"]));
+    let of_target: Vec<_> = edited.warnings.iter().filter(|warning| warning.contains("gfx942")).collect();
+    assert_eq!(of_target.len(), 1, "{of_target:?}");
+    assert!(of_target[0].contains("gfx942 and device-gfx942") && of_target[0].contains("amd-torch-device-gfx942"));
+    assert!(!of_target[0].contains("installs the device code"), "{of_target:?}");
+}
+
 #[test]
 fn a_variant_chooses_by_property() {
     let text = format!("{HEADER}\nbody\n");

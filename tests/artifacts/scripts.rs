@@ -25,6 +25,11 @@ fn shards_are_split_shown_recombined_and_verified() {
 }
 
 #[test]
+fn the_calls_of_therock_and_pytorch_work() {
+    assert!(run("scripts/check-dropin", &[]).ends_with("all fine\n"));
+}
+
+#[test]
 fn the_tutorial_runs() {
     if can_mount() {
         run("scripts/check-tutorial", &[]);

@@ -101,6 +101,43 @@ fn one_archive_for_all_prefixes_stands_in_the_first() {
 }
 
 #[test]
+fn options_of_rocm_kpack_are_taken() {
+    let place = fat();
+    // A directory that other components are written to as well, and the names that options had before.
+    place.file("shared/base_lib_generic/notes", "there");
+    let early = ["split", "--input-dir", "x_lib_gfx110X", "--component-name", "y_lib", "--output-dir", "shared"];
+    assert_eq!(place.succeeds(&early), "");
+    let today = ["split", "--artifact-dir", "x_lib_gfx110X", "--artifact-prefix", "z_lib", "--output-dir", "shared"];
+    let ignored = [
+        "--clang-offload-bundler",
+        "none",
+        "--tmp-dir",
+        "none",
+        "--verbose",
+        "--input-dir",
+        "none",
+        "--component-name",
+        "n",
+    ];
+    let said = place.succeeds(&[&today[..], &ignored, &["--gpu-targets", "gfx90a", "gfx1100"]].concat());
+    for option in ignored.iter().filter(|word| word.starts_with("--")) {
+        assert!(said.contains(&format!("note: {option} has no effect")), "{option}: {said}");
+    }
+    let names =
+        set(["base_lib_generic", "y_lib_generic", "y_lib_gfx1030", "y_lib_gfx90a", "z_lib_generic", "z_lib_gfx90a"]);
+    assert_eq!(place.names("shared"), names);
+    // Only what would be overwritten is refused.
+    let said = place.fails(1, &today);
+    assert!(said.contains("shared/z_lib_generic") && said.contains("--force") && !said.contains("y_lib"), "{said}");
+    place.file("shared/z_lib_gfx90a/stale", "");
+    place.succeeds(&[&today[..], &["--force", "--gpu-targets", "gfx90a,", "gfx1030"]].concat());
+    assert!(!place.at("shared/z_lib_gfx90a/stale").exists() && place.at("shared/z_lib_gfx1030").exists());
+    assert_eq!(place.text("shared/base_lib_generic/notes"), "there");
+    place.succeeds(&["split", "x_lib_gfx110X", "-o", "alone"]);
+    assert!(place.succeeds(&["verify", "--artifacts-dir", "alone", "--verbose"]).contains("--verbose has no effect"));
+}
+
+#[test]
 fn links_and_modes_are_kept() {
     let place = fat();
     place.link(&format!("{STAGE}/lib/libx.so"), "libx.so.1").link(&format!("{STAGE}/lib/libx.so.1"), "libx.so.1.1");

@@ -163,8 +163,13 @@ fn faulty_disk(name: &str, bytes: Vec<u8>, place: &Path, fails: &Arc<AtomicBool>
     let content = Faulty { bytes, fails: Arc::clone(fails) };
     let kind = NodeKind::File { body: Body::Ready(Arc::new(content)), link_group: None };
     tree.insert(ROOT, &EntryPath::new(name.as_bytes()).unwrap(), attributes, kind).unwrap();
-    let options =
-        MountOptions { mount_point: place.to_owned(), source: "/disk".into(), allow_other: false, no_exec: false };
+    let options = MountOptions {
+        mount_point: place.to_owned(),
+        source: "/disk".into(),
+        allow_other: false,
+        no_exec: false,
+        no_passthrough: false,
+    };
     mount(&options, Served { tree: Arc::new(tree), resources: Resources::new(0), total_bytes: 0 }).unwrap()
 }
 

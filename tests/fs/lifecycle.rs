@@ -69,7 +69,13 @@ fn a_covered_mount_is_left_alone() {
 fn bad_targets_are_refused() {
     let Some(mounted) = Mount::new() else { return };
     let refused = |mount_point: PathBuf, source: &Path| {
-        let options = MountOptions { mount_point, source: source.to_owned(), allow_other: false, no_exec: false };
+        let options = MountOptions {
+            mount_point,
+            source: source.to_owned(),
+            allow_other: false,
+            no_exec: false,
+            no_passthrough: false,
+        };
         let tree = Arc::new(Tree::new(DIRECTORY));
         mount(&options, Served { tree, resources: Resources::new(0), total_bytes: 0 }).unwrap_err()
     };

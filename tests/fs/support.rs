@@ -154,6 +154,7 @@ impl Mount {
             source: SOURCE.into(),
             allow_other: false,
             no_exec: false,
+            no_passthrough: false,
         };
         let mounted = mount(&options, Served { tree, resources: resources.clone(), total_bytes: 10_000_000 });
         let mounted = Some(mounted.unwrap());

@@ -16,6 +16,8 @@ const MAX_NAMES: u32 = 1 << 20;
 /// What there is to know before the first lookup.
 #[derive(Debug)]
 pub(super) struct Directory {
+    /// Bytes of the table of contents.
+    pub(super) length: usize,
     pub(super) targets: Vec<String>,
     pub(super) scheme: Scheme,
     /// The region of the frames.
@@ -27,11 +29,11 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Reads the top level, and checks that the rest is MessagePack.
+    /// Reads the top level, and checks that the rest is MessagePack whose numbers are numbers.
     pub(super) fn read(toc: &[u8]) -> Result<Self, Error> {
         let mut targets = Vec::new();
         let (mut scheme, mut offset, mut size, mut blobs, mut names) = (Scheme::None, None, None, None, Vec::new());
-        walk(toc, |name, cursor| {
+        let length = walk(toc, |name, cursor| {
             let at = toc.len() - cursor.left();
             match name {
                 "gfx_arches" => targets = texts(cursor, MAX_TARGETS)?,
@@ -39,17 +41,16 @@ impl Directory {
                 "zstd_offset" => offset = Some(cursor.integer()?),
                 "zstd_size" => size = Some(cursor.integer()?),
                 "toc" => names = positions(toc, cursor)?,
-                _ => {
-                    if name == "blobs" {
-                        blobs = Some(at);
-                    }
-                    cursor.skip()?;
+                "blobs" => {
+                    blobs = Some(at);
+                    skip_blobs(cursor)?;
                 }
+                _ => cursor.skip()?,
             }
             Ok(())
         })?;
         let frames = offset.zip(size).map(|(offset, size)| Blob { offset, size });
-        Ok(Self { targets, scheme, frames, blobs, names })
+        Ok(Self { length, targets, scheme, frames, blobs, names })
     }
 
     /// The names in the map `toc`, sorted, each once.
@@ -70,15 +71,57 @@ impl Directory {
     }
 }
 
-/// Goes through the pairs of the map that is the table of contents.
+/// Goes through the pairs of the map that is the table of contents, and returns its length in bytes.
 pub(super) fn walk<'a>(
     toc: &'a [u8],
     mut each: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<usize, Error> {
     let mut cursor = Cursor::new(toc);
     for _ in 0..cursor.map()? {
         let name = cursor.text()?;
         each(name, &mut cursor)?;
+    }
+    Ok(toc.len() - cursor.left())
+}
+
+/// Goes behind the list of blobs. As rocm-kpack's library, this one refuses to open an archive in which an offset, a size or
+/// an ordinal is no integer. Other defects of a description concern only those who want that code object.
+fn skip_blobs(cursor: &mut Cursor<'_>) -> Result<(), Error> {
+    if !cursor.is_array() {
+        return cursor.skip();
+    }
+    for _ in 0..cursor.array()? {
+        skip_numbers(cursor, &["offset", "size"])?;
+    }
+    Ok(())
+}
+
+/// Goes behind the code objects of a name.
+fn skip_entries(cursor: &mut Cursor<'_>) -> Result<(), Error> {
+    skip_pairs(cursor, |_, cursor| skip_numbers(cursor, &["ordinal", "original_size"]))
+}
+
+/// Goes behind a map in which the values of these keys have to be integers.
+fn skip_numbers(cursor: &mut Cursor<'_>, numbers: &[&str]) -> Result<(), Error> {
+    skip_pairs(cursor, |key, cursor| {
+        if key.is_some_and(|key| numbers.contains(&key)) { cursor.integer().map(drop) } else { cursor.skip() }
+    })
+}
+
+/// Goes behind a map, by `value` behind each of its values, or behind a value of another kind. A key is `None` if it is no
+/// text.
+fn skip_pairs<'a>(
+    cursor: &mut Cursor<'a>,
+    mut value: impl FnMut(Option<&'a str>, &mut Cursor<'a>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if !cursor.is_map() {
+        return cursor.skip();
+    }
+    for _ in 0..cursor.map()? {
+        let mut ahead = *cursor;
+        let key = ahead.text().ok();
+        cursor.skip()?;
+        value(key, cursor)?;
     }
     Ok(())
 }
@@ -94,7 +137,7 @@ fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
     for _ in 0..count {
         let at = toc.len() - cursor.left();
         cursor.text()?;
-        cursor.skip()?;
+        skip_entries(cursor)?;
         names.push(u32::try_from(at).map_err(|_| malformed("its table of contents is too long"))?);
     }
     // Archives as kpackfs and rocm-kpack write them are sorted already.

@@ -5,17 +5,19 @@ mod directory;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use directory::{Directory, entry, walk};
 
 use crate::error::{Error, malformed};
-use crate::format::{HEADER_FIELDS, HEADER_SIZE, Scheme, read_header};
+use crate::format::{HEADER_FIELDS, Scheme, read_header};
 use crate::msgpack::Cursor;
 use crate::object::Object;
-use crate::source::{self, Source, reserved};
+use crate::source::{self, Source};
 use crate::stored;
 use crate::toc::{Blob, Toc, TocEntry};
+use crate::uninit;
 
 /// The largest table of contents that is read, in bytes. One of 20,000 code objects takes 3 MB.
 const MAX_TOC: u64 = 256 << 20;
@@ -25,16 +27,18 @@ const MAX_TOC: u64 = 256 << 20;
 pub struct Archive<S> {
     source: S,
     toc: TocBytes,
+    /// Where the table of contents begins.
+    toc_offset: u64,
     directory: Directory,
     /// Where code objects are, by ordinal; made when the first one is read.
     stored: OnceLock<Vec<Blob>>,
     making: Mutex<()>,
 }
 
-/// The bytes of the table of contents: kept, or in the source's memory.
+/// The bytes of the table of contents: kept, or in the source's memory, where there are so many.
 enum TocBytes {
     Kept(Vec<u8>),
-    Borrowed { offset: u64, length: usize },
+    Borrowed(usize),
 }
 
 impl<S: Source> Archive<S> {
@@ -44,21 +48,25 @@ impl<S: Source> Archive<S> {
         if size == 0 {
             return Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "it is too short: it is empty").into());
         }
-        if size < HEADER_SIZE {
+        if size < HEADER_FIELDS as u64 {
             return Err(malformed("it is too short"));
         }
         let mut header = [0; HEADER_FIELDS];
         source.read_at(0, &mut header)?;
         let offset = read_header(header, size)?;
-        let length = usize::try_from(size - offset).ok().filter(|_| size - offset <= MAX_TOC);
-        let length = length.ok_or_else(|| malformed("its table of contents is too long"))?;
-        let bytes = source::bytes(&source, offset, length)?;
+        // Its length is in no header, and code objects may come behind it.
+        let most = usize::try_from((size - offset).min(MAX_TOC)).map_err(|_| malformed("it is too large"))?;
+        let bytes = source::bytes(&source, offset, most)?;
         let directory = Directory::read(&bytes)?;
         let toc = match bytes {
-            Cow::Owned(bytes) => TocBytes::Kept(bytes),
-            Cow::Borrowed(_) => TocBytes::Borrowed { offset, length },
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(directory.length);
+                bytes.shrink_to_fit();
+                TocBytes::Kept(bytes)
+            }
+            Cow::Borrowed(_) => TocBytes::Borrowed(directory.length),
         };
-        Ok(Self { source, toc, directory, stored: OnceLock::new(), making: Mutex::new(()) })
+        Ok(Self { source, toc, toc_offset: offset, directory, stored: OnceLock::new(), making: Mutex::new(()) })
     }
 
     /// The targets that a loader finds in this archive.
@@ -108,10 +116,7 @@ impl<S: Source> Archive<S> {
     /// The code object of an entry of this archive.
     pub fn read(&self, entry: &TocEntry) -> Result<Vec<u8>, Error> {
         let object = self.object(entry)?;
-        let mut code = reserved(object.size())?;
-        code.resize(object.size(), 0);
-        object.write_to(&mut code)?;
-        Ok(code)
+        uninit::vec(object.size(), |code| object.write_to(code))
     }
 
     pub(crate) fn object(&self, entry: &TocEntry) -> Result<Object<'_, S>, Error> {
@@ -138,8 +143,8 @@ impl<S: Source> Archive<S> {
         }
         let toc = self.toc_bytes()?;
         let blobs = self.directory.blobs.and_then(|at| toc.get(at..)).map(Cursor::new);
-        let end = self.source.size() - toc.len() as u64;
-        let stored = stored::index(&self.source, self.directory.scheme, blobs, self.directory.frames, end)?;
+        let toc = self.toc_range();
+        let stored = stored::index(&self.source, self.directory.scheme, blobs, self.directory.frames, &toc)?;
         Ok(self.stored.get_or_init(|| stored))
     }
 
@@ -179,13 +184,17 @@ impl<S: Source> Archive<S> {
         Ok(toc)
     }
 
+    fn toc_range(&self) -> Range<u64> {
+        self.toc_offset..self.toc_offset.saturating_add(self.directory.length as u64)
+    }
+
     fn toc_bytes(&self) -> Result<&[u8], Error> {
         match &self.toc {
             TocBytes::Kept(bytes) => Ok(bytes),
-            TocBytes::Borrowed { offset, length } => {
+            TocBytes::Borrowed(length) => {
                 self.source.check()?;
                 self.source
-                    .borrow(*offset, *length)
+                    .borrow(self.toc_offset, *length)
                     .ok_or_else(|| malformed("its table of contents is not in the file"))
             }
         }

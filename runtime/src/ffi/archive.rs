@@ -146,7 +146,7 @@ pub unsafe extern "C" fn kpack_get_kernel(
 /// Frees a code object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_free_kernel(kernel: *mut c_void) {
-    // SAFETY: it comes from `calloc` or is null.
+    // SAFETY: it comes from `malloc` or is null.
     unsafe { libc::free(kernel) }
 }
 

@@ -93,10 +93,8 @@ pub unsafe extern "C" fn kpack_load_code_object(
             // No archive offers a target that is not UTF-8.
             given.filter_map(|arch| arch.to_str().ok()).collect()
         };
-        // SAFETY: this many bytes are mapped for reading, and belong to an object that the caller keeps loaded.
-        let marker = Marker::decode(unsafe {
-            std::slice::from_raw_parts(metadata.cast(), maps::readable_from(metadata.addr(), MAX_MARKER))
-        })?;
+        // SAFETY: the caller keeps the metadata while this call lasts.
+        let marker = Marker::decode(&unsafe { maps::bytes_at(metadata.cast(), MAX_MARKER) })?;
         let binary = Path::new(OsStr::from_bytes(binary.to_bytes()));
         let take = |found: &crate::cache::Found| allocated(&found.object()?);
         (*code_object, *size) = cache.load_with(&marker, binary, index, &targets, take)?;
@@ -107,6 +105,6 @@ pub unsafe extern "C" fn kpack_load_code_object(
 /// Frees a code object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_free_code_object(code_object: *mut c_void) {
-    // SAFETY: it comes from `calloc` or is null.
+    // SAFETY: it comes from `malloc` or is null.
     unsafe { libc::free(code_object) }
 }

@@ -1,5 +1,5 @@
 //! The C interface: names, order of arguments and codes are those of rocm-kpack's `librocm_kpack.so.0`. What each function
-//! does is said in `include/rocm_kpack.h`.
+//! does is said in `include/rocm_kpack/kpack.h`.
 //!
 //! Every function runs behind [`guarded`], so that nothing unwinds into the caller.
 
@@ -10,6 +10,7 @@ mod archive;
 mod cache;
 
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use archive::*;
@@ -52,16 +53,16 @@ unsafe fn string<'a>(pointer: *const c_char, name: &'static str) -> Result<&'a C
 /// A code object in memory that `free` takes back.
 fn allocated<S: Source>(object: &Object<'_, S>) -> Result<(*mut c_void, usize), Error> {
     let size = object.size();
-    // SAFETY: `calloc` takes any numbers. An empty code object is a pointer, too.
-    let memory = unsafe { libc::calloc(size.max(1), 1) };
+    // SAFETY: `malloc` takes any number. An empty code object is a pointer, too.
+    let memory = unsafe { libc::malloc(size.max(1)) };
     if memory.is_null() {
         return Err(Error::Memory(size));
     }
-    // SAFETY: these are `size` zeros that nobody else knows of.
-    let code = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), size) };
+    // SAFETY: these are `size` bytes that nobody else knows of, and that need not be initialized.
+    let code = unsafe { std::slice::from_raw_parts_mut(memory.cast::<MaybeUninit<u8>>(), size) };
     // Decompression does not panic; if it did, this memory would be lost, no more.
     if let Err(error) = object.write_to(code) {
-        // SAFETY: it comes from `calloc`.
+        // SAFETY: it comes from `malloc`.
         unsafe { libc::free(memory) };
         return Err(error);
     }

@@ -1,9 +1,10 @@
 /*
- * Calls every function of rocm_kpack.h, and gets every error code. Compiled as C99 and as C++11.
+ * Calls every function of rocm_kpack/kpack.h, and gets every error code. Compiled as C99 and as C++11.
  * usage: interface DIRECTORY, with the archives that interface.rs writes.
  */
 #define _GNU_SOURCE 1
-#include <rocm_kpack.h>
+#include <rocm_kpack/kpack.h>
+#include <rocm_kpack.h> /* its earlier name */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,9 +56,12 @@ static void opening(void) {
     IS(KPACK_ERROR_IO_ERROR, kpack_open(directory, &archive));
     IS(KPACK_ERROR_IO_ERROR, kpack_open(at("fifo"), &archive));
     IS(KPACK_ERROR_MSGPACK_PARSE_FAILED, kpack_open(at("msgpack"), &archive));
+    IS(KPACK_ERROR_MSGPACK_PARSE_FAILED, kpack_open(at("ordinal.kpack"), &archive));
     HOLDS(!archive);
     kpack_close(NULL);
     kpack_close(opened("good.kpack"));
+    IS(KPACK_MAGIC_SIZE, strlen(KPACK_MAGIC));
+    IS(1, KPACK_CURRENT_VERSION);
 }
 
 static void listing(void) {
@@ -124,8 +128,11 @@ static void getting(void) {
     archive = opened("blob.kpack");
     IS(KPACK_ERROR_INVALID_FORMAT, kpack_get_kernel(archive, "lib/x.so#0", "gfx942", &kernel, &size));
     kpack_close(archive);
-    archive = opened("ordinal.kpack");
-    IS(KPACK_ERROR_MSGPACK_PARSE_FAILED, kpack_get_kernel(archive, "lib/x.so#0", "gfx942", &kernel, &size));
+    archive = opened("little.kpack");
+    IS(KPACK_SUCCESS, kpack_get_kernel(archive, "lib/x.so#0", "gfx942", &kernel, &size));
+    IS(4, size);
+    IS(0, memcmp(kernel, "code", 4));
+    kpack_free_kernel(kernel);
     kpack_close(archive);
 }
 
@@ -140,6 +147,23 @@ static void changing(void) {
     IS(KPACK_ERROR_IO_ERROR, kpack_get_binary(archive, 0, &text));
     kpack_close(archive);
 }
+
+/* The most that anything asked to be zeroed. C++ declares calloc in another way. */
+static size_t largest_zeroed;
+#ifndef __cplusplus
+void *calloc(size_t count, size_t size) {
+    size_t i, all = count * size;
+    volatile char *memory;
+    if (size && count > (size_t)-1 / size)
+        return NULL;
+    if (all > largest_zeroed)
+        largest_zeroed = all;
+    memory = (volatile char *)malloc(all);
+    for (i = 0; memory && i < all; i++)
+        memory[i] = 0;
+    return (void *)memory;
+}
+#endif
 
 static void without_memory(void) {
     kpack_archive_t archive = opened("large.kpack");
@@ -158,6 +182,7 @@ static void without_memory(void) {
     IS(0, setrlimit(RLIMIT_AS, &before));
     IS(KPACK_SUCCESS, kpack_get_kernel(archive, "lib/x.so#0", "gfx942", &kernel, &size));
     IS(64 << 20, size);
+    HOLDS(largest_zeroed < size);
     kpack_free_kernel(kernel);
     kpack_close(archive);
 }
@@ -297,6 +322,24 @@ static void at_the_end_of_memory(void) {
     kpack_cache_destroy(cache);
 }
 
+/* Metadata that a program has copied, when no file can be opened: /proc/self/maps is none that has to be. */
+static void on_the_heap(void) {
+    kpack_cache_t cache = cache_with(NULL, NULL, NULL);
+    struct rlimit before, none;
+    char *copy = (char *)malloc(sizeof marker);
+    memcpy(copy, marker, sizeof marker);
+    IS(KPACK_SUCCESS, load(cache, copy, "gfx942", "t, gfx942"));
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = 0;
+    IS(0, setrlimit(RLIMIT_NOFILE, &none));
+    HOLDS(!fopen("/proc/self/maps", "r"));
+    IS(KPACK_SUCCESS, load(cache, copy, "gfx942", "t, gfx942"));
+    IS(0, setrlimit(RLIMIT_NOFILE, &before));
+    free(copy);
+    kpack_cache_destroy(cache);
+}
+
 static void environment(void) {
     char both[8192];
     size_t number;
@@ -350,6 +393,7 @@ int main(int argc, char **argv) {
     discovering(argv[0]);
     loading();
     at_the_end_of_memory();
+    on_the_heap();
     environment();
     if (!failures)
         printf("all fine\n");

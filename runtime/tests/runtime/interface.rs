@@ -60,6 +60,21 @@ fn nothing_but_the_interface_is_exported() {
     assert!(String::from_utf8(dynamic).unwrap().contains("soname: [librocm_kpack.so.0]"));
 }
 
+/// An archive with the smallest header there can be: the table of contents right behind 16 bytes, and the code behind that.
+fn little() -> Vec<u8> {
+    let toc = |offset: usize| {
+        let entry = json!({"type": "hsaco", "ordinal": 0, "original_size": 4});
+        let blobs = json!([{"offset": offset, "size": 4}]);
+        json!({"group_name": "a name of some length", "gfx_arches": ["gfx942"], "blobs": blobs, "toc": {"lib/x.so#0": {"gfx942": entry}}})
+    };
+    let encoded = |offset: usize| rmp_serde::to_vec_named(&toc(offset)).unwrap();
+    // Each number from 128 to 255 has two bytes.
+    let length = encoded(200).len();
+    assert!((112..240).contains(&length));
+    let header = [&b"KPAK\x01\0\0\0"[..], &16_u64.to_le_bytes()].concat();
+    [header, encoded(16 + length), b"code".to_vec()].concat()
+}
+
 /// Writes what the program expects.
 #[expect(unsafe_code, reason = "std makes no FIFO")]
 fn fill(directory: &Path) {
@@ -95,6 +110,7 @@ fn fill(directory: &Path) {
     };
     write("blob.kpack", &with_toc(b"code", &toc(json!(0), 1 << 60)));
     write("ordinal.kpack", &with_toc(b"code", &toc(json!(-1), 4)));
+    write("little.kpack", &little());
     for (name, target, text) in [
         ("t_gfx942.kpack", "gfx942", "t, gfx942"),
         ("t_gfx11-generic.kpack", "gfx11-generic", "t, gfx11-generic"),
@@ -143,6 +159,41 @@ fn check(compiler: &str, options: &[&str]) {
     let (text, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text == "all fine\n", "{:?}\n{text}{log}", output.status);
     assert!(log.lines().count() > 3 && log.lines().all(|line| line.starts_with("kpack: ")), "{log}");
+}
+
+/// A project of `CMake` finds the package, and its program runs without `LD_LIBRARY_PATH`; versions are told apart.
+#[test]
+fn cmake_projects_find_the_package() {
+    if !has("cmake") || !has("cc") || !has("make") {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let directory = tempfile::tempdir().unwrap();
+    let prefix = directory.path().join("prefix");
+    succeeds(Command::new(root.join("../scripts/install-runtime")).arg(&prefix).arg(library()));
+    let configure = |build: &Path, version: &str| {
+        let mut command = Command::new("cmake");
+        command.args(["-G", "Unix Makefiles", "-S"]).arg(root.join("tests/cmake")).arg("-B").arg(build);
+        command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())).arg(format!("-DVERSION={version}"));
+        command.output().unwrap()
+    };
+    let major = env!("CARGO_PKG_VERSION_MAJOR").parse::<u32>().unwrap();
+    let later = format!("{}.0", major + 1);
+    for (version, is_found) in
+        [(env!("CARGO_PKG_VERSION"), true), (&format!("{major}.0"), true), ("99", false), (&later, false)]
+    {
+        let output = configure(&directory.path().join(format!("build-{version}")), version);
+        assert_eq!(output.status.success(), is_found, "{version}: {output:?}");
+    }
+    let build = directory.path().join("build");
+    let output = configure(&build, "");
+    assert!(output.status.success(), "{output:?}");
+    succeeds(Command::new("cmake").arg("--build").arg(&build));
+    let files = directory.path().join("files");
+    fs::create_dir(&files).unwrap();
+    fill(&files);
+    let output = succeeds(Command::new(build.join("interface")).arg(&files));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "all fine\n");
 }
 
 #[test]

@@ -92,6 +92,7 @@ fn headers() -> Vec<Kind> {
         ("table at the end", patched(8, &(good.len() as u64).to_le_bytes()), InvalidFormat, Success),
         ("table past the end", patched(8, &u64::MAX.to_le_bytes()), InvalidFormat, Success),
         ("table in the header", patched(8, &8_u64.to_le_bytes()), InvalidFormat, Success),
+        ("table in the padding", patched(8, &16_u64.to_le_bytes()), MsgpackParseFailed, Success),
         ("table in the code", patched(8, &64_u64.to_le_bytes()), MsgpackParseFailed, Success),
         ("table cut off", good[..good.len() - 5].to_vec(), MsgpackParseFailed, Success),
         ("table of an unknown type", around(CODE, &[0xC1]), MsgpackParseFailed, Success),
@@ -131,15 +132,15 @@ fn tables() -> Vec<Kind> {
         ("a name is not UTF-8", not_utf8, MsgpackParseFailed, Success),
         ("targets of a name are a text", with("/toc/x#0", json!("gfx90a")), Success, MsgpackParseFailed),
         ("entry is a number", with(entry, json!(7)), Success, MsgpackParseFailed),
-        ("ordinal is a text", ordinal(json!("0")), Success, MsgpackParseFailed),
-        ("ordinal is negative", ordinal(json!(-1)), Success, MsgpackParseFailed),
-        ("ordinal is a fraction", ordinal(json!(0.5)), Success, MsgpackParseFailed),
+        ("ordinal is a text", ordinal(json!("0")), MsgpackParseFailed, Success),
+        ("ordinal is negative", ordinal(json!(-1)), MsgpackParseFailed, Success),
+        ("ordinal is a fraction", ordinal(json!(0.5)), MsgpackParseFailed, Success),
         ("ordinal is too large", ordinal(json!(1)), Success, InvalidFormat),
         ("ordinal is huge", ordinal(json!(u64::MAX)), Success, InvalidFormat),
         ("no ordinal", with(&field("ordinal"), None), Success, MsgpackParseFailed),
         ("no original size", with(&field("original_size"), None), Success, MsgpackParseFailed),
-        ("original size is a text", size(json!("43")), Success, MsgpackParseFailed),
-        ("original size is negative", size(json!(-43)), Success, MsgpackParseFailed),
+        ("original size is a text", size(json!("43")), MsgpackParseFailed, Success),
+        ("original size is negative", size(json!(-43)), MsgpackParseFailed, Success),
         ("original size is huge", size(json!(u64::MAX)), Success, InvalidFormat),
         ("original size is 1 TB", size(json!(1_u64 << 40)), Success, InvalidFormat),
         ("original size is another", size(json!(1)), Success, DecompressionFailed),
@@ -148,7 +149,9 @@ fn tables() -> Vec<Kind> {
         ("a blob is a number", with("/blobs/0", json!(1)), Success, MsgpackParseFailed),
         ("a blob has no size", with("/blobs/0/size", None), Success, InvalidFormat),
         ("a blob has no offset", with("/blobs/0/offset", None), Success, InvalidFormat),
-        ("size of a blob is a text", with("/blobs/0/size", json!("43")), Success, MsgpackParseFailed),
+        ("size of a blob is a text", with("/blobs/0/size", json!("43")), MsgpackParseFailed, Success),
+        ("offset of a blob is a text", with("/blobs/0/offset", json!("64")), MsgpackParseFailed, Success),
+        ("offset of a blob is negative", with("/blobs/0/offset", json!(-1)), MsgpackParseFailed, Success),
         ("size of a blob is huge", with("/blobs/0/size", json!(1_u64 << 62)), Success, InvalidFormat),
         ("a blob ends past all numbers", with("/blobs/0/size", json!(u64::MAX)), Success, InvalidFormat),
         ("a blob is past the end", with("/blobs/0/offset", json!(1 << 30)), Success, InvalidFormat),
@@ -177,6 +180,7 @@ fn compressed() -> Vec<Kind> {
             MsgpackParseFailed,
             Success,
         ),
+        ("size of frames is a text", packed(&framed(&frame()), "/zstd_size", json!("64")), MsgpackParseFailed, Success),
         ("no room for a count", packed(&framed(&frame()), "/zstd_size", json!(3)), Success, InvalidFormat),
         ("4 G frames", packed(&[0xFF; 4], "/zstd_size", json!(4)), Success, InvalidFormat),
         (
@@ -247,6 +251,93 @@ fn every_kind_has_an_error_code() {
     }
     assert!(kinds.iter().filter(|kind| (kind.2, kind.3) != (Success, Success)).count() >= 27);
     assert!(largest_allocation() < 4 << 20, "{} bytes at once", largest_allocation());
+}
+
+/// Bytes before the table of contents, the table, and bytes behind it; with the offset that `toc` is given.
+fn placed(before: &[u8], toc: &Value, behind: &[u8]) -> Vec<u8> {
+    let header = [&b"KPAK\x01\0\0\0"[..], &(16 + before.len() as u64).to_le_bytes()].concat();
+    [&header, before, &rmp_serde::to_vec_named(toc).unwrap(), behind].concat()
+}
+
+/// rocm-kpack's library takes a table of contents at any offset from 16 on; its own tests have it there.
+#[test]
+fn a_header_has_sixteen_bytes_at_least() {
+    let blob = |offset: usize| changed(plain(), "/blobs/0/offset", Some(json!(offset)));
+    // A number below 256 has two bytes, one below 65536 three.
+    let length_of = |toc: &dyn Fn(usize) -> Value| {
+        let guess = rmp_serde::to_vec_named(&toc(200)).unwrap().len();
+        rmp_serde::to_vec_named(&toc(16 + guess)).unwrap().len()
+    };
+    let length = length_of(&blob);
+    let frames = framed(&frame());
+    let packed = |offset: usize| {
+        let mut toc = plain();
+        toc["compression_scheme"] = json!("zstd-per-kernel");
+        (toc["zstd_offset"], toc["zstd_size"]) = (json!(offset), json!(frames.len()));
+        toc
+    };
+    let packed_length = length_of(&packed);
+    for (kind, bytes) in [
+        ("code at once", placed(CODE, &blob(16), b"")),
+        ("table at once, code behind it", placed(b"", &blob(16 + length), CODE)),
+        ("an odd offset", placed(&[b"?", CODE].concat(), &blob(17), b"")),
+        ("frames at once", placed(&frames, &packed(16), b"")),
+        ("frames behind the table", placed(b"", &packed(16 + packed_length), &frames)),
+    ] {
+        let archive = Archive::open(bytes.as_slice()).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_eq!(archive.get("x#0", "gfx90a").unwrap().unwrap(), CODE, "{kind}");
+        body::run(&bytes);
+    }
+    for (kind, bytes, expected) in [
+        ("nothing behind the header", placed(b"", &blob(16), b"")[..16].to_vec(), InvalidFormat),
+        ("half a header", b"KPAK\x01\0\0\0".to_vec(), InvalidFormat),
+        ("a blob that begins in the table", placed(b"", &blob(15 + length), CODE), InvalidFormat),
+        ("a blob past the end", placed(b"", &blob(17 + length), CODE), InvalidFormat),
+        ("frames that begin in the table", placed(b"", &packed(15 + packed_length), &frames), InvalidFormat),
+    ] {
+        let got = Archive::open(bytes.as_slice()).and_then(|archive| archive.get("x#0", "gfx90a"));
+        assert_eq!(got.unwrap_err().code(), expected, "{kind}");
+        body::run(&bytes);
+    }
+}
+
+/// zstd takes frames one after the other for their concatenation, and skippable frames for nothing (RFC 8878, 3).
+#[test]
+fn a_code_object_may_have_several_frames() {
+    let part = |range: std::ops::Range<usize>| zstd::bulk::compress(&CODE[range], 3).unwrap();
+    let (one, other) = (part(0..20), part(20..CODE.len()));
+    let skippable = [&0x184D_2A53_u32.to_le_bytes()[..], &5_u32.to_le_bytes(), b"skip!"].concat();
+    let silent = {
+        let mut compressor = zstd::bulk::Compressor::new(3).unwrap();
+        compressor.set_parameter(zstd::zstd_safe::CParameter::ContentSizeFlag(false)).unwrap();
+        compressor.compress(&CODE[20..]).unwrap()
+    };
+    let with = |frames: &[&[u8]]| {
+        let frames = framed(&frames.concat());
+        packed(&frames, "/zstd_size", json!(frames.len()))
+    };
+    for (kind, bytes) in [
+        ("two frames", with(&[&one, &other])),
+        ("a skippable frame before it", with(&[&skippable, &frame()])),
+        ("one behind it", with(&[&frame(), &skippable])),
+        ("one between two", with(&[&one, &skippable, &other])),
+        ("the second does not tell its size", with(&[&one, &silent])),
+    ] {
+        let archive = Archive::open(bytes.as_slice()).unwrap();
+        assert_eq!(archive.get("x#0", "gfx90a").unwrap().unwrap(), CODE, "{kind}");
+        body::run(&bytes);
+    }
+    for (kind, bytes) in [
+        ("the second is missing", with(&[&one])),
+        ("the second is not whole", with(&[&one, &other[..other.len() - 1]])),
+        ("something that is no frame behind it", with(&[&frame(), b"no frame"])),
+        ("one too many", with(&[&frame(), &one])),
+        ("only a skippable frame", with(&[&skippable])),
+    ] {
+        let archive = Archive::open(bytes.as_slice()).unwrap();
+        assert_eq!(archive.get("x#0", "gfx90a").unwrap_err().code(), DecompressionFailed, "{kind}");
+        body::run(&bytes);
+    }
 }
 
 /// A table of contents that says something twice: the last one counts, and names stay sorted.

@@ -1,0 +1,75 @@
+//! Text for a terminal. Names come from inputs, and may hold what moves the cursor, renames the window or forges a line.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+
+/// As many characters as a message has at most; paths can be megabytes long.
+const LONGEST: usize = 600;
+
+/// A text on one line in which nothing is invisible: control characters and those that change the direction or the place of
+/// what follows are written as Rust writes them (`\n`, `\u{1b}`).
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if is_special(letter) {
+            escaped.extend(letter.escape_default());
+        } else {
+            escaped.push(letter);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// A message: escaped, and without its middle if it is longer than anyone reads.
+pub(super) fn message(text: &impl Display) -> String {
+    let text = text.to_string();
+    let text = escaped(&text);
+    let count = text.chars().count();
+    if count <= LONGEST {
+        return text.into_owned();
+    }
+    let half = LONGEST / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    format!("{head} […{} characters…] {tail}", count - 2 * half)
+}
+
+fn is_special(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            // Zero width, directions (Unicode Standard Annex 9), line and paragraph separator, byte order mark.
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_moves_the_cursor() {
+        for (text, expected) in [
+            ("libx ä 日本.so", "libx ä 日本.so"),
+            ("a\nb\r\tc", r"a\nb\r\tc"),
+            ("\u{1b}]0;title\u{7}", r"\u{1b}]0;title\u{7}"),
+            ("\u{9b}31m\u{7f}", r"\u{9b}31m\u{7f}"),
+            ("gpj.\u{202e}so", r"gpj.\u{202e}so"),
+        ] {
+            assert_eq!(escaped(text), expected);
+            assert_eq!(message(&text), expected);
+        }
+    }
+
+    #[test]
+    fn long_messages_lose_their_middle() {
+        let text = format!("begin{}end", "/d".repeat(100_000));
+        let short = message(&text);
+        assert!(
+            short.starts_with("begin/d") && short.ends_with("/dend") && short.contains("[…199408 characters…]"),
+            "{short}"
+        );
+        assert!(short.len() < LONGEST + 100);
+    }
+}
