@@ -64,6 +64,7 @@ impl Cache {
             Command::List { json: true } => list_json(&kept)?,
             Command::List { json: false } => list(&kept, index::frames_usage(&folder).with_context(explain)?)?,
             Command::Prune { older_than } => {
+                index::remove_orphans(&folder)?;
                 let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
                 let is_outdated = |kept: &&Kept| !kept.is_usable || age(kept) > DAY * *older_than;
                 remove(kept.iter().filter(is_outdated))?;
@@ -73,6 +74,7 @@ impl Cache {
                 removed_frames(index::remove_frames(&folder, is_outdated).with_context(explain)?)?;
             }
             Command::Clear => {
+                index::remove_orphans(&folder)?;
                 remove(kept.iter())?;
                 removed_frames(index::remove_frames(&folder, |_| true).with_context(explain)?)?;
             }

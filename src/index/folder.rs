@@ -1,12 +1,12 @@
 //! The folder in which indexes are kept.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::pending::Pending;
-use super::records::{self, Header, RecordsError, SUFFIX, at};
+use super::records::{self, Header, RecordsError, SUFFIX, TEMPORARY, at};
 
 /// An index that is kept.
 #[derive(Debug)]
@@ -23,22 +23,45 @@ pub struct Kept {
     pub is_usable: bool,
 }
 
-/// The indexes in a folder, by path. A folder that is not there has none.
-pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
+/// A temporary file that was not written for so long belongs to a session that was killed.
+const ORPHANED: Duration = Duration::from_secs(3600);
+
+/// Regular files in a folder that are named like ours and begin as an index does. Others are somebody else's.
+fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, RecordsError> {
     let found = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         found => found.map_err(at(folder))?,
     };
-    let mut kept = Vec::new();
+    let mut files = Vec::new();
     for entry in found {
         let path = entry.map_err(at(folder))?.path();
-        if path.extension().is_none_or(|extension| extension != SUFFIX) {
+        if path.extension().is_none_or(|extension| extension != suffix) {
             continue;
         }
-        let metadata = fs::symlink_metadata(&path).map_err(at(&path))?;
-        if !metadata.is_file() {
-            continue;
+        // Another process may have removed it.
+        let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+        if metadata.is_file() && records::is_index(&path) {
+            files.push((path, metadata));
         }
+    }
+    Ok(files)
+}
+
+/// Removes temporary files of sessions that were killed while they wrote an index.
+pub fn remove_orphans(folder: &Path) -> Result<(), RecordsError> {
+    for (path, metadata) in files(folder, TEMPORARY)? {
+        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        if age.is_some_and(|age| age > ORPHANED) {
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The indexes in a folder, by path. A folder that is not there has none.
+pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
+    let mut kept = Vec::new();
+    for (path, metadata) in files(folder, SUFFIX)? {
         let header = records::open(&path).and_then(|file| records::read(&path, &file, None, drop)).ok();
         let is_usable =
             header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
@@ -90,7 +113,15 @@ mod tests {
             memory.save().unwrap();
         }
         fs::write(folder.join("other"), "x").unwrap();
-        fs::write(folder.join("damaged.index"), "x").unwrap();
+        fs::write(folder.join("damaged.index"), "KPFSIDX\nx").unwrap();
+        fs::write(folder.join("of-another-program.index"), "x").unwrap();
+        fs::write(folder.join("of-another-program.new"), "x").unwrap();
+        for (name, age) in [("killed", 7200), ("alive", 60)] {
+            let path = folder.join(name).with_extension("new");
+            fs::write(&path, "KPFSIDX\n").unwrap();
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
         fs::write(folder.join("damaged.saving"), "").unwrap();
         fs::write(&inputs[1], "changed").unwrap();
         fs::remove_file(&inputs[2]).unwrap();
@@ -103,6 +134,10 @@ mod tests {
             kept.remove().unwrap();
             kept.remove().unwrap();
         }
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        remove_orphans(&folder).unwrap();
+        let left = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, ["alive.new", "of-another-program.index", "of-another-program.new", "other"]);
     }
 }

@@ -25,7 +25,7 @@ pub use budget::{Budget, Promise, Reservation, Shed};
 pub use cache::{ByteCache, Weight};
 pub use compressors::{Compressors, Original, STREAMED};
 pub use counters::{Counter, Counters};
-pub use folder::{Kept, list};
+pub use folder::{Kept, list, remove_orphans};
 pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};
 pub use gauges::{Gauges, Use};
 pub use heap::set_up_heap;

@@ -47,6 +47,9 @@ const MAX_DEPTH: usize = 32;
 /// What the names of these files end with.
 pub(super) const SUFFIX: &str = "index";
 
+/// The same while they are being written.
+pub(super) const TEMPORARY: &str = "new";
+
 /// Records compress to little whatever the level is; most of what they hold is compressed already.
 const LEVEL: i32 = 3;
 
@@ -188,10 +191,12 @@ pub(super) fn write(
     let header = rmp_serde::to_vec(header).map_err(|error| at(path)(io::Error::other(error)))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     create_directory(directory)?;
-    let temporary = path.with_extension(format!("{}.{}.new", process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}.{number}.{TEMPORARY}", process::id()));
     let write = || {
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
-        (&file).write_all(&[0; FRAME])?;
+        // Without its checksum it is no index yet, but whoever finds it knows what it was going to be.
+        (&file).write_all(&[&MAGIC[..], &[0; FRAME - MAGIC.len()]].concat())?;
         let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, &file), LEVEL)?;
         encoder.set_pledged_src_size(Some(size.saturating_add(4 + header.len() as u64)))?;
         write_field(&mut encoder, &header)?;
@@ -212,6 +217,12 @@ pub(super) fn write(
         fs::remove_file(&temporary).ok();
         at(path)(source)
     })
+}
+
+/// Whether a file begins as an index does. One that cannot be opened is not ours to judge.
+pub(super) fn is_index(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    open(path).is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok()) && magic == *MAGIC
 }
 
 /// Creates the directory of indexes, for its owner only.

@@ -9,13 +9,14 @@
 //! while there is memory for it; without that, the open ones are emptied before.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use super::frame::{Frame, Made};
+use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
 use crate::index::Resources;
 use crate::rope::ReadError;
@@ -27,74 +28,13 @@ const MEMORY_OF_THREAD: u64 = 8 << 20;
 /// Frames are thought to take this part of their code objects; more than they usually do.
 const RATIO: u64 = 4;
 
-/// The bundle of a job, by its number; `None` for all code objects that are not in a compressed one.
-type Key = Option<u64>;
-
 /// Makes frames, each once for all callers that wait for it.
 pub struct BundleJobs {
     resources: Arc<Resources>,
     threads: usize,
     /// All frames of the archives by their bundle.
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: HashMap<Key, BundleJob>,
-    /// Jobs whose bundle can be read.
-    open: Vec<Key>,
-    /// Jobs whose bundle has to be opened, for a caller that waits.
-    queue: VecDeque<Key>,
-    /// The same if nobody waits.
-    background: VecDeque<Key>,
-    /// Threads that work.
-    threads: usize,
-    /// Of these, those that open a bundle or compress.
-    busy: usize,
-    /// Whether there was no memory for another bundle, and nothing was finished since.
-    is_short: bool,
-    /// Bytes of code objects that were compressed.
-    compressed: u64,
-}
-
-/// What is to be made of one bundle.
-struct BundleJob {
-    bundle: Option<Arc<Compressed>>,
-    /// The bundle while it is open. A stream is not here while a frame is made of it.
-    open: OpenBundle,
-    pending: Vec<Demand>,
-    running: Vec<Demand>,
-}
-
-/// A frame that is to be made, with those who wait for it.
-#[derive(Debug)]
-struct Demand {
-    frame: Arc<Frame>,
-    waiting: Vec<Arc<Ticket>>,
-}
-
-/// What a caller waits for.
-#[derive(Debug, Default)]
-pub(super) struct Ticket {
-    state: Mutex<Progress>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Progress {
-    /// Number of frames that are not made.
-    left: usize,
-    /// Bytes of code objects that were compressed since the caller looked last.
-    bytes: u64,
-    last: Option<Made>,
-    error: Option<ReadError>,
-}
-
-/// What a thread is to do next.
-enum Task {
-    Open(Key, Arc<Compressed>),
-    Make(Key, Arc<Frame>, OpenBundle),
+    state: Mutex<Schedule>,
 }
 
 impl BundleJobs {
@@ -148,7 +88,7 @@ impl BundleJobs {
         self.start_threads();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,7 +110,7 @@ impl BundleJobs {
         let mut state = self.lock();
         let added = missing.into_iter().filter(|frame| state.add(frame, Some(&ticket))).count();
         // What ends meanwhile waits for the lock.
-        ticket.lock().left = added;
+        ticket.expect(added);
         drop(state);
         self.start_threads();
         ticket
@@ -223,30 +163,15 @@ impl BundleJobs {
             (true, true) => bundle.hold().map(|held| Some(OpenBundle::Whole(held))),
             (true, false) => bundle.try_hold().map(|held| held.map(OpenBundle::Whole)),
         };
-        let opened = contained(open);
-        let others = matches!(opened, Ok(Some(_))).then(|| self.others(bundle));
-        let mut state = self.lock();
-        match opened {
-            Ok(Some(bundle)) => {
-                if let Some(job) = state.jobs.get_mut(&key) {
-                    job.open = bundle;
-                }
-                state.open.push(key);
-                for frame in others.unwrap_or_default() {
-                    state.add(&frame, None);
-                }
+        match contained(open) {
+            Ok(Some(open)) => {
+                let others = self.others(bundle);
+                self.lock().open(key, open, &others);
             }
-            Ok(None) => {
-                state.is_short = true;
-                let is_waiting = state.jobs.get(&key).is_some_and(|job| job.pending.iter().any(Demand::is_waiting));
-                if is_waiting { &mut state.queue } else { &mut state.background }.push_front(key);
-            }
+            Ok(None) => self.lock().postpone(key),
             Err(error) => {
-                let job = state.jobs.remove(&key);
-                drop(state);
-                for demand in job.into_iter().flat_map(|job| job.pending) {
-                    demand.end(&Err(error.clone()));
-                }
+                let job = self.lock().remove(key);
+                job.into_iter().for_each(|job| job.fail(&error));
             }
         }
     }
@@ -274,24 +199,10 @@ impl BundleJobs {
 
     /// Takes note of the end of a frame, and closes its bundle if it was the last one.
     fn made(&self, key: Key, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<Made, ReadError>) {
-        let mut state = self.lock();
-        state.is_short = false;
-        state.compressed += frame.size();
-        let Some(job) = state.jobs.get_mut(&key) else { return };
-        let found = job.running.iter().position(|demand| demand.frame.id() == frame.id());
-        let demand = found.map(|found| job.running.swap_remove(found));
-        let is_last = job.pending.is_empty() && job.running.is_empty();
-        if job.is_stream() {
-            job.open = std::mem::take(&mut bundle);
-        }
-        let closed = if is_last { state.jobs.remove(&key) } else { None };
-        if is_last {
-            state.open.retain(|other| *other != key);
-        }
-        drop(state);
+        let (demand, closed) = self.lock().end(key, frame, &mut bundle);
         // A caller finds the memory given back.
         drop(bundle);
-        if let Some(BundleJob { bundle: Some(bundle), open: OpenBundle::Whole(held), .. }) = closed
+        if let Some((bundle, held)) = closed.and_then(BundleJob::into_held)
             && !self.is_emptied(&bundle)
         {
             bundle.keep(&held);
@@ -313,169 +224,8 @@ impl fmt::Debug for BundleJobs {
     }
 }
 
-fn key(frame: &Frame) -> Key {
-    frame.object.bundle.as_ref().map(|bundle| bundle.id())
-}
-
 /// A defect that panics is an error of what was being made.
 fn contained<T>(work: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
     let panicked = |_| Err(ReadError::damaged(&Arc::from("code object"), "kpackfs panicked when it compressed it"));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
-}
-
-impl State {
-    /// Has a frame made, or has one more caller wait for it. `false` if it is there: it is stored before its demand ends.
-    fn add(&mut self, frame: &Arc<Frame>, ticket: Option<&Arc<Ticket>>) -> bool {
-        if frame.made().is_some() {
-            return false;
-        }
-        let key = key(frame);
-        let is_new = !self.jobs.contains_key(&key);
-        let bundle = &frame.object.bundle;
-        let job = self.jobs.entry(key).or_insert_with(|| BundleJob {
-            bundle: bundle.clone(),
-            open: OpenBundle::None,
-            pending: Vec::new(),
-            running: Vec::new(),
-        });
-        let mut demands = job.pending.iter_mut().chain(&mut job.running);
-        if let Some(demand) = demands.find(|demand| demand.frame.id() == frame.id()) {
-            demand.waiting.extend(ticket.cloned());
-        } else {
-            let waiting = ticket.cloned().into_iter().collect();
-            job.pending.push(Demand { frame: Arc::clone(frame), waiting });
-        }
-        if is_new && bundle.is_none() {
-            self.open.push(key);
-        } else if is_new && ticket.is_none() {
-            self.background.push_back(key);
-        } else if is_new {
-            self.queue.push_back(key);
-        } else if ticket.is_some()
-            && let Some(found) = self.background.iter().position(|other| *other == key)
-        {
-            self.background.remove(found);
-            self.queue.push_back(key);
-        }
-        true
-    }
-
-    /// How many threads would find something to do, at least if there are few.
-    fn tasks(&self) -> usize {
-        let open = self.open.iter().filter_map(|key| self.jobs.get(key));
-        let open: usize = open.map(BundleJob::tasks).sum();
-        if self.can_open() { open + self.queue.len() + self.background.len() } else { open }
-    }
-
-    /// Whether to open another bundle: not while there is no memory for it and some may be given back here.
-    fn can_open(&self) -> bool {
-        !self.is_short || self.busy == 0
-    }
-
-    /// Whether a bundle takes memory.
-    fn is_holding(&self) -> bool {
-        self.open.iter().filter_map(|key| self.jobs.get(key)).any(|job| !matches!(job.open, OpenBundle::None))
-    }
-
-    /// What is next: a frame that a caller waits for, of a bundle that is open or to be opened, and then the others.
-    fn next(&mut self) -> Option<Task> {
-        if let Some(task) = self.next_frame(true) {
-            return Some(task);
-        }
-        if !self.is_short
-            && let Some(task) = self.next_bundle(true)
-        {
-            return Some(task);
-        }
-        self.next_frame(false).or_else(|| self.next_bundle(true)).or_else(|| self.next_bundle(false))
-    }
-
-    fn next_bundle(&mut self, is_awaited: bool) -> Option<Task> {
-        if !self.can_open() {
-            return None;
-        }
-        let key = if is_awaited { &mut self.queue } else { &mut self.background }.pop_front()?;
-        let bundle = self.jobs.get(&key)?.bundle.clone()?;
-        Some(Task::Open(key, bundle))
-    }
-
-    fn next_frame(&mut self, is_awaited: bool) -> Option<Task> {
-        for key in &self.open {
-            let Some(job) = self.jobs.get_mut(key) else { continue };
-            if let Some(number) = job.next(is_awaited) {
-                let demand = job.pending.swap_remove(number);
-                let bundle = match &mut job.open {
-                    OpenBundle::Whole(held) => OpenBundle::Whole(Arc::clone(held)),
-                    OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
-                    OpenBundle::None => OpenBundle::None,
-                };
-                let task = Task::Make(*key, Arc::clone(&demand.frame), bundle);
-                job.running.push(demand);
-                return Some(task);
-            }
-        }
-        None
-    }
-}
-
-impl BundleJob {
-    /// Whether its frames are decoded from a stream, which only goes forward.
-    fn is_stream(&self) -> bool {
-        matches!(self.open, OpenBundle::Stream(_))
-    }
-
-    fn tasks(&self) -> usize {
-        if self.is_stream() { usize::from(self.running.is_empty()) } else { self.pending.len() }
-    }
-
-    /// The largest frame that somebody waits for, or else the largest one; of a stream the first one.
-    fn next(&self, is_awaited: bool) -> Option<usize> {
-        let pending = self.pending.iter().enumerate();
-        if self.is_stream() {
-            let is_due = self.running.is_empty() && (!is_awaited || self.pending.iter().any(Demand::is_waiting));
-            let first = pending.min_by_key(|(_, demand)| demand.frame.object.offset);
-            return first.filter(|_| is_due).map(|(number, _)| number);
-        }
-        let pending = pending.filter(|(_, demand)| !is_awaited || demand.is_waiting());
-        pending.max_by_key(|(_, demand)| demand.frame.size()).map(|(number, _)| number)
-    }
-}
-
-impl Demand {
-    fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    fn end(self, made: &Result<Made, ReadError>) {
-        for ticket in self.waiting {
-            let mut progress = ticket.lock();
-            progress.left -= 1;
-            progress.bytes += self.frame.size();
-            match made {
-                Ok(made) => progress.last = Some(made.clone()),
-                Err(error) => drop(progress.error.get_or_insert_with(|| error.clone())),
-            }
-            drop(progress);
-            ticket.changed.notify_all();
-        }
-    }
-}
-
-impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until all frames are made. `progress` is called with the bytes of code objects compressed meanwhile. The
-    /// frame made last.
-    pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<Made>, ReadError> {
-        let mut state = self.lock();
-        loop {
-            progress(std::mem::take(&mut state.bytes));
-            if state.left == 0 {
-                return state.error.take().map_or_else(|| Ok(state.last.take()), Err);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod frame;
 mod jobs;
 mod layout;
 mod reader;
+mod schedule;
 
 use std::collections::HashSet;
 use std::str::FromStr;

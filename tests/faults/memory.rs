@@ -1,6 +1,7 @@
 //! Memory whose size the input decides stays in the budget, and goes when nothing happens.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -83,5 +84,96 @@ fn code_objects_that_were_read_leave_nothing_behind() {
     assert!(most < (64 << 10) + BESIDES, "{most} KiB");
     mount.wait_until("memory is given back", |mount| mount.memory("VmRSS") < before + (16 << 10));
     mount.is_at_rest();
+    mount.end();
+}
+
+/// A library whose only wrapper leads to this bundle.
+const LIBRARY: &str = r#"
+.section .hip_fatbin,"a",@progbits
+.p2align 12
+bundle: .incbin "bundle"
+.p2align 12
+.section .hipFatBinSegment,"aw",@progbits
+.p2align 3
+.long 0x48495046, 1
+.quad bundle
+.quad 0
+"#;
+
+/// A tree with a library that holds a few KiB: a compressed bundle (version 3 of CCOB) of code objects of so many zeros.
+/// zstd makes its frame with a window of `1 << window` bytes.
+fn bomb(place: &Path, objects: &[(&str, u64)], window: u32) -> Option<PathBuf> {
+    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    table.extend((objects.len() as u64).to_le_bytes());
+    let mut end = 4096;
+    for (target, size) in objects {
+        let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
+        for field in [end, *size, id.len() as u64] {
+            table.extend(field.to_le_bytes());
+        }
+        table.extend(id.as_bytes());
+        end += size;
+    }
+    table.resize(4096, 0);
+    let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    encoder.window_log(window).unwrap();
+    encoder.set_pledged_src_size(Some(end)).unwrap();
+    encoder.include_contentsize(true).unwrap();
+    encoder.write_all(&table).unwrap();
+    io::copy(&mut io::repeat(0).take(end - 4096), &mut encoder).unwrap();
+    let body = encoder.finish().unwrap();
+    let mut bundle = b"CCOB\x03\0\x01\0".to_vec();
+    for field in [32 + body.len() as u64, end, 0] {
+        bundle.extend(field.to_le_bytes());
+    }
+    bundle.extend(body);
+    fs::write(place.join("bundle"), bundle).unwrap();
+    fs::write(place.join("library.s"), LIBRARY).unwrap();
+    let tree = place.join("tree");
+    fs::create_dir_all(tree.join("lib")).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-nostdlib", "-o", "tree/lib/bomb.so", "library.s"])
+        .current_dir(place)
+        .output();
+    if built.is_ok_and(|output| output.status.success()) {
+        return Some(tree);
+    }
+    eprintln!("\n*** SKIPPED: cc cannot build a library; decompression bombs were NOT tried ***\n");
+    None
+}
+
+const MIB: u64 = 1 << 20;
+
+/// The bound is the memory, or the largest window and one compressor.
+#[test]
+fn bundles_that_decompress_to_more_than_the_memory_are_streamed() {
+    for (objects, window, most) in [
+        (vec![("gfx942", 400 * MIB)], 21, 16),
+        (vec![("gfx906", 20 * MIB), ("gfx90a", 20 * MIB), ("gfx942", 20 * MIB), ("gfx950", 340 * MIB)], 21, 16 + 32),
+        (vec![("gfx906", 150 * MIB), ("gfx942", 150 * MIB)], 26, 64 + 8),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let Some(tree) = bomb(place.path(), &objects, window) else { return };
+        let Some(mount) = Mount::new(&tree, &["--memory", "16", "--jobs", "24", "--no-cache"]) else { return };
+        for (target, size) in &objects {
+            let archive = mount.at(format!("{target}/.kpack/rocm_{target}.kpack"));
+            let length = bounded("reading", move || fs::read(archive).unwrap().len() as u64);
+            assert!((size / 40_000..MIB).contains(&length), "{length} bytes for {size}");
+        }
+        let peak = mount.memory("VmHWM");
+        assert!(peak < (most << 10) + BESIDES, "{peak} KiB for {objects:?}");
+        mount.end();
+    }
+}
+
+#[test]
+fn a_bundle_with_a_huge_window_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(tree) = bomb(place.path(), &[("gfx942", 200 * MIB)], 28) else { return };
+    let Some(mount) = Mount::new(&tree, &["--memory", "16", "--no-cache"]) else { return };
+    let log = mount.log();
+    assert!(log.contains("lib/bomb.so: not split") && log.contains("209719296 bytes; the limit is 134217728"), "{log}");
+    assert_eq!(fs::read(mount.at("host/lib/bomb.so")).unwrap(), fs::read(tree.join("lib/bomb.so")).unwrap());
+    assert!(mount.memory("VmHWM") < (16 << 10) + BESIDES);
     mount.end();
 }

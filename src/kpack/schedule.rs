@@ -1,0 +1,296 @@
+//! Which frame a thread makes next, and who waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::frame::{Frame, Made};
+use crate::fatbin::{Compressed, Decompressed, OpenBundle};
+use crate::rope::ReadError;
+
+/// The bundle of a job, by its number; `None` for all code objects that are not in a compressed one.
+pub(super) type Key = Option<u64>;
+
+#[derive(Default)]
+pub(super) struct Schedule {
+    jobs: HashMap<Key, BundleJob>,
+    /// Jobs whose bundle can be read.
+    open: Vec<Key>,
+    /// Jobs whose bundle has to be opened, for a caller that waits.
+    queue: VecDeque<Key>,
+    /// The same if nobody waits.
+    background: VecDeque<Key>,
+    /// Threads that work.
+    pub(super) threads: usize,
+    /// Of these, those that open a bundle or compress.
+    pub(super) busy: usize,
+    /// Whether there was no memory for another bundle, and nothing was finished since.
+    is_short: bool,
+    /// Bytes of code objects that were compressed.
+    pub(super) compressed: u64,
+}
+
+/// What is to be made of one bundle.
+pub(super) struct BundleJob {
+    bundle: Option<Arc<Compressed>>,
+    /// The bundle while it is open. A stream is not here while a frame is made of it.
+    open: OpenBundle,
+    pending: Vec<Demand>,
+    running: Vec<Demand>,
+}
+
+/// A frame that is to be made, with those who wait for it.
+#[derive(Debug)]
+pub(super) struct Demand {
+    frame: Arc<Frame>,
+    waiting: Vec<Arc<Ticket>>,
+}
+
+/// What a caller waits for.
+#[derive(Debug, Default)]
+pub(super) struct Ticket {
+    state: Mutex<Progress>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Number of frames that are not made.
+    left: usize,
+    /// Bytes of code objects that were compressed since the caller looked last.
+    bytes: u64,
+    last: Option<Made>,
+    error: Option<ReadError>,
+}
+
+/// What a thread is to do next.
+pub(super) enum Task {
+    Open(Key, Arc<Compressed>),
+    Make(Key, Arc<Frame>, OpenBundle),
+}
+
+pub(super) fn key(frame: &Frame) -> Key {
+    frame.object.bundle.as_ref().map(|bundle| bundle.id())
+}
+
+impl Schedule {
+    /// Has a frame made, or has one more caller wait for it. `false` if it is there: it is stored before its demand ends.
+    pub(super) fn add(&mut self, frame: &Arc<Frame>, ticket: Option<&Arc<Ticket>>) -> bool {
+        if frame.made().is_some() {
+            return false;
+        }
+        let key = key(frame);
+        let is_new = !self.jobs.contains_key(&key);
+        let bundle = &frame.object.bundle;
+        let job = self.jobs.entry(key).or_insert_with(|| BundleJob {
+            bundle: bundle.clone(),
+            open: OpenBundle::None,
+            pending: Vec::new(),
+            running: Vec::new(),
+        });
+        let mut demands = job.pending.iter_mut().chain(&mut job.running);
+        if let Some(demand) = demands.find(|demand| demand.frame.id() == frame.id()) {
+            demand.waiting.extend(ticket.cloned());
+        } else {
+            let waiting = ticket.cloned().into_iter().collect();
+            job.pending.push(Demand { frame: Arc::clone(frame), waiting });
+        }
+        if is_new && bundle.is_none() {
+            self.open.push(key);
+        } else if is_new && ticket.is_none() {
+            self.background.push_back(key);
+        } else if is_new {
+            self.queue.push_back(key);
+        } else if ticket.is_some()
+            && let Some(found) = self.background.iter().position(|other| *other == key)
+        {
+            self.background.remove(found);
+            self.queue.push_back(key);
+        }
+        true
+    }
+
+    /// Code objects of a bundle can be read from now on. These others of it are made, too.
+    pub(super) fn open(&mut self, key: Key, open: OpenBundle, others: &[Arc<Frame>]) {
+        if let Some(job) = self.jobs.get_mut(&key) {
+            job.open = open;
+        }
+        self.open.push(key);
+        for frame in others {
+            self.add(frame, None);
+        }
+    }
+
+    /// There was no memory to open a bundle.
+    pub(super) fn postpone(&mut self, key: Key) {
+        self.is_short = true;
+        let is_awaited = self.jobs.get(&key).is_some_and(|job| job.pending.iter().any(Demand::is_waiting));
+        if is_awaited { &mut self.queue } else { &mut self.background }.push_front(key);
+    }
+
+    /// Gives a job up that is neither open nor queued.
+    pub(super) fn remove(&mut self, key: Key) -> Option<BundleJob> {
+        self.jobs.remove(&key)
+    }
+
+    /// A frame was made, or failed: its demand, and its job if that has nothing left to do. `bundle` is what the frame
+    /// was made of.
+    pub(super) fn end(
+        &mut self,
+        key: Key,
+        frame: &Frame,
+        bundle: &mut OpenBundle,
+    ) -> (Option<Demand>, Option<BundleJob>) {
+        self.is_short = false;
+        self.compressed += frame.size();
+        let Some(job) = self.jobs.get_mut(&key) else { return (None, None) };
+        let found = job.running.iter().position(|demand| demand.frame.id() == frame.id());
+        let demand = found.map(|found| job.running.swap_remove(found));
+        if job.is_stream() {
+            job.open = std::mem::take(bundle);
+        }
+        if !job.pending.is_empty() || !job.running.is_empty() {
+            return (demand, None);
+        }
+        self.open.retain(|other| *other != key);
+        (demand, self.jobs.remove(&key))
+    }
+
+    /// How many threads would find something to do, at least if there are few.
+    pub(super) fn tasks(&self) -> usize {
+        let open = self.open.iter().filter_map(|key| self.jobs.get(key));
+        let open: usize = open.map(BundleJob::tasks).sum();
+        if self.can_open() { open + self.queue.len() + self.background.len() } else { open }
+    }
+
+    /// Whether to open another bundle: not while there is no memory for it and some may be given back here.
+    fn can_open(&self) -> bool {
+        !self.is_short || self.busy == 0
+    }
+
+    /// Whether a bundle takes memory.
+    pub(super) fn is_holding(&self) -> bool {
+        self.open.iter().filter_map(|key| self.jobs.get(key)).any(|job| !matches!(job.open, OpenBundle::None))
+    }
+
+    /// What is next: a frame that a caller waits for, of a bundle that is open or to be opened, and then the others.
+    pub(super) fn next(&mut self) -> Option<Task> {
+        if let Some(task) = self.next_frame(true) {
+            return Some(task);
+        }
+        if !self.is_short
+            && let Some(task) = self.next_bundle(true)
+        {
+            return Some(task);
+        }
+        self.next_frame(false).or_else(|| self.next_bundle(true)).or_else(|| self.next_bundle(false))
+    }
+
+    fn next_bundle(&mut self, is_awaited: bool) -> Option<Task> {
+        if !self.can_open() {
+            return None;
+        }
+        let key = if is_awaited { &mut self.queue } else { &mut self.background }.pop_front()?;
+        let bundle = self.jobs.get(&key)?.bundle.clone()?;
+        Some(Task::Open(key, bundle))
+    }
+
+    fn next_frame(&mut self, is_awaited: bool) -> Option<Task> {
+        for key in &self.open {
+            let Some(job) = self.jobs.get_mut(key) else { continue };
+            if let Some(number) = job.next(is_awaited) {
+                let demand = job.pending.swap_remove(number);
+                let bundle = match &mut job.open {
+                    OpenBundle::Whole(held) => OpenBundle::Whole(Arc::clone(held)),
+                    OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
+                    OpenBundle::None => OpenBundle::None,
+                };
+                let task = Task::Make(*key, Arc::clone(&demand.frame), bundle);
+                job.running.push(demand);
+                return Some(task);
+            }
+        }
+        None
+    }
+}
+
+impl BundleJob {
+    /// Tells all callers that its bundle cannot be read.
+    pub(super) fn fail(self, error: &ReadError) {
+        for demand in self.pending {
+            demand.end(&Err(error.clone()));
+        }
+    }
+
+    /// Its bundle, if that is decompressed as a whole.
+    pub(super) fn into_held(self) -> Option<(Arc<Compressed>, Arc<Decompressed>)> {
+        match self.open {
+            OpenBundle::Whole(held) => Some((self.bundle?, held)),
+            OpenBundle::Stream(_) | OpenBundle::None => None,
+        }
+    }
+
+    /// Whether its frames are decoded from a stream, which only goes forward.
+    fn is_stream(&self) -> bool {
+        matches!(self.open, OpenBundle::Stream(_))
+    }
+
+    fn tasks(&self) -> usize {
+        if self.is_stream() { usize::from(self.running.is_empty()) } else { self.pending.len() }
+    }
+
+    /// The largest frame that somebody waits for, or else the largest one; of a stream the first one.
+    fn next(&self, is_awaited: bool) -> Option<usize> {
+        let pending = self.pending.iter().enumerate();
+        if self.is_stream() {
+            let is_due = self.running.is_empty() && (!is_awaited || self.pending.iter().any(Demand::is_waiting));
+            let first = pending.min_by_key(|(_, demand)| demand.frame.object.offset);
+            return first.filter(|_| is_due).map(|(number, _)| number);
+        }
+        let pending = pending.filter(|(_, demand)| !is_awaited || demand.is_waiting());
+        pending.max_by_key(|(_, demand)| demand.frame.size()).map(|(number, _)| number)
+    }
+}
+
+impl Demand {
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(super) fn end(self, made: &Result<Made, ReadError>) {
+        for ticket in self.waiting {
+            let mut progress = ticket.lock();
+            progress.left -= 1;
+            progress.bytes += self.frame.size();
+            match made {
+                Ok(made) => progress.last = Some(made.clone()),
+                Err(error) => drop(progress.error.get_or_insert_with(|| error.clone())),
+            }
+            drop(progress);
+            ticket.changed.notify_all();
+        }
+    }
+}
+
+impl Ticket {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many frames are not made yet.
+    pub(super) fn expect(&self, count: usize) {
+        self.lock().left = count;
+    }
+
+    /// Waits until all frames are made. `progress` is called with the bytes of code objects compressed meanwhile. The
+    /// frame made last.
+    pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<Made>, ReadError> {
+        let mut state = self.lock();
+        loop {
+            progress(std::mem::take(&mut state.bytes));
+            if state.left == 0 {
+                return state.error.take().map_or_else(|| Ok(state.last.take()), Err);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
