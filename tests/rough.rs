@@ -196,7 +196,7 @@ fn little_address_space_is_an_error() {
             match output.status.code() {
                 Some(0) => done += 1,
                 // The tree is fat, which is a finding.
-                Some(1) if command.starts_with("verify") && text.contains("findings") => done += 1,
+                Some(1) if command.starts_with("verify") && text.contains("1 finding") => done += 1,
                 Some(1 | 2) if text.contains("the address space is limited to") => refused += 1,
                 code => panic!("{kilobytes} KB, {command}: {code:?}, {text}"),
             }
@@ -217,7 +217,7 @@ fn without_a_home_nothing_is_kept() {
         command.output().unwrap()
     };
     assert!(run(&["inspect", "fat"]).status.success());
-    for command in [&["index", "fat"][..], &["cache", "list"], &["split", "fat", "-o", "out", "--keep-frames", "1"]] {
+    for command in [&["index", "fat"][..], &["cache", "list"]] {
         let output = run(command);
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         assert!(said(&output).lines().count() == 1 && said(&output).contains("cache"), "{}", said(&output));

@@ -171,7 +171,9 @@ impl BundleJobs {
             Ok(None) => self.lock().postpone(key),
             Err(error) => {
                 let job = self.lock().remove(key);
-                job.into_iter().for_each(|job| job.fail(&error));
+                if let Some(job) = job {
+                    job.fail(&error);
+                }
             }
         }
     }

@@ -11,8 +11,6 @@ use crate::index::Counter;
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The version of this format.
-    pub version: u32,
     /// How much has been checked.
     pub counts: Counts,
     /// What is wrong, the most frequent first.
@@ -22,9 +20,6 @@ pub struct Report {
     /// What was not checked, and why that is nothing wrong.
     pub notes: Vec<String>,
 }
-
-/// The version of the report's format.
-const VERSION: u32 = 1;
 
 /// Findings with the same reason, apart from names and numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -137,7 +132,7 @@ impl Findings {
         let mut notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
         notes.sort();
         notes.dedup();
-        Report { version: VERSION, counts: self.counts, causes: causes(&findings), findings, notes }
+        Report { counts: self.counts, causes: causes(&findings), findings, notes }
     }
 }
 
