@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::options::CacheOptions;
 use super::table::{counted, size};
+use super::terminal::message;
 use crate::index::{self, FramesUsage, Kept};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -117,7 +118,7 @@ fn list(kept: &[Kept], frames: FramesUsage) -> anyhow::Result<()> {
             (Some(_), false) => "  (the input is gone or has changed)",
             (None, false) => "  (damaged, or of another version)",
         };
-        writeln!(out, "{:>10}  {input}{state}", size(kept.size))?;
+        writeln!(out, "{:>10}  {}{state}", size(kept.size), message(&input))?;
     }
     if frames.inputs > 0 {
         writeln!(out, "{:>10}  {}", size(frames.bytes), code_objects_of(frames.inputs))?;

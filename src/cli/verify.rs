@@ -109,12 +109,12 @@ impl Verify {
             return json::write(&mut out, report);
         }
         for note in &report.notes {
-            writeln!(out, "note: {note}")?;
+            writeln!(out, "note: {}", message(note))?;
         }
         if report.findings.len() > MOST_WITHOUT_SUMMARY {
             writeln!(out, "{} findings by cause:", report.findings.len())?;
             for Cause { count, reason, first, .. } in &report.causes {
-                writeln!(out, "{count:>8}  {reason}; the first: {first}")?;
+                writeln!(out, "{count:>8}  {}; the first: {}", message(reason), message(first))?;
             }
             writeln!(out)?;
         }

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use serde::{Deserialize, Serialize};
 use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
@@ -239,7 +239,11 @@ impl Compressed {
 
     /// The same if there is room for it without waiting.
     pub fn try_hold(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
-        let Ok(mut in_use) = self.in_use.try_lock() else { return Ok(None) };
+        let mut in_use = match self.in_use.try_lock() {
+            Ok(in_use) => in_use,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
         if let Some(bytes) = in_use.upgrade() {
             return Ok(Some(bytes));
         }

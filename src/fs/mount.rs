@@ -106,8 +106,9 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
-        resources.memory.save_or_log();
+        // The next mount waits until the index is saved.
         resources.store.finish();
+        resources.memory.save_or_log();
         result
     };
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;

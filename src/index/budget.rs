@@ -221,14 +221,28 @@ impl Budget {
 
     /// A reservation if it fits now, or does when caches give up something.
     pub fn try_reserve(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+        self.try_reserve_unless(purpose, bytes, || None::<Reservation>).map(|made| made.unwrap_or_else(|other| other))
+    }
+
+    /// Like [`Budget::try_reserve`], unless `instead` has something that does as well, also after a cache gave up
+    /// something.
+    pub(super) fn try_reserve_unless<T>(
+        self: &Arc<Self>,
+        purpose: Use,
+        bytes: u64,
+        mut instead: impl FnMut() -> Option<T>,
+    ) -> Option<Result<Reservation, T>> {
         loop {
-            let mut state = self.lock();
-            if !state.account(purpose).waiting.is_empty() {
+            if self.is_awaited(purpose) {
                 return None;
             }
+            if let Some(found) = instead() {
+                return Some(Err(found));
+            }
+            let mut state = self.lock();
             if state.taken(purpose, bytes) <= self.capacity {
                 state.account(purpose).bytes += bytes;
-                return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
+                return Some(Ok(Reservation { budget: Arc::clone(self), purpose, bytes }));
             }
             drop(state);
             if !self.make_room(purpose, bytes) {
@@ -237,13 +251,11 @@ impl Budget {
         }
     }
 
-    /// Has caches give up what stands in the way of `bytes` more. Whether there was anything.
+    /// Has a cache give up one thing if something stands in the way of `bytes` more. Whether there was anything: it may
+    /// serve as well as fresh memory, so callers look before they go on.
     fn make_room(&self, purpose: Use, bytes: u64) -> bool {
-        let mut has_shed = false;
-        while self.lock().taken(purpose, bytes) > self.capacity && self.shed(None) {
-            has_shed = true;
-        }
-        if has_shed && bytes >= WORTH_TRIMMING {
+        let has_shed = self.lock().taken(purpose, bytes) > self.capacity && self.shed(None);
+        if has_shed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
             trim_heap();
         }
         has_shed
@@ -280,7 +292,7 @@ impl Budget {
 
     /// Has caches give back what exceeds the budget. No lock that a cache takes may be held.
     pub fn reclaim(&self) {
-        self.make_room(Use::Streams, 0);
+        while self.make_room(Use::Streams, 0) {}
     }
 
     /// Gives the first of those who wait what it waits for.

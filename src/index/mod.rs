@@ -19,7 +19,9 @@ mod records;
 mod requests;
 mod workers;
 
-use std::sync::Arc;
+use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub use budget::{Budget, Promise, Reservation, Shed};
 pub use cache::{ByteCache, Weight};
@@ -62,6 +64,9 @@ pub struct Resources {
     pub compressors: Compressors,
     /// Threads for work that nobody should wait for on a thread that others need.
     pub workers: Workers,
+    /// Bytes that no other session has.
+    pub session: [u8; 16],
+    shared: Mutex<Weak<dyn Any + Send + Sync>>,
     ids: Counter,
 }
 
@@ -93,13 +98,35 @@ impl Resources {
             memory,
             store,
             workers: Workers::default(),
+            session: random(),
+            shared: Mutex::new(Weak::<()>::new()),
             ids: Counter::default(),
             budget,
         })
+    }
+
+    /// What all users of these resources have together, made by the first of them. It goes with the last one.
+    pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
+            return found;
+        }
+        let value = make();
+        *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
+        value
     }
 
     /// A number that nobody else has, to serve as a cache key.
     pub fn next_id(&self) -> u64 {
         self.ids.add(1)
     }
+}
+
+/// Random bytes; hash maps are seeded with those of the system.
+fn random() -> [u8; 16] {
+    let [one, two] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&one);
+    bytes[8..].copy_from_slice(&two);
+    bytes
 }

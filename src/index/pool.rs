@@ -69,11 +69,8 @@ impl<T: Default + Send + 'static> Pool<T> {
 
     /// The same if it can be had without waiting, and nobody else waits.
     pub fn try_get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Option<Result<Lent<T>, Reservation>> {
-        if self.0.budget.is_awaited(self.0.purpose) {
-            return None;
-        }
-        let idle = self.idle(is_fit).map(Ok);
-        idle.or_else(|| Some(Err(self.0.budget.try_reserve(self.0.purpose, bytes)?)))
+        let found = self.0.budget.try_reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit))?;
+        Some(found.map_or_else(Ok, Err))
     }
 
     /// A new thing, for whose memory there is a reservation.

@@ -46,7 +46,7 @@ impl Frame {
 
     /// Its length in bytes, if it was made before or is remembered.
     pub fn known_length(&self) -> Option<u64> {
-        let stored = || Some(self.resources().store.get(self.key())?.length());
+        let stored = || Some(self.made()?.length());
         self.length.get().copied().or_else(|| stored().map(|length| *self.length.get_or_init(|| length)))
     }
 
@@ -67,7 +67,10 @@ impl Frame {
 
     /// Under what the store has it. One without an identity is known in this session only.
     fn key(&self) -> &Identity {
-        let of_session = || Identity::describe("frame of this session").number(self.id).finish();
+        let of_session = || {
+            let session = self.resources().session;
+            Identity::describe("frame of this session").add(&session).number(self.id).finish()
+        };
         self.key.get_or_init(|| self.identity().unwrap_or_else(of_session))
     }
 
@@ -105,6 +108,11 @@ impl Frame {
         held.or_else(|| self.resources().store.get(self.key()).map(Made::Stored))
     }
 
+    /// Whether it is there and its length is known, which comes last.
+    pub(super) fn is_done(&self) -> bool {
+        self.length.get().is_some() && self.made().is_some()
+    }
+
     /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
     pub(super) fn is_prepared(&self) -> bool {
         if self.resources().store.is_spooling() { self.made().is_some() } else { self.known_length().is_some() }
@@ -122,10 +130,11 @@ impl Frame {
     pub(super) fn read_at(self: &Arc<Self>, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), length)?;
         let made = self.jobs.get(self)?;
-        let Err(error) = self.read_made(&made, length, offset, buffer) else { return Ok(()) };
+        let result = self.read_made(&made, length, offset, buffer);
+        let (Err(error @ ReadError::Io { .. }), Made::Stored(location)) = (&result, &made) else { return result };
         // What is damaged on disk is made again, once.
         tracing::info!("a compressed {} is made again: {error}", self.name());
-        self.resources().store.forget(self.key());
+        self.resources().store.forget(self.key(), location);
         self.read_made(&self.jobs.get(self)?, length, offset, buffer)
     }
 
@@ -187,11 +196,19 @@ impl Frame {
     /// What may not fit into memory goes to the store piece by piece.
     fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
         let store = &self.resources().store;
+        let mut has_failed = false;
         let stored = store.put(self.key(), self.most(), |write| {
-            self.compress(bundle, &mut |piece| write(piece).map_err(|error| self.failed(error)))
-        })?;
-        if let Some(location) = stored {
-            return Ok(Made::Stored(location));
+            self.compress(bundle, &mut |piece| {
+                write(piece).map_err(|error| {
+                    has_failed = true;
+                    self.failed(error)
+                })
+            })
+        });
+        match stored {
+            Ok(Some(location)) => return Ok(Made::Stored(location)),
+            Err(error) if !has_failed => return Err(error),
+            Ok(None) | Err(_) => {}
         }
         let most = self.resources().frames.capacity();
         let mut frame = Vec::new();

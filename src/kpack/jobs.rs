@@ -18,7 +18,7 @@ use std::thread;
 use super::frame::{Frame, Made};
 use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
-use crate::index::Resources;
+use crate::index::{OpenStream, Resources};
 use crate::rope::ReadError;
 
 /// Memory for each thread, in bytes: less would have threads that only wait for each other's. A zstd context of level 3
@@ -38,14 +38,16 @@ pub struct BundleJobs {
 }
 
 impl BundleJobs {
-    /// Jobs for the archives of one plan.
-    pub fn new(resources: &Arc<Resources>) -> Arc<Self> {
+    /// The jobs of all archives that share these resources.
+    pub fn of(resources: &Arc<Resources>) -> Arc<Self> {
         let most = usize::try_from(resources.budget.capacity() / MEMORY_OF_THREAD).unwrap_or(usize::MAX);
-        Arc::new(Self {
-            resources: Arc::clone(resources),
-            threads: rayon::current_num_threads().clamp(1, most.max(1)),
-            frames: Mutex::default(),
-            state: Mutex::default(),
+        resources.shared(|| {
+            Arc::new(Self {
+                resources: Arc::clone(resources),
+                threads: rayon::current_num_threads().clamp(1, most.max(1)),
+                frames: Mutex::default(),
+                state: Mutex::default(),
+            })
         })
     }
 
@@ -96,8 +98,7 @@ impl BundleJobs {
     pub(super) fn demand(self: &Arc<Self>, frames: &[Arc<Frame>]) -> Arc<Ticket> {
         let ticket = Arc::new(Ticket::default());
         let mut seen = HashSet::new();
-        let mut missing: Vec<_> =
-            frames.iter().filter(|frame| seen.insert(frame.id()) && frame.made().is_none()).collect();
+        let mut missing: Vec<_> = frames.iter().filter(|frame| seen.insert(frame.id()) && !frame.is_done()).collect();
         let mut costs = HashMap::<_, u64>::new();
         for frame in &missing {
             let bundle = frame.object.bundle.as_ref();
@@ -106,7 +107,8 @@ impl BundleJobs {
         // Bundles that are in the cache first, before they are evicted. Then the costliest, so that none is left at the end
         // that keeps one thread busy alone.
         let is_resident = |frame: &Frame| frame.object.bundle.as_ref().is_some_and(|bundle| bundle.is_resident());
-        missing.sort_by_cached_key(|frame| Reverse((is_resident(frame), costs.get(&key(frame)).copied())));
+        let cost = |frame: &Frame| (is_resident(frame), costs.get(&key(frame)).copied(), frame.size());
+        missing.sort_by_cached_key(|frame| Reverse(cost(frame)));
         let mut state = self.lock();
         let added = missing.into_iter().filter(|frame| state.add(frame, Some(&ticket))).count();
         // What ends meanwhile waits for the lock.
@@ -145,6 +147,10 @@ impl BundleJobs {
                 Task::Open(key, bundle) => self.open(key, &bundle, may_wait),
                 Task::Make(key, frame, mut bundle) => {
                     let made = contained(|| frame.make(&mut bundle));
+                    if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
+                        // Nobody knows where it stands.
+                        **stream = OpenStream::default();
+                    }
                     self.made(key, &frame, bundle, &made);
                 }
             }

@@ -80,7 +80,7 @@ type Change<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
 
 /// An archive for each target, out of bundles that `compress` makes and `change` changes.
 fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Change) -> Vec<Arc<Archive>> {
-    let jobs = BundleJobs::new(resources);
+    let jobs = BundleJobs::of(resources);
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
         let objects: Vec<_> =
@@ -481,7 +481,7 @@ fn large_code_objects_are_compressed_as_streams() {
     large.resize(usize::try_from(size).unwrap(), 3);
     let large = [&large[..], &code(8, 1 << 20)].concat();
     let frame_of = |object: CodeObject, resources: &Arc<Resources>| {
-        Arc::new(Frame::new(object, 3, &BundleJobs::new(resources))).bytes().unwrap()
+        Arc::new(Frame::new(object, 3, &BundleJobs::of(resources))).bytes().unwrap()
     };
     let directory = tempfile::tempdir().unwrap();
     let target: TargetId = "gfx942".parse().unwrap();

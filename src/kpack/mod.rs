@@ -78,20 +78,15 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
 /// are not there. Each compressed bundle is decompressed once for that. Adds the bytes that are compressed to `done`.
 pub fn make_archives(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
-    // Each plan has its own.
-    let of_plans = frames.chunk_by(|one, other| Arc::ptr_eq(one.jobs(), other.jobs()));
-    let tickets: Vec<_> = of_plans.filter_map(|frames| Some(frames.first()?.jobs().demand(frames))).collect();
-    let results = tickets.iter().map(|ticket| {
-        ticket.wait(|bytes| {
+    let made = frames.first().map_or(Ok(None), |frame| {
+        frame.jobs().demand(&frames).wait(|bytes| {
             done.fetch_add(bytes, Ordering::Relaxed);
         })
     });
-    // All of them are waited for, also if one fails.
-    let results: Vec<_> = results.collect();
     for archive in archives {
         archive.learn_lengths();
     }
-    results.into_iter().try_for_each(|made| made.map(drop))
+    made.map(drop)
 }
 
 /// Bytes that [`make_archives`] has to compress.

@@ -1,6 +1,6 @@
 //! Which frame a thread makes next, and who waits for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::frame::{Frame, Made};
@@ -34,8 +34,11 @@ pub(super) struct BundleJob {
     bundle: Option<Arc<Compressed>>,
     /// The bundle while it is open. A stream is not here while a frame is made of it.
     open: OpenBundle,
-    pending: Vec<Demand>,
+    /// In the order in which callers want them made.
+    pending: VecDeque<Demand>,
     running: Vec<Demand>,
+    /// Of all of these.
+    frames: HashSet<u64>,
 }
 
 /// A frame that is to be made, with those who wait for it.
@@ -75,7 +78,7 @@ pub(super) fn key(frame: &Frame) -> Key {
 impl Schedule {
     /// Has a frame made, or has one more caller wait for it. `false` if it is there: it is stored before its demand ends.
     pub(super) fn add(&mut self, frame: &Arc<Frame>, ticket: Option<&Arc<Ticket>>) -> bool {
-        if frame.made().is_some() {
+        if frame.is_done() {
             return false;
         }
         let key = key(frame);
@@ -84,15 +87,18 @@ impl Schedule {
         let job = self.jobs.entry(key).or_insert_with(|| BundleJob {
             bundle: bundle.clone(),
             open: OpenBundle::None,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
             running: Vec::new(),
+            frames: HashSet::new(),
         });
-        let mut demands = job.pending.iter_mut().chain(&mut job.running);
-        if let Some(demand) = demands.find(|demand| demand.frame.id() == frame.id()) {
-            demand.waiting.extend(ticket.cloned());
-        } else {
+        if job.frames.insert(frame.id()) {
             let waiting = ticket.cloned().into_iter().collect();
-            job.pending.push(Demand { frame: Arc::clone(frame), waiting });
+            job.pending.push_back(Demand { frame: Arc::clone(frame), waiting });
+        } else {
+            let mut demands = job.pending.iter_mut().chain(&mut job.running);
+            if let Some(demand) = demands.find(|demand| demand.frame.id() == frame.id()) {
+                demand.waiting.extend(ticket.cloned());
+            }
         }
         if is_new && bundle.is_none() {
             self.open.push(key);
@@ -145,6 +151,7 @@ impl Schedule {
         let Some(job) = self.jobs.get_mut(&key) else { return (None, None) };
         let found = job.running.iter().position(|demand| demand.frame.id() == frame.id());
         let demand = found.map(|found| job.running.swap_remove(found));
+        job.frames.remove(&frame.id());
         if job.is_stream() {
             job.open = std::mem::take(bundle);
         }
@@ -198,7 +205,7 @@ impl Schedule {
         for key in &self.open {
             let Some(job) = self.jobs.get_mut(key) else { continue };
             if let Some(number) = job.next(is_awaited) {
-                let demand = job.pending.swap_remove(number);
+                let Some(demand) = job.pending.remove(number) else { continue };
                 let bundle = match &mut job.open {
                     OpenBundle::Whole(held) => OpenBundle::Whole(Arc::clone(held)),
                     OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
@@ -238,16 +245,16 @@ impl BundleJob {
         if self.is_stream() { usize::from(self.running.is_empty()) } else { self.pending.len() }
     }
 
-    /// The largest frame that somebody waits for, or else the largest one; of a stream the first one.
+    /// The first frame that a caller waits for, or else the first one. Of a stream the next one, or else the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
-        let pending = self.pending.iter().enumerate();
-        if self.is_stream() {
-            let is_due = self.running.is_empty() && (!is_awaited || self.pending.iter().any(Demand::is_waiting));
-            let first = pending.min_by_key(|(_, demand)| demand.frame.object.offset);
-            return first.filter(|_| is_due).map(|(number, _)| number);
+        let is_due = |demand: &Demand| !is_awaited || demand.is_waiting();
+        let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
+        if !self.running.is_empty() || !self.pending.iter().any(is_due) {
+            return None;
         }
-        let pending = pending.filter(|(_, demand)| !is_awaited || demand.is_waiting());
-        pending.max_by_key(|(_, demand)| demand.frame.size()).map(|(number, _)| number)
+        let at = stream.as_ref().map_or(0, |stream| stream.at);
+        let order = |demand: &Demand| (demand.frame.object.offset < at, demand.frame.object.offset);
+        self.pending.iter().enumerate().min_by_key(|(_, demand)| order(demand)).map(|(number, _)| number)
     }
 }
 

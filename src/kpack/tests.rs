@@ -23,7 +23,7 @@ fn archive_in(
     codes: &[(&str, usize, Vec<u8>)],
 ) -> Arc<Archive> {
     let target: TargetId = target.parse().unwrap();
-    let jobs = BundleJobs::new(resources);
+    let jobs = BundleJobs::of(resources);
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
         let object = CodeObject { target: target.clone(), content: content(code), bundle: None, offset: 0 };
         let frame = Arc::new(Frame::new(object, 3, &jobs));

@@ -399,7 +399,9 @@ impl DecodeGuard<'_> {
         decoder.fill(stream, buffer, self.builder.as_mut())?;
         // There is one builder at a time.
         if self.builder.as_ref().is_some_and(|builder| !builder.is_indexed(start)) {
-            let end = stream.decoders.headers.observe(self.id, start, buffer, header_end.load(Ordering::Relaxed));
+            // An index that was evicted is built from the beginning again.
+            let before = if start == 0 { 0 } else { header_end.load(Ordering::Relaxed) };
+            let end = stream.decoders.headers.observe(self.id, start, buffer, before);
             header_end.store(end, Ordering::Relaxed);
         }
         Ok(())

@@ -63,7 +63,7 @@ pub(super) fn scan(
         })
         .collect();
     candidates.sort_by_key(|(_, content)| Reverse(content.size()));
-    let jobs = BundleJobs::new(resources);
+    let jobs = BundleJobs::of(resources);
     progress.total.fetch_add(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_iter()

@@ -96,11 +96,9 @@ impl Comparison<'_> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, usize::try_from(request.index).unwrap_or(usize::MAX));
         let mut objects = Objects::new();
-        let mut held = Vec::new();
+        let mut compressed = Vec::new();
         for bundle in bundles {
-            // Held so that it is decompressed once for all targets.
-            let compressed = bundle.iter().find_map(|object| object.bundle.as_ref());
-            held.extend(compressed.map(|bundle| bundle.hold()).transpose()?);
+            compressed.extend(bundle.iter().find_map(|object| object.bundle.as_ref()));
             for (number, object) in bundle.iter().enumerate() {
                 let is_first = !bundle.iter().take(number).any(|other| other.target == object.target);
                 if is_first {
@@ -108,6 +106,12 @@ impl Comparison<'_> {
                 }
             }
         }
+        // Held so that it is decompressed once for all targets. Who holds one may not wait for memory for another, nor for a
+        // stream.
+        let _held = match compressed.as_slice() {
+            [bundle] if bundle.is_held_whole() => Some(bundle.hold()?),
+            _ => None,
+        };
         let search_paths = &request.marker.search_paths;
         // Everything that had code has to be found; empty code objects run nowhere.
         let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {

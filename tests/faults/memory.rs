@@ -166,6 +166,25 @@ fn bundles_that_decompress_to_more_than_the_memory_are_streamed() {
     }
 }
 
+/// What holds a bundle must not wait for memory to stream it.
+#[test]
+fn a_split_of_such_a_bundle_can_be_compared_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(tree) = bomb(place.path(), &[("gfx906", 20 * MIB), ("gfx942", 20 * MIB)], 21) else { return };
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(arguments).args(["--memory", "16"]).current_dir(place.path());
+        bounded("comparing", move || command.output().unwrap())
+    };
+    assert!(run(&["split", tree.to_str().unwrap(), "--output", "split"]).status.success());
+    // Zeros are no code objects, which is a finding of another kind.
+    let verified = run(&["verify", "--json", "split", "--against", tree.to_str().unwrap()]);
+    let report: serde_json::Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!(report["counts"]["compared_code_objects"], 2, "{report}");
+    let checks = report["findings"].as_array().unwrap().iter().map(|finding| &finding["check"]);
+    assert!(checks.into_iter().all(|check| check == "archive"), "{report}");
+}
+
 #[test]
 fn a_bundle_with_a_huge_window_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();

@@ -418,6 +418,6 @@ fn many_findings_begin_with_their_causes() {
     let assert = command.args(["verify", "--json"]).arg(out.path().join("out")).assert().code(1);
     let report: serde_json::Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
     let is_missing = |cause: &serde_json::Value| cause["check"] == "distribution" && cause["count"] == 1;
-    assert!(report["version"] == 1 && report["causes"].as_array().unwrap().iter().any(is_missing), "{report}");
+    assert!(report["json_version"] == 1 && report["causes"].as_array().unwrap().iter().any(is_missing), "{report}");
     assert!(report["notes"].is_array() && report["counts"]["uncompared_files"].is_u64());
 }

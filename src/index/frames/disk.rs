@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
 
@@ -18,6 +18,9 @@ const SUFFIX: &str = "segment";
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// An empty segment of this age belongs to a session that was killed.
+const ORPHANED: Duration = Duration::from_secs(3600);
 
 /// Where an input has its frames in a cache directory.
 pub(super) fn folder(cache: &Path, name: &str) -> PathBuf {
@@ -74,7 +77,17 @@ pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
 pub(super) fn open(path: &Path) -> Option<File> {
     let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let is_ours = file.metadata().is_ok_and(|metadata| metadata.is_file()) && is_segment(&file);
-    (is_ours && flock(&file, FlockOperation::NonBlockingLockShared).is_ok()).then_some(file)
+    // One that another session merges now is locked for a moment. Then it is unlinked, and can still be read.
+    (is_ours && flock(&file, FlockOperation::LockShared).is_ok()).then_some(file)
+}
+
+/// Whether a segment was created some time ago and nothing was ever written to it.
+fn is_orphaned(file: &File) -> bool {
+    let is_old = |metadata: &Metadata| {
+        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        age.is_some_and(|age| age > ORPHANED)
+    };
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0 && is_old(&metadata))
 }
 
 /// Notes that a segment is in use, for the order in which inputs are evicted.
@@ -91,7 +104,7 @@ pub(super) fn remove_unused(path: &Path) -> bool {
 /// The same, if `work` on it succeeds.
 pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) -> bool {
     let Ok(file) = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path) else { return false };
-    is_segment(&file)
+    (is_segment(&file) || is_orphaned(&file))
         && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
         && work(file)
         && fs::remove_file(path).is_ok()
@@ -121,6 +134,10 @@ pub(super) fn make_room(folder: &Path, file: &File, capacity: u64, wanted: u64) 
     inputs.sort_by_key(|(used, ..)| *used);
     let mut used: u64 = inputs.iter().flat_map(|(_, _, segments)| segments).map(|segment| segment.size).sum();
     let capacity = capacity.min(half_of_free(file, used));
+    if wanted > capacity {
+        // Evicting everything would not make room for it.
+        return capacity.saturating_sub(used);
+    }
     for (_, input, segments) in &inputs {
         for segment in segments {
             if used.saturating_add(wanted) <= capacity {

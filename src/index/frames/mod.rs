@@ -7,8 +7,8 @@
 mod disk;
 mod segment;
 
-use std::collections::VecDeque;
-use std::fs::File;
+use std::collections::{HashSet, VecDeque};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +24,9 @@ use crate::rope::Identity;
 
 /// How many bytes frames take at most if nothing else is chosen.
 const DEFAULT_CAPACITY: u64 = 4 << 30;
+
+/// Without room for so many bytes there is none for most frames.
+const SMALLEST: u64 = 64 << 10;
 
 /// After so many bytes the bound is checked again, since other sessions append as well.
 const GRAIN: u64 = 64 << 20;
@@ -78,18 +81,20 @@ impl FrameStore {
         let capacity = chosen.unwrap_or(DEFAULT_CAPACITY);
         let folder = cache.map(|cache| disk::folder(cache, &records::stem(location)));
         let is_usable = |cache: &Path| cache.ancestors().find(|above| above.exists()).is_some_and(is_writable_disk);
-        let sink = if cache.is_some_and(is_usable) { Some(Sink::Folder) } else { temporary() };
-        let sink = sink.filter(|_| capacity > 0);
-        let state = State { sinks: sink.into_iter().collect(), ..State::default() };
+        let named = cache.is_some_and(is_usable).then_some(Sink::Folder);
+        // The second one serves when the first one fails.
+        let sinks = named.into_iter().chain(temporary()).filter(|_| capacity > 0).collect();
+        let state = State { sinks, ..State::default() };
         Self { folder, capacity, is_chosen: chosen.is_some(), state: Mutex::new(state), ..Self::default() }
     }
 
     /// For output that is written to `directory` next: has new frames go to a file without a name there. If the user has
     /// chosen how many are kept, only the rest of them.
     pub fn spool_to(&self, directory: &Path) {
-        let sinks = &mut self.lock().sinks;
-        sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
-        sinks.push_back(Sink::Spool(directory.to_owned()));
+        let mut state = self.lock();
+        state.sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
+        state.sinks.push_back(Sink::Spool(directory.to_owned()));
+        (state.segment, state.bytes, state.left) = (None, 0, 0);
     }
 
     /// Whether all frames are kept until the output is written.
@@ -109,9 +114,9 @@ impl FrameStore {
         self.table.get(identity).map(|found| found.clone())
     }
 
-    /// Forgets a frame that turned out to be damaged.
-    pub fn forget(&self, identity: &Identity) {
-        self.table.remove(identity);
+    /// Forgets where a frame is, which turned out to be damaged there.
+    pub fn forget(&self, identity: &Identity, damaged: &Location) {
+        self.table.remove_if(identity, |_, found| found.is_same(damaged));
     }
 
     /// Keeps a frame of at most `most` bytes, which `write` gives piece by piece to the function that it is called with.
@@ -132,10 +137,7 @@ impl FrameStore {
                 return Ok(None);
             }
         };
-        let mut state = self.lock();
-        state.bytes += location.length();
-        state.left = state.left.saturating_sub(location.length());
-        drop(state);
+        self.give_back(&segment, most - location.length());
         self.table.insert(*identity, location.clone());
         Ok(Some(location))
     }
@@ -147,8 +149,13 @@ impl FrameStore {
         self.table.clear();
         let state = std::mem::take(&mut *self.lock());
         let (Some(folder), Some((segment, own))) = (&self.folder, state.named) else { return };
+        if segment.is_empty() {
+            fs::remove_file(&own).ok();
+            return;
+        }
         for other in disk::segments(folder).unwrap_or_default() {
-            if other.path != own && other.size <= SMALL {
+            let fits = other.size <= SMALL && other.size <= disk::half_of_free(&segment.file, 0);
+            if other.path != own && fits {
                 disk::remove_unused_after(&other.path, |file| merge(&Segment::new(file), &segment).is_ok());
             }
         }
@@ -183,14 +190,19 @@ impl FrameStore {
                 }
             };
             if state.left < bytes {
-                let wanted = bytes.max(GRAIN);
+                let wanted = bytes.max(GRAIN.min(self.capacity / 16));
                 state.left = self.room(&state, &segment, wanted).min(wanted);
             }
-            state.is_full = state.left < bytes;
-            if !state.is_full {
+            let is_full = state.left < bytes;
+            // One that is too large says nothing about others.
+            state.is_full = is_full && state.left < SMALLEST;
+            if !is_full {
+                state.left -= bytes;
+                state.bytes += bytes;
                 return Some(segment);
             }
-            if state.sinks.len() < 2 {
+            // The bound holds for all places but a spool.
+            if !matches!(state.sinks.get(1), Some(Sink::Spool(_))) {
                 return None;
             }
             state.next_sink();
@@ -226,6 +238,15 @@ impl FrameStore {
         }
     }
 
+    /// So many bytes of those that a frame could have taken are left.
+    fn give_back(&self, segment: &Arc<Segment>, bytes: u64) {
+        let mut state = self.lock();
+        if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
+            state.left = state.left.saturating_add(bytes);
+            state.bytes = state.bytes.saturating_sub(bytes);
+        }
+    }
+
     fn give_up(&self, segment: &Arc<Segment>, error: &io::Error) {
         let mut state = self.lock();
         // Several writers can fail at the same time.
@@ -250,7 +271,12 @@ impl State {
 /// Copies all records of a segment to another one.
 fn merge(from: &Arc<Segment>, to: &Arc<Segment>) -> io::Result<()> {
     const PIECE: u64 = 128 << 10;
+    let mut there: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
     for (identity, location) in from.scan()? {
+        // What is damaged is not worth an error: it is made again when it is needed.
+        if !there.insert(identity) || !is_right(&location) {
+            continue;
+        }
         let mut appender = to.append(&identity, location.length());
         let mut at = 0;
         while at < location.length() {
@@ -262,6 +288,16 @@ fn merge(from: &Arc<Segment>, to: &Arc<Segment>) -> io::Result<()> {
         appender.finish()?;
     }
     Ok(())
+}
+
+/// Whether all of a frame can be read.
+fn is_right(location: &Location) -> bool {
+    const PIECE: u64 = 128 << 10;
+    let mut piece = vec![0; usize::try_from(PIECE.min(location.length())).unwrap_or(0)];
+    (0..location.length()).step_by(128 << 10).all(|at| {
+        let length = usize::try_from((location.length() - at).min(PIECE)).unwrap_or(0);
+        location.read_at(at, piece.get_mut(..length).unwrap_or_default()).is_ok()
+    })
 }
 
 /// A directory for temporary files that are on a disk.

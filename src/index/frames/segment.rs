@@ -12,7 +12,8 @@
 //! | 40 | u64 | distance of the next record from the beginning of this one |
 //! | 48 | u32 … | CRC-32 of each block of 16 KiB of the frame |
 //!
-//! The header is written last, so that a record either describes itself or ends the segment for whoever scans it.
+//! A record is begun as one that was given up, and gets its own header when the frame is complete. So a scan finds the
+//! records behind one that a session did not complete.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -60,7 +61,6 @@ pub(super) struct Appender {
     length: u64,
     checksums: Vec<u8>,
     block: crc32fast::Hasher,
-    is_finished: bool,
 }
 
 impl Segment {
@@ -72,7 +72,7 @@ impl Segment {
     pub(super) fn append(self: &Arc<Self>, identity: &Identity, most: u64) -> Appender {
         let start = start_of(most);
         let span = start.saturating_add(most);
-        Appender {
+        let appender = Appender {
             segment: Arc::clone(self),
             identity: *identity,
             at: self.end.fetch_add(span, Ordering::Relaxed),
@@ -81,8 +81,15 @@ impl Segment {
             length: 0,
             checksums: Vec::new(),
             block: crc32fast::Hasher::new(),
-            is_finished: false,
-        }
+        };
+        // Where that cannot be written, nothing else can.
+        appender.write_header(Identity([0; 16]), 0).ok();
+        appender
+    }
+
+    /// Whether nothing was appended.
+    pub(super) fn is_empty(&self) -> bool {
+        self.end.load(Ordering::Relaxed) == 0
     }
 
     /// All records up to the first one that is incomplete.
@@ -162,7 +169,6 @@ impl Appender {
             self.end_block();
         }
         self.write_header(self.identity, self.length)?;
-        self.is_finished = true;
         Ok(Location { segment: Arc::clone(&self.segment), at: self.at, start: self.start, length: self.length })
     }
 
@@ -177,20 +183,15 @@ impl Appender {
     }
 }
 
-impl Drop for Appender {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            // So that records behind it are found. Where even that cannot be written, they are made again.
-            self.checksums.clear();
-            self.write_header(Identity([0; 16]), 0).ok();
-        }
-    }
-}
-
 impl Location {
     /// Length of the frame in bytes.
     pub fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Whether it is the same record.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.segment, &other.segment) && self.at == other.at
     }
 
     /// The file that holds it, and where.
@@ -217,8 +218,11 @@ impl Location {
         let (file, start) = self.file();
         file.read_exact_at(&mut checksums, self.at + HEADER as u64 + first * 4)?;
         let mut pieces = [IoSliceMut::new(head), IoSliceMut::new(buffer), IoSliceMut::new(tail)];
-        if preadv(file, &mut pieces, start + begin)? as u64 != stop - begin {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        if preadv(file, &mut pieces, start + begin).ok().map(|count| count as u64) != Some(stop - begin) {
+            // Interrupted, at the end of a file that is too short, or more than one call can read.
+            file.read_exact_at(head, start + begin)?;
+            file.read_exact_at(buffer, start + offset)?;
+            file.read_exact_at(tail, start + end)?;
         }
         let mut rest = [&*head, &*buffer, &*tail];
         for checksum in checksums.chunks_exact(4) {

@@ -131,8 +131,7 @@ fn the_least_recently_used_input_is_evicted_and_none_that_is_in_use() {
     let path = segments(cache.path(), "used").remove(0);
     assert!(is_there(&used, 0, FRAME));
     fs::File::open(path).unwrap().set_modified(SystemTime::now() - Duration::from_secs(9000)).unwrap();
-    // The bound is checked before each 64 MiB.
-    let store = store(cache.path(), "new", GRAIN + (3 << 20));
+    let store = store(cache.path(), "new", 7 << 19);
     assert!(put(&store, 0, FRAME));
     let left: Vec<_> = ["a", "b", "c", "used", "new"].map(|input| segments(cache.path(), input).len()).into();
     assert_eq!(left, [0, 1, 0, 1, 1]);
