@@ -75,7 +75,7 @@ impl Values {
         match self {
             Self::Targets => is_first || all(is_target),
             Self::Databases => all(|name| name.parse::<Handler>().is_ok()) || !Path::new(word).exists(),
-            Self::Requirements => !Path::new(word).exists(),
+            Self::Requirements => is_first || !Path::new(word).exists(),
         }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::compressed::{Compressed, Packing};
+use super::compressed::Compressed;
+use super::packing::{self, Packing};
 use super::{CodeObject, FatbinError};
 use crate::index::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
@@ -120,7 +121,7 @@ pub const MAGIC_SIZE: usize = MAGIC.len();
 
 /// Whether a bundle, compressed or not, begins with these bytes.
 pub fn is_bundle(beginning: &[u8]) -> bool {
-    beginning.starts_with(MAGIC) || beginning.starts_with(super::compressed::MAGIC)
+    beginning.starts_with(MAGIC) || beginning.starts_with(packing::MAGIC)
 }
 
 /// Bytes that the bundle at `offset` takes, which must end at `limit` or before; `None` if there is none, or one that does

@@ -6,6 +6,7 @@
 mod bundle;
 mod compressed;
 mod open;
+mod packing;
 
 use std::fmt;
 use std::sync::Arc;

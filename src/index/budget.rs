@@ -93,14 +93,6 @@ impl State {
     }
 }
 
-/// A larger share of a cache, until it is dropped.
-#[derive(Debug)]
-pub struct Promise {
-    budget: Arc<Budget>,
-    purpose: Use,
-    more: u64,
-}
-
 /// A part of the budget, given back when it is dropped.
 pub struct Reservation {
     budget: Arc<Budget>,
@@ -147,20 +139,6 @@ impl Budget {
             spans: state.spans.bytes,
             streams: state.streams.bytes,
         }
-    }
-
-    /// Gives a cache a share of `bytes`, so that work does not take what the cache is going to be filled with; less if it
-    /// cannot be had without waiting. What is idle is given back for that.
-    pub fn promise(self: &Arc<Self>, purpose: Use, bytes: u64) -> Promise {
-        self.release_idle();
-        let mut state = self.lock();
-        let taken = state.taken(purpose, 0);
-        let account = state.account(purpose);
-        let here = account.bytes.max(account.share);
-        let most = bytes.min(self.capacity.saturating_sub(taken - here));
-        let more = most.saturating_sub(account.share);
-        account.share += more;
-        Promise { budget: Arc::clone(self), purpose, more }
     }
 
     /// Reserves memory for work, and waits for it if need be; see the [module](self) for who may wait for what.
@@ -395,13 +373,6 @@ impl Reservation {
         account.bytes = account.bytes.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;
         drop(state);
-        self.budget.look_again();
-    }
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.budget.lock().account(self.purpose).share -= self.more;
         self.budget.look_again();
     }
 }

@@ -65,28 +65,6 @@ fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
 }
 
 #[test]
-fn what_is_promised_to_a_cache_is_not_taken_for_work() {
-    let budget = Budget::new(3200);
-    let frames = ByteCache::new(&budget, Use::Frames);
-    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
-    drop(pool.buffer(2500));
-    let promise = budget.promise(Use::Frames, 2000);
-    assert_eq!(budget.gauges().total(), 0, "idle buffers are in the way");
-    let bundle = pool.buffer(1000);
-    assert!(pool.try_buffer(200).is_none());
-    for number in 0..20 {
-        frames.put(number, bytes(100));
-    }
-    assert_eq!(frames.bytes(), 2000);
-    let limited = budget.promise(Use::Frames, 3000);
-    assert!(pool.try_buffer(200).is_none(), "no more is promised than there is");
-    drop((limited, promise));
-    let other = pool.try_buffer(1000).unwrap();
-    assert_eq!(frames.bytes(), 1100, "the oldest have left");
-    drop((bundle, other));
-}
-
-#[test]
 fn idle_buffers_are_used_again_and_make_room_for_others() {
     let budget = Budget::new(1000);
     let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);

@@ -114,15 +114,6 @@ where
         Some(entry.value.clone())
     }
 
-    /// Has the value leave before all others, as if it was not used for the longest time.
-    pub fn demote(&self, key: &K) {
-        let mut held = self.held.lock();
-        if let Some(entry) = held.values.peek_mut(key) {
-            entry.used = 0;
-            held.values.demote(key);
-        }
-    }
-
     /// Keeps a value that was made elsewhere. Returns one that had to leave for it, if any.
     pub fn put(&self, key: K, value: V) -> Option<V> {
         let budget = &self.held.budget;
@@ -239,22 +230,6 @@ mod tests {
         cache.remove(&1);
         cache.remove(&3);
         assert_eq!(cache.bytes(), 0);
-    }
-
-    #[test]
-    fn what_is_demoted_leaves_first() {
-        let budget = Budget::new(3200);
-        let [one, two] = [Use::Spans, Use::Frames].map(|purpose| ByteCache::new(&budget, purpose));
-        for number in 0..15 {
-            one.put(number, value(100));
-            two.put(number, value(100));
-        }
-        two.demote(&7);
-        two.demote(&99);
-        one.put(99, value(300));
-        let left =
-            |cache: &ByteCache<i32, Arc<[u8]>>| (0..15).filter(|number| !cache.contains(number)).collect::<Vec<_>>();
-        assert_eq!((left(&one), left(&two)), (vec![], vec![7]));
     }
 
     #[test]

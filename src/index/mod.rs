@@ -23,7 +23,7 @@ use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-pub use budget::{Budget, Promise, Reservation, Shed};
+pub use budget::{Budget, Reservation, Shed};
 pub use cache::{ByteCache, Weight};
 pub use compressors::{Compressors, Original, STREAMED};
 pub use counters::{Counter, Counters};

@@ -3,7 +3,7 @@
 //! Decompressing a bundle costs about as much as compressing one architecture of it. So the unit of work is the bundle:
 //! it is decompressed once for all of its code objects that are wanted then, also by callers that come while it is. One
 //! that is decompressed for the second time is emptied: behind the frames that callers wait for, all others of it are
-//! made, too. So whoever reads one architecture pays for one, and for all of them each bundle is decompressed twice.
+//! made, too. So reading one architecture costs that one, and reading all of them decompresses each bundle twice.
 //!
 //! `-j` and the memory budget bound the number of threads. They take what callers wait for first. A bundle is opened
 //! while there is memory for it; without that, the open ones are emptied before.
@@ -143,22 +143,31 @@ impl BundleJobs {
             // Memory that an open bundle takes is given back by these threads only.
             let may_wait = state.busy == 1 && !state.is_holding();
             drop(state);
-            match task {
-                Task::Open(key, bundle) => self.open(key, &bundle, may_wait),
-                Task::Make(key, frame, mut bundle) => {
-                    let made = contained(|| frame.make(&mut bundle));
-                    if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
-                        // Nobody knows where it stands.
-                        **stream = OpenStream::default();
-                    }
-                    self.made(key, &frame, bundle, &made);
-                }
-            }
+            // The thread goes on whatever happens.
+            contained(|| {
+                self.run(task, may_wait);
+                Ok(())
+            })
+            .ok();
             self.lock().busy -= 1;
             self.start_threads();
             state = self.lock();
         }
         state.threads -= 1;
+    }
+
+    fn run(&self, task: Task, may_wait: bool) {
+        match task {
+            Task::Open(key, bundle) => self.open(key, &bundle, may_wait),
+            Task::Make(key, frame, mut bundle) => {
+                let made = contained(|| frame.make(&mut bundle));
+                if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
+                    // It may stand somewhere else than it says.
+                    **stream = OpenStream::default();
+                }
+                self.made(key, &frame, bundle, &made);
+            }
+        }
     }
 
     /// Decompresses the bundle of a job, or leaves it for later if there is no memory and it may not be waited for.

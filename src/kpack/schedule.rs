@@ -1,4 +1,4 @@
-//! Which frame a thread makes next, and who waits for it.
+//! Which frame a thread makes next, and which callers wait for it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -221,7 +221,7 @@ impl Schedule {
 }
 
 impl BundleJob {
-    /// Tells all callers that its bundle cannot be read.
+    /// Ends all of its demands: its bundle cannot be read.
     pub(super) fn fail(self, error: &ReadError) {
         for demand in self.pending {
             demand.end(&Err(error.clone()));
