@@ -340,7 +340,8 @@ impl Views {
         let wheels = if has(WHEELS) { wheels_in(&path.join(WHEELS))? } else { Vec::new() };
         let devices: Vec<_> = names.iter().filter(|name| is_device(name)).cloned().collect();
         let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
-        if !has_host && (is_installation || devices.is_empty() && !merged.iter().all(is_key) && wheels.is_empty()) {
+        // A package of an installation can be called as a view is.
+        if is_installation || !has_host && devices.is_empty() && !merged.iter().all(is_key) && wheels.is_empty() {
             return Ok(None);
         }
         if !has_host && devices.is_empty() && merged.is_empty() && wheels.is_empty() {

@@ -421,3 +421,17 @@ fn many_findings_begin_with_their_causes() {
     assert!(report["json_version"] == 1 && report["causes"].as_array().unwrap().iter().any(is_missing), "{report}");
     assert!(report["notes"].is_array() && report["counts"]["uncompared_files"].is_u64());
 }
+
+/// Packages of other distributions can have the names of views.
+#[test]
+fn an_installation_with_a_package_called_host_is_one() {
+    let out = wheels(fat().path(), &[]);
+    let starts = ["fat-1.0", "amd_fat_device_gfx1100-", "amd_fat_device_gfx11-"];
+    let site = installed(&starts.map(|start| wheel(&out, start)));
+    fs::create_dir(site.path().join("host")).unwrap();
+    fs::write(site.path().join("host/__init__.py"), "").unwrap();
+    let report = check(&[site.path().to_owned()], None);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    write_at(&site.path().join("fat/version.py"), 0, b"#");
+    assert!(has(&check(&[site.path().to_owned()], None), Check::Record, "fat/version.py", ""));
+}
