@@ -1,13 +1,16 @@
 //! A code object as a zstd frame: made by the job of its bundle, kept by the frame store.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::jobs::BundleJobs;
 use crate::fatbin::{CodeObject, OpenBundle};
-use crate::index::{Location, Original, Resources, STREAMED};
+use crate::index::{Location, Original, Resources, STREAMED, Use};
 use crate::rope::{Identity, ReadError, check_range, copy_from};
 use crate::source::is_cached;
+
+/// Bytes by which a frame in memory grows.
+const GROWTH: usize = 4 << 20;
 
 /// A code object that archives hold compressed. Archives that hold the same code object share it.
 #[derive(Debug)]
@@ -210,17 +213,33 @@ impl Frame {
             Err(error) if !has_failed => return Err(error),
             Ok(None) | Err(_) => {}
         }
+        self.make_in_memory(bundle)
+    }
+
+    /// Without a place on disk, one large frame at a time grows in memory, and no further than the cache could hold it.
+    fn make_in_memory(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+        let _growing = self.jobs.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget = &self.resources().budget;
         let most = self.resources().frames.capacity();
+        let mut reservation = budget.account(Use::Frames, 0);
         let mut frame = Vec::new();
         self.compress(bundle, &mut |piece| {
-            if (frame.len() + piece.len()) as u64 > most {
+            let length = frame.len() + piece.len();
+            if length as u64 > most {
                 let reason =
                     format!("there is no disk space, and no memory beyond {most} bytes, to keep it compressed");
                 return Err(ReadError::damaged(&self.name(), reason));
             }
+            if length > frame.capacity() {
+                frame.reserve_exact(piece.len().max(GROWTH));
+                reservation.resize(frame.capacity() as u64);
+                budget.reclaim();
+            }
             frame.extend_from_slice(piece);
             Ok(())
         })?;
+        // The cache accounts for it from now on.
+        drop(reservation);
         Ok(self.hold(frame))
     }
 

@@ -35,6 +35,8 @@ pub struct BundleJobs {
     /// All frames of the archives by their bundle.
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>>,
     state: Mutex<Schedule>,
+    /// Held while a large frame grows in memory.
+    pub(super) growing: Mutex<()>,
 }
 
 impl BundleJobs {
@@ -47,6 +49,7 @@ impl BundleJobs {
                 threads: rayon::current_num_threads().clamp(1, most.max(1)),
                 frames: Mutex::default(),
                 state: Mutex::default(),
+                growing: Mutex::default(),
             })
         })
     }
