@@ -25,8 +25,8 @@ pub fn check_requirement(text: &str) -> Result<(), WheelError> {
     }
     match Requirement::<VerbatimUrl>::from_str(&text) {
         Ok(_) => Ok(()),
-        // The rest of the message repeats the text and underlines a part of it.
-        Err(error) => refused(error.to_string().lines().next().unwrap_or_default()),
+        // Without the text that it concerns: underlining a part of that can panic (`pep508_rs` 0.9.2, lib.rs:99).
+        Err(error) => refused(error.message.to_string().lines().next().unwrap_or_default()),
     }
 }
 
