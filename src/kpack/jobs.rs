@@ -110,8 +110,8 @@ impl BundleJobs {
         // Bundles that are in the cache first, before they are evicted. Then the costliest, so that none is left at the end
         // that keeps one thread busy alone.
         let is_resident = |frame: &Frame| frame.object.bundle.as_ref().is_some_and(|bundle| bundle.is_resident());
-        let cost = |frame: &Frame| (is_resident(frame), costs.get(&key(frame)).copied(), frame.size());
-        missing.sort_by_cached_key(|frame| Reverse(cost(frame)));
+        // Those of one bundle, and those of none, stay in the order of the file: inflating them goes forward.
+        missing.sort_by_cached_key(|frame| Reverse((is_resident(frame), costs.get(&key(frame)).copied())));
         let mut state = self.lock();
         let added = missing.into_iter().filter(|frame| state.add(frame, Some(&ticket))).count();
         // What ends meanwhile waits for the lock.
