@@ -18,8 +18,8 @@ use crate::view::{Making, Sizes};
 
 /// Learn about an input ahead of time, so that mounting and reading it waits for nothing
 ///
-/// The files of a wheel are compared with its RECORD. What was learnt is kept in the cache directory. It is used by every later mount, split and inspect with any options;
-/// sizes of archives and wheels only by those with the same options.
+/// The files of a wheel are compared with its RECORD. The index is kept in the cache directory. It is used by every later
+/// mount, split and inspect with any options; sizes of archives and wheels only by those with the same options.
 #[derive(Debug, Args)]
 pub(super) struct Index {
     #[command(flatten)]

@@ -177,7 +177,7 @@ pub(super) fn read(
     Ok(header)
 }
 
-/// Writes an index so that whoever reads it sees all of it or none. `size` is the number of bytes of all records, each
+/// Writes an index so that a reader sees all of it or none. `size` is the number of bytes of all records, each
 /// with [`HEAD`], which `records` passes on one by one. Returns the file.
 pub(super) fn write(
     path: &Path,

@@ -84,9 +84,8 @@ impl BundleJobs {
 
     /// Has frames made that nobody waits for yet.
     pub(super) fn prefetch(self: &Arc<Self>, frames: &[Arc<Frame>]) {
-        let missing: Vec<_> = frames.iter().filter(|frame| frame.made().is_none()).collect();
         let mut state = self.lock();
-        for frame in missing {
+        for frame in frames {
             state.add(frame, None);
         }
         drop(state);

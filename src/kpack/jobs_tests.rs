@@ -1,4 +1,4 @@
-//! What making frames costs, counted, and who waits for what.
+//! What making frames costs, counted, and which callers wait for what.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

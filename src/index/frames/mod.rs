@@ -17,7 +17,7 @@ use dashmap::DashMap;
 
 pub use disk::{FramesUsage, frames_usage, remove_frames};
 pub use segment::Location;
-use segment::Segment;
+use segment::{Appender, Segment};
 
 use super::records;
 use crate::rope::Identity;
@@ -268,36 +268,35 @@ impl State {
     }
 }
 
-/// Copies all records of a segment to another one.
+/// Copies the records of a segment that another one lacks to it. What is damaged is left out: it is made again when it is
+/// needed.
 fn merge(from: &Arc<Segment>, to: &Arc<Segment>) -> io::Result<()> {
-    const PIECE: u64 = 128 << 10;
     let mut there: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
     for (identity, location) in from.scan()? {
-        // What is damaged is not worth an error: it is made again when it is needed.
-        if !there.insert(identity) || !is_right(&location) {
-            continue;
+        if there.insert(identity) {
+            let mut appender = to.append(&identity, location.length());
+            if copy(&location, &mut appender)? {
+                appender.finish()?;
+            }
         }
-        let mut appender = to.append(&identity, location.length());
-        let mut at = 0;
-        while at < location.length() {
-            let mut piece = vec![0; usize::try_from((location.length() - at).min(PIECE)).unwrap_or(0)];
-            location.read_at(at, &mut piece)?;
-            appender.write(&piece)?;
-            at += piece.len() as u64;
-        }
-        appender.finish()?;
     }
     Ok(())
 }
 
-/// Whether all of a frame can be read.
-fn is_right(location: &Location) -> bool {
-    const PIECE: u64 = 128 << 10;
-    let mut piece = vec![0; usize::try_from(PIECE.min(location.length())).unwrap_or(0)];
-    (0..location.length()).step_by(128 << 10).all(|at| {
-        let length = usize::try_from((location.length() - at).min(PIECE)).unwrap_or(0);
-        location.read_at(at, piece.get_mut(..length).unwrap_or_default()).is_ok()
-    })
+/// Appends a frame that is somewhere else. `false` if it cannot be read there.
+fn copy(location: &Location, appender: &mut Appender) -> io::Result<bool> {
+    let mut buffer = vec![0; 128 << 10];
+    let mut at = 0;
+    while at < location.length() {
+        let length = usize::try_from(location.length() - at).unwrap_or(usize::MAX).min(buffer.len());
+        let piece = buffer.get_mut(..length).unwrap_or_default();
+        if location.read_at(at, piece).is_err() {
+            return Ok(false);
+        }
+        appender.write(piece)?;
+        at += length as u64;
+    }
+    Ok(true)
 }
 
 /// A directory for temporary files that are on a disk.

@@ -117,6 +117,22 @@ fn flipped_bytes_are_noticed() {
 }
 
 #[test]
+fn what_is_damaged_is_left_out_when_segments_are_merged() {
+    let cache = tempfile::tempdir().unwrap();
+    let first = store(cache.path(), "a.whl", 1 << 30);
+    assert!(put(&first, 0, 40_000) && put(&first, 1, 40_000));
+    drop(first);
+    let file = fs::File::options().write(true).open(&segments(cache.path(), "a.whl")[0]).unwrap();
+    file.write_all_at(b"damaged", 20_000).unwrap();
+    let second = store(cache.path(), "a.whl", 1 << 30);
+    assert!(put(&second, 2, 40_000));
+    second.finish();
+    assert_eq!(segments(cache.path(), "a.whl").len(), 1);
+    let third = store(cache.path(), "a.whl", 1 << 30);
+    assert!(get(&third, 0).is_none() && is_there(&third, 1, 40_000) && is_there(&third, 2, 40_000));
+}
+
+#[test]
 fn the_least_recently_used_input_is_evicted_and_none_that_is_in_use() {
     const FRAME: usize = 1 << 20;
     let cache = tempfile::tempdir().unwrap();
