@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use flate2::{Decompress, FlushDecompress, Status};
-use kpackfs::index::{Memory, Resources};
+use kpackfs::index::Index;
+use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, Input};
 
@@ -122,15 +123,15 @@ fn main() -> anyhow::Result<()> {
             speed.push(content.size() as f64 / 1e6 / control[1]);
             let joints = timed(|| Ok(content.joints().map(drop)?))?;
             std::fs::create_dir_all(&cache)?;
-            let memory = || Memory::open(&cache, &wheel);
-            let resources = Resources::with_memory(BUDGET, memory());
+            let memory = || Index::open(&cache, &wheel);
+            let resources = Resources::with_index(BUDGET, memory());
             let (_, content) = largest(&Input::open(&wheel, &resources)?)?;
             let first = timed(|| sequential(&*content, 128 << 10))?;
             let again = timed(|| sequential(&*content, 128 << 10))?;
-            resources.memory.save()?;
-            share = 100.0 * resources.memory.file().context("no index")?.metadata()?.len() as f64
+            resources.index.save()?;
+            share = 100.0 * resources.index.file().context("no index")?.metadata()?.len() as f64
                 / wheel.metadata()?.len() as f64;
-            let resources = Resources::with_memory(BUDGET, memory());
+            let resources = Resources::with_index(BUDGET, memory());
             let (_, content) = largest(&Input::open(&wheel, &resources)?)?;
             let recalled = timed(|| sequential(&*content, 128 << 10))?;
             times.extend(random(&*content, 77 + round as u64)?);

@@ -16,11 +16,12 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
 use kpackfs::deflate::splice;
-use kpackfs::index::{Counters, Resources};
+use kpackfs::gpu::{BundleKey, TargetId, target_of_version};
 use kpackfs::kpack::{self, Reader};
+use kpackfs::metrics::Counters;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::source::{EntryKind, EntryPath, Input};
-use kpackfs::target::{BundleKey, TargetId, target_of_version};
 use kpackfs::wheel::{self, Claims, FatWheel, File, Part, Stamp, Wheels};
 use tempfile::TempDir;
 

@@ -12,7 +12,8 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
 use kpackfs::deflate::splice;
-use kpackfs::index::{Counters, Resources};
+use kpackfs::metrics::Counters;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, edited};
 use kpackfs::source::{EntryKind, Input};
 

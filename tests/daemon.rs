@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};

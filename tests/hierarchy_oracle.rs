@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::Command;
 
-use kpackfs::target::{BUNDLES, BundleKey, Level, TARGETS, Xnack, target_of_version};
+use kpackfs::gpu::{BUNDLES, BundleKey, Level, TARGETS, Xnack, target_of_version};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ fn the_hierarchy_is_that_of_rocm_bootstrap() {
         assert_eq!(ours.distribution_part(), theirs.distribution_part);
         let generic_isa = BUNDLES.iter().find(|bundle| bundle.key == theirs.key).and_then(|bundle| bundle.generic_isa);
         assert_eq!(generic_isa, theirs.generic_isa.as_deref(), "{ours}");
-        let is_member = |target: &&kpackfs::target::Target| key(target.name).packaging_chain().contains(&ours);
+        let is_member = |target: &&kpackfs::gpu::Target| key(target.name).packaging_chain().contains(&ours);
         assert_eq!(TARGETS.iter().filter(is_member).map(|target| target.name).collect::<Vec<_>>(), theirs.members);
     }
 

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kpackfs::deflate::splice;
-use kpackfs::index::{Counters, Resources};
+use kpackfs::metrics::Counters;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Segment, edited};
 use kpackfs::source::{EntryKind, Input};
 

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kpackfs::database::Databases;
-use kpackfs::index::Resources;
 use kpackfs::kpack::Compression;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Make, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
 use kpackfs::split::{Options as SplitOptions, Place, Plan, Progress};

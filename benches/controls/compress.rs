@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use kpackfs::binary::FatBinary;
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, Input};
 use serde::Serialize;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kpackfs::deflate::splice;
-use kpackfs::index::{Counters, Memory, Resources};
+use kpackfs::index::Index;
+use kpackfs::metrics::Counters;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Segment, edited};
 use kpackfs::source::{EntryKind, EntryPath, Input};
 
@@ -78,16 +80,16 @@ fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     let (size, crc32) = (truth.len() as u64, crc32fast::hash(truth));
     let member = Member { name: b"x".to_vec(), packed: bytes.to_vec(), method: 8, size, crc32 };
     let path = wheel(&place, &zipped(&[member]));
-    let session = || Resources::with_memory(16 << 20, Memory::open(place.path(), &path));
+    let session = || Resources::with_index(16 << 20, Index::open(place.path(), &path));
     let first = session();
     read(&*content(&path, &first).expect("it is there")).expect("a whole stream");
-    if !first.memory.is_changed() {
+    if !first.index.is_changed() {
         return;
     }
-    first.memory.save().expect("a file can be written");
+    first.index.save().expect("a file can be written");
     let second = session();
     assert!(same_in_pieces(&*content(&path, &second).expect("it is there"), truth, random));
-    let index = second.memory.file().expect("it was saved").to_owned();
+    let index = second.index.file().expect("it was saved").to_owned();
     crate::records::damage(&index, random);
     // What the index says of the stream may be false now: then it is found out anew.
     let third = session();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use kpackfs::gpu::BundleKey;
 use kpackfs::source::EntryPath;
-use kpackfs::target::BundleKey;
 use kpackfs::wheel::{Claims, Devices, Metadata, WheelFile, WheelName};
 
 /// What is done to some bytes that are a file of a dist-info directory, or not.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use kpackfs::index::{Kind, Memory, list};
+use kpackfs::index::{Index, Kind, list};
 use kpackfs::rope::Identity;
 use serde::de::IgnoredAny;
 
@@ -17,23 +17,23 @@ pub(crate) fn run(bytes: &[u8]) {
     let input = place.path().join("x.whl");
     fs::write(&input, "input").expect("a file can be written");
     let folder = place.path().join("cache");
-    let open = || Memory::open(&folder, &input);
+    let open = || Index::open(&folder, &input);
     // What is put down is there in the next session: each piece of the input under a name made of it.
-    let memory = open();
+    let index = open();
     let pieces: Vec<&[u8]> = bytes.chunks(11).take(64).collect();
     let name = |piece: &[u8]| (KINDS[piece.len() % KINDS.len()], Identity::describe("piece").add(piece).finish());
     for piece in &pieces {
         let (kind, identity) = name(piece);
-        memory.learn(kind, &identity, piece);
+        index.put(kind, &identity, piece);
     }
-    memory.learn(Kind::Scan, &Identity([0; 16]), &0);
-    memory.save().expect("a file can be written");
+    index.put(Kind::Scan, &Identity([0; 16]), &0);
+    index.save().expect("a file can be written");
     let next = open();
     for piece in &pieces {
         let (kind, identity) = name(piece);
-        assert_eq!(next.recall::<Vec<u8>>(kind, &identity).as_deref(), Some(*piece));
+        assert_eq!(next.get::<Vec<u8>>(kind, &identity).as_deref(), Some(*piece));
     }
-    let index = memory.file().expect("it has a place").to_owned();
+    let index = index.file().expect("it has a place").to_owned();
     let body = records::open(&fs::read(&index).expect("it was saved")).expect("it is whole");
     let header = records::header(&body).expect("it is whole");
     let with_header = [header, bytes].concat();
@@ -41,16 +41,16 @@ pub(crate) fn run(bytes: &[u8]) {
         // Other files are somebody else's.
         let is_ours = file.starts_with(b"KPFSIDX\n");
         fs::write(&index, file).expect("a file can be written");
-        let memory = open();
+        let index = open();
         for (kind, identity) in identities(bytes) {
             // Whatever it is: it is read, or not.
-            let _ = memory.recall::<IgnoredAny>(kind, &identity);
+            let _ = index.get::<IgnoredAny>(kind, &identity);
         }
         assert_eq!(list(&folder).expect("a folder").len(), usize::from(is_ours));
         // A damaged index does not keep a new one from being written.
-        memory.learn(Kind::Digest, &Identity([1; 16]), &"new");
-        memory.save().expect("a file can be written");
-        assert_eq!(open().recall::<String>(Kind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
+        index.put(Kind::Digest, &Identity([1; 16]), &"new");
+        index.save().expect("a file can be written");
+        assert_eq!(open().get::<String>(Kind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::{Decompress, FlushDecompress, Status};
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Packed, ReadError, copy_from};
 use tempfile::TempDir;
 

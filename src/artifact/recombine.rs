@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ArtifactName, PackagingConfig};
-use crate::target::{BundleKey, Level, TargetId};
+use crate::gpu::{BundleKey, Level, TargetId};
 
 /// Portable code, which every processor can run.
 const SPIRV: &str = "amdgcnspirv";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::changes::{self, Change};
 use super::{BinaryError, FatBinary};
-use crate::index::{Kind, Memory};
+use crate::index::{Index, Kind};
 use crate::rope::{Content, Edit, Identity, ReadError, Rope};
 
 /// What a fat binary becomes.
@@ -18,15 +18,15 @@ pub struct Rewritten {
 
 impl Rewritten {
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
-    pub fn recall(memory: &Memory, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
+    pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
-        let changes: Vec<Change> = memory.recall(Kind::Rewritten, &identity)?;
+        let changes: Vec<Change> = index.get(Kind::Rewritten, &identity)?;
         Self::new(original, &changes, Some(identity)).ok()
     }
 
     /// Works out what `original` becomes when its wrappers point at `marker`.
     pub fn make(
-        memory: &Memory,
+        index: &Index,
         original: &Arc<dyn Content>,
         fat: &FatBinary,
         marker: &[u8],
@@ -35,7 +35,7 @@ impl Rewritten {
         let changes = fat.changes(marker)?;
         let made = Self::new(original, &changes, identity)?;
         if let Some(identity) = identity {
-            memory.learn(Kind::Rewritten, &identity, &changes);
+            index.put(Kind::Rewritten, &identity, &changes);
         }
         Ok(made)
     }
@@ -103,7 +103,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let [memory, next] = [(); 2].map(|()| Memory::open(place.path(), &input));
+        let [index, next] = [(); 2].map(|()| Index::open(place.path(), &input));
         let mut made = Vec::new();
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")).unwrap() {
             let path = entry.unwrap().path();
@@ -114,17 +114,17 @@ mod tests {
             let original = content(&bytes);
             let Ok(Some(fat)) = FatBinary::scan(&original) else { continue };
             let Ok(changes) = fat.changes(b"marker") else { continue };
-            let rewritten = Rewritten::make(&memory, &original, &fat, b"marker").unwrap();
-            assert!(Rewritten::recall(&memory, &original, b"other").is_none());
+            let rewritten = Rewritten::make(&index, &original, &fat, b"marker").unwrap();
+            assert!(Rewritten::get(&index, &original, b"other").is_none());
             assert!(Rewritten::new(&content(&bytes[..bytes.len() / 8]), &changes, None).is_err(), "{}", path.display());
             made.push((original, read(&rewritten)));
         }
-        memory.save().unwrap();
+        index.save().unwrap();
         assert!(made.len() > 10, "{}", made.len());
-        assert!(made.iter().all(|(original, _)| Rewritten::recall(&next, original, b"marker").is_none()));
-        let next = Memory::open(place.path(), &input);
+        assert!(made.iter().all(|(original, _)| Rewritten::get(&next, original, b"marker").is_none()));
+        let next = Index::open(place.path(), &input);
         for (original, expected) in made {
-            assert!(read(&Rewritten::recall(&next, &original, b"marker").unwrap()) == expected);
+            assert!(read(&Rewritten::get(&next, &original, b"marker").unwrap()) == expected);
         }
     }
 }

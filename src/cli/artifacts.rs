@@ -18,8 +18,9 @@ use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
 use crate::artifact::{find, is_archive};
 use crate::fs::Served;
-use crate::index::{Resources, keep};
+use crate::fs::autosave;
 use crate::kpack::Archive;
+use crate::resources::Resources;
 use crate::rope::Make;
 use crate::source::{EntryPath, Input};
 use crate::split::{self, Packaging, Summary};
@@ -152,7 +153,7 @@ pub(super) fn serve(
     report: Option<String>,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Served> {
-    keep(resources).context("cannot start a thread")?;
+    autosave(resources).context("cannot start a thread")?;
     let archives = parts
         .iter()
         .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));

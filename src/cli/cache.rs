@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::options::CacheOptions;
 use super::table::{counted, size};
 use super::terminal::message;
-use crate::index::{self, FramesUsage, Kept};
+use crate::index::{self, CacheEntry, FramesUsage};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -66,11 +66,12 @@ impl Cache {
             Command::List { json: false } => list(&kept, index::frames_usage(&folder).with_context(explain)?)?,
             Command::Prune { older_than } => {
                 index::remove_orphans(&folder)?;
-                let age = |kept: &Kept| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
-                let is_outdated = |kept: &&Kept| !kept.is_usable || age(kept) > DAY * *older_than;
+                let age = |kept: &CacheEntry| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
+                let is_outdated = |kept: &&CacheEntry| !kept.is_usable || age(kept) > DAY * *older_than;
                 remove(kept.iter().filter(is_outdated))?;
                 // Frames without an index belong to an input that was not planned to the end.
-                let current: Vec<_> = kept.iter().filter(|kept| !is_outdated(kept)).filter_map(Kept::stem).collect();
+                let current: Vec<_> =
+                    kept.iter().filter(|kept| !is_outdated(kept)).filter_map(CacheEntry::stem).collect();
                 let is_outdated = |name: &str| !current.contains(&name);
                 removed_frames(index::remove_frames(&folder, is_outdated).with_context(explain)?)?;
             }
@@ -95,7 +96,7 @@ fn code_objects_of(inputs: usize) -> String {
     format!("compressed code objects of {}", counted(inputs, "input", "inputs"))
 }
 
-fn list_json(kept: &[Kept]) -> anyhow::Result<()> {
+fn list_json(kept: &[CacheEntry]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let listed = kept.iter().map(|kept| Listed {
@@ -109,7 +110,7 @@ fn list_json(kept: &[Kept]) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-fn list(kept: &[Kept], frames: FramesUsage) -> anyhow::Result<()> {
+fn list(kept: &[CacheEntry], frames: FramesUsage) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for kept in kept {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
@@ -126,7 +127,7 @@ fn list(kept: &[Kept], frames: FramesUsage) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn remove<'a>(kept: impl Iterator<Item = &'a Kept>) -> anyhow::Result<()> {
+fn remove<'a>(kept: impl Iterator<Item = &'a CacheEntry>) -> anyhow::Result<()> {
     let (mut count, mut bytes) = (0_usize, 0);
     for kept in kept {
         kept.remove()?;

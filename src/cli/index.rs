@@ -36,7 +36,7 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let prepared = prepare(self.source.path(), &self.options)?;
-        let Some(file) = prepared.resources.memory.file() else {
+        let Some(file) = prepared.resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
         look_into_members(&prepared);
@@ -46,7 +46,7 @@ impl Index {
             let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
-        prepared.resources.memory.save()?;
+        prepared.resources.index.save()?;
         prepared.resources.store.finish();
         let mut out = io::stdout().lock();
         match std::fs::metadata(file) {

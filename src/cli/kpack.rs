@@ -13,10 +13,10 @@ use super::json;
 use super::table::size;
 use super::terminal::escaped;
 use super::unbundle::unbundle;
-use crate::index::Resources;
+use crate::gpu::TargetId;
 use crate::kpack::Reader;
+use crate::resources::Resources;
 use crate::source::open_file;
-use crate::target::TargetId;
 
 /// Open .kpack archives, fat binaries and offload bundles
 #[derive(Debug, Args)]

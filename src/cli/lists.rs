@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::database::Handler;
-use crate::target::TargetId;
+use crate::gpu::TargetId;
 
 /// What the values of an option are.
 #[derive(Clone, Copy, PartialEq, Eq)]

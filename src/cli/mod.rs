@@ -65,7 +65,7 @@ pub fn run() -> ExitCode {
         eprintln!("kpackfs: {error}");
         return ExitCode::from(FAILURE);
     }
-    crate::index::set_up_heap();
+    crate::memory::set_up_malloc();
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
     if let Some(caller) = mount8::caller(&arguments) {

@@ -12,11 +12,11 @@ use super::json;
 use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
+use crate::fs::autosave;
 use crate::fs::{self, Served};
-use crate::index::keep;
+use crate::gpu::{BundleKey, KFD_TOPOLOGY, detect};
 use crate::source::EntryKind;
 use crate::split::{STATEMENT, Summary};
-use crate::target::{BundleKey, KFD_TOPOLOGY, detect};
 use crate::view::{self, Status, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
@@ -71,7 +71,7 @@ impl Mount {
 
 fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, statement, resources } = prepared;
-    keep(resources).context("cannot start a thread")?;
+    autosave(resources).context("cannot start a thread")?;
     let summary = json::text(&Summary::of(input, plan))?;
     let archives = plan.archives.iter().map(|planned| {
         let place = format!("{}/{}", planned.key, planned.path);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tempfile::{Builder, TempDir};
 
-use crate::index::Resources;
+use crate::resources::Resources;
 
 /// As many names as a message says.
 const NAMED: usize = 3;

@@ -10,7 +10,8 @@ use super::options::SplitOptions;
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
-use crate::index::{Memory, Resources};
+use crate::index::Index;
+use crate::resources::Resources;
 use crate::source::Input;
 use crate::split::{Packaging, Plan, Progress, Statement};
 use crate::view::WheelSet;
@@ -54,7 +55,7 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     set_jobs(options.jobs)?;
     options.note_ignored();
     let directory = options.cache.directory();
-    let memory = directory.map_or_else(Memory::default, |directory| Memory::open(&directory, input));
+    let memory = directory.map_or_else(Index::default, |directory| Index::open(&directory, input));
     Ok(Resources::with_store(options.memory << 20, memory, options.frame_store(input)))
 }
 
@@ -78,7 +79,7 @@ pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Pr
 
 /// Keeps what was learnt. Without it the next run takes longer, no more.
 pub(super) fn keep_learnt(resources: &Resources) {
-    if let Err(error) = resources.memory.save() {
+    if let Err(error) = resources.index.save() {
         eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
     }
     resources.store.finish();

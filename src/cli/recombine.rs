@@ -12,7 +12,7 @@ use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
 use crate::artifact::PackagingConfig;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::split::{Packaging, Progress};
 use crate::view::{Recombined, Shards};
 

@@ -4,8 +4,8 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::database::{Databases, TORCH_FAT};
+use crate::gpu::{BundleKey, TargetId, TargetIdError};
 use crate::split::Packaging;
-use crate::target::{BundleKey, TargetId, TargetIdError};
 
 /// Which targets and databases.
 #[derive(Clone, Debug, Args)]

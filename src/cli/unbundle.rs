@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 
 use crate::binary::FatBinary;
 use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
-use crate::index::Resources;
+use crate::gpu::TargetId;
+use crate::resources::Resources;
 use crate::rope::{Content, copy_from};
 use crate::source::open_file;
-use crate::target::TargetId;
 
 /// Memory for decompressed bundles, in bytes.
 const MEMORY: u64 = 256 << 20;

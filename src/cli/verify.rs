@@ -14,7 +14,7 @@ use super::selection::Selection;
 use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::split::Packaging;
 use crate::verify::{self, Cause, Options, Progress, Report};
 

@@ -1,6 +1,6 @@
 //! AOTriton: images of attention kernels, in `aotriton.images/amd-<arch>/`.
 
-use crate::target::{BundleKey, Level};
+use crate::gpu::{BundleKey, Level};
 
 use super::Arch;
 use super::names::Names;

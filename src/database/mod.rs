@@ -16,8 +16,8 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
-use crate::target::{BundleKey, TargetId};
 
 use names::Names;
 

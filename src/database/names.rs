@@ -1,7 +1,7 @@
 //! What the handlers share: a path as text, and architectures inside names.
 
+use crate::gpu::TargetId;
 use crate::source::EntryPath;
-use crate::target::TargetId;
 
 /// The components of a path, all of them text.
 pub(super) struct Names<'a> {

@@ -1,7 +1,7 @@
 //! Real names and near misses for every handler.
 
+use crate::gpu::Level;
 use crate::source::EntryPath;
-use crate::target::Level;
 
 use super::{Databases, Handler, TORCH_FAT};
 
@@ -365,7 +365,7 @@ proptest::proptest! {
         {
             // What comes out is safe to name a directory after.
             let key = found.arch.key();
-            proptest::prop_assert_eq!(key.as_str().parse::<crate::target::BundleKey>(), Ok(key.clone()));
+            proptest::prop_assert_eq!(key.as_str().parse::<crate::gpu::BundleKey>(), Ok(key.clone()));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use flate2::{Compress, Compression, FlushCompress, Status};
 
 use super::{DeflateError, WINDOW};
-use crate::index::Counters;
+use crate::metrics::Counters;
 use crate::rope::Content;
 
 /// What zip programs use when nothing else is asked for.

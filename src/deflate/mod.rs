@@ -17,7 +17,7 @@ use self::change::changes;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{Part, plan};
-use crate::index::Counters;
+use crate::metrics::Counters;
 use crate::rope::{Content, Edit, EditError, Joint, ReadError, Rope, edited};
 
 /// Farthest back that a match reaches (RFC 1951, section 2).
@@ -81,7 +81,7 @@ pub fn splice(
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
             }
-            Part::Kept(from, to) => {
+            Part::CacheEntry(from, to) => {
                 ended = joints.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));

@@ -18,7 +18,7 @@ pub(super) enum Part {
     /// These bytes of the new content are encoded anew.
     Anew(Range<u64>),
     /// The blocks between these joints are taken over.
-    Kept(Joint, Joint),
+    CacheEntry(Joint, Joint),
 }
 
 /// An unchanged range of the original and where it begins in the new content.
@@ -49,7 +49,7 @@ pub(super) fn plan(changes: &[Change], joints: &[Joint], size: u64) -> Vec<Part>
         if moved(from.output) > at {
             parts.push(Part::Anew(at..moved(from.output)));
         }
-        parts.push(Part::Kept(*from, *to));
+        parts.push(Part::CacheEntry(*from, *to));
         at = moved(to.output);
     }
     if at < new_size {

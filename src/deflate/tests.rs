@@ -7,7 +7,7 @@ use proptest::sample::{Index, select};
 use super::change::{Change, changes};
 use super::plan::{Part, plan};
 use super::{Deflation, deflate, splice};
-use crate::index::Counters;
+use crate::metrics::Counters;
 use crate::rope::{Content, Edit, Joint, Rope, Segment, edited};
 use crate::source::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, data,
@@ -153,7 +153,7 @@ proptest! {
                     prop_assert!(range.start == at && range.end > at);
                     at = range.end;
                 }
-                Part::Kept(from, to) => {
+                Part::CacheEntry(from, to) => {
                     // The final block is nowhere but at the end.
                     prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB in front of them are changed.

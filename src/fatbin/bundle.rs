@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::compressed::Compressed;
 use super::packing::{self, Packing};
 use super::{CodeObject, FatbinError};
-use crate::index::Resources;
+use crate::gpu::TargetId;
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
-use crate::target::TargetId;
 
 /// Magic of an uncompressed bundle.
 const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";

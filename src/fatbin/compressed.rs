@@ -10,7 +10,8 @@ use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 use super::FatbinError;
 use super::bundle::malformed;
 use super::packing::{Method, Packing, WINDOW_LOG};
-use crate::index::{Lent, OpenStream, Resources};
+use crate::memory::{Lent, OpenStream};
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
 /// Memory of a decoder besides its window: its tables, and buffers of one block (128 KiB) each for input and output.

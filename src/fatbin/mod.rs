@@ -11,8 +11,8 @@ mod packing;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::gpu::TargetId;
 use crate::rope::{Content, ReadError};
-use crate::target::TargetId;
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, Decompressed};

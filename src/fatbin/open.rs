@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Decompressed;
-use crate::index::{Lent, OpenStream};
+use crate::memory::{Lent, OpenStream};
 
 /// What a code object is read from.
 #[derive(Default)]

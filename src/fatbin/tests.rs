@@ -4,7 +4,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Rope, Segment};
 
 /// An uncompressed bundle, with entries at multiples of 64.

@@ -27,7 +27,7 @@ use super::listing;
 use super::nodes::{FOREVER, Nodes};
 use super::passthrough::Passthrough;
 use super::requests::{Failure, Shared, readable};
-use crate::index::{RequestKind, Requests};
+use crate::metrics::{RequestKind, Requests};
 use crate::rope::Content;
 use crate::view::NodeId;
 
@@ -95,7 +95,7 @@ impl Adapter {
         } else {
             let begun = self.requests().hand_over(begun);
             let shared = Arc::clone(&self.shared);
-            self.shared.resources.workers.run(move || {
+            self.shared.resources.executor.run(move || {
                 let _answering = shared.resources.counters.requests.answer(begun);
                 job(&shared);
             });
@@ -334,7 +334,7 @@ impl Filesystem for Adapter {
             // Somebody has remounted read-write and written to a mapping, and the kernel keeps what was written even
             // when nobody takes it. Not in this thread, which the kernel would wait for.
             let shared = Arc::clone(&self.shared);
-            self.shared.resources.workers.offer(move || shared.forget_pages(node.0));
+            self.shared.resources.executor.offer(move || shared.forget_pages(node.0));
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod adapter;
 mod announce;
+mod autosave;
 mod daemon;
 mod error;
 mod helper;
@@ -19,6 +20,7 @@ mod requests;
 mod sys;
 
 pub use announce::ReadyFile;
+pub use autosave::autosave;
 pub use daemon::{ServeOptions, enter_namespace, serve};
 pub use error::FsError;
 pub use mount::{MountOptions, Mounted, Served, Unmounter, find_mount, mount, umount};

@@ -18,7 +18,7 @@ use super::mountinfo::{self, MountEntry};
 use super::nodes::Nodes;
 use super::requests::Shared;
 use super::{FILESYSTEM_TYPE, FsError, helper, sys};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::view::Tree;
 
 /// Two threads, so that one that copies bytes does not stop the other from answering; a third one gains nothing
@@ -108,7 +108,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         gone.store(result.is_ok(), Ordering::Release);
         // The next mount waits until the index is saved.
         resources.store.finish();
-        resources.memory.save_or_log();
+        resources.index.save_or_log();
         result
     };
     let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;

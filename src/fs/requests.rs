@@ -12,7 +12,7 @@ use fuser::{Errno, INodeNo, Notifier, ReplyData};
 use super::limiter::Limiter;
 use super::neighbours::Neighbours;
 use super::nodes::Nodes;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::view::NodeId;
 

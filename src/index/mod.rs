@@ -1,132 +1,15 @@
-//! What is remembered: work counters and the caches and buffers in one byte budget, shared by everything that reads one
-//! input.
+//! What is kept on disk between runs: the index of an input, the frame store, and the cache directory of both.
+//!
+//! All of it can be deleted at any time. Records are bytes under an identity; what they mean is known to the rooms that
+//! put them there.
 
-mod budget;
-mod cache;
-mod compressors;
-mod counters;
-mod folder;
+mod cache_dir;
 mod frames;
-mod gauges;
-mod heap;
-mod idle;
-mod keeper;
-mod memory;
-mod open_stream;
 mod pending;
-mod pool;
+mod persistent;
 mod records;
-mod requests;
-mod workers;
 
-use std::any::Any;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-pub use budget::{Budget, Reservation, Shed};
-pub use cache::{ByteCache, Weight};
-pub use compressors::{Compressors, Original, STREAMED};
-pub use counters::{Counter, Counters};
-pub use folder::{Kept, list, remove_orphans};
+pub use cache_dir::{CacheEntry, list, remove_orphans};
 pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};
-pub use gauges::{Gauges, Use};
-pub use heap::set_up_heap;
-pub use keeper::keep;
-pub use memory::{Kind, Memory};
-pub use open_stream::OpenStream;
-pub use pool::{Lent, Pool};
+pub use persistent::{Index, Kind};
 pub use records::RecordsError;
-pub use requests::{Answering, Begun, RequestKind, Requests};
-pub use workers::Workers;
-
-/// What all work on one input shares.
-#[derive(Debug)]
-pub struct Resources {
-    /// What the work cost so far.
-    pub counters: Counters,
-    /// The memory for all of the following.
-    pub budget: Arc<Budget>,
-    /// Inflated chunks of wheel members, by member number and chunk number.
-    pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
-    /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
-    pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
-    /// Compressed code objects for which there is no room on disk, by the number given by [`Resources::next_id`].
-    pub frames: ByteCache<u64, Arc<Vec<u8>>>,
-    /// Compressed code objects on disk.
-    pub store: FrameStore,
-    /// What was learnt about the input in this session and others.
-    pub memory: Memory,
-    /// The memory into which bundles are decompressed.
-    pub buffers: Pool<Vec<u8>>,
-    /// Decoders of bundles that are not decompressed as a whole.
-    pub streams: Pool<OpenStream>,
-    /// What compresses code objects.
-    pub compressors: Compressors,
-    /// Threads for work that nobody should wait for on a thread that others need.
-    pub workers: Workers,
-    /// Bytes that no other session has.
-    pub session: [u8; 16],
-    shared: Mutex<Weak<dyn Any + Send + Sync>>,
-    ids: Counter,
-}
-
-impl Resources {
-    /// Caches and buffers that hold `budget` bytes together, and nothing of other sessions.
-    pub fn new(budget: u64) -> Arc<Self> {
-        Self::with_memory(budget, Memory::default())
-    }
-
-    /// The same with a memory of other sessions, and without a place on disk for frames.
-    pub fn with_memory(budget: u64, memory: Memory) -> Arc<Self> {
-        Self::with_store(budget, memory, FrameStore::default())
-    }
-
-    /// Caches and buffers that hold `budget` bytes together.
-    ///
-    /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
-    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read.
-    pub fn with_store(budget: u64, memory: Memory, store: FrameStore) -> Arc<Self> {
-        let budget = Budget::new(budget);
-        Arc::new(Self {
-            counters: Counters::default(),
-            spans: ByteCache::bounded(&budget, Use::Spans, budget.capacity() / 16),
-            bundles: ByteCache::new(&budget, Use::Bundles),
-            frames: ByteCache::bounded(&budget, Use::Frames, budget.capacity() / 2),
-            buffers: Pool::new(&budget, Use::Bundles),
-            streams: Pool::new(&budget, Use::Bundles),
-            compressors: Compressors::new(&budget),
-            memory,
-            store,
-            workers: Workers::default(),
-            session: random(),
-            shared: Mutex::new(Weak::<()>::new()),
-            ids: Counter::default(),
-            budget,
-        })
-    }
-
-    /// What all users of these resources have together, made by the first of them. It goes with the last one.
-    pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
-            return found;
-        }
-        let value = make();
-        *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
-        value
-    }
-
-    /// A number that nobody else has, to serve as a cache key.
-    pub fn next_id(&self) -> u64 {
-        self.ids.add(1)
-    }
-}
-
-/// Random bytes; hash maps are seeded with those of the system.
-fn random() -> [u8; 16] {
-    let [one, two] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()).to_le_bytes());
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&one);
-    bytes[8..].copy_from_slice(&two);
-    bytes
-}

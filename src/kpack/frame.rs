@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::jobs::BundleJobs;
 use crate::fatbin::{CodeObject, OpenBundle};
-use crate::index::{Location, Original, Resources, STREAMED, Use};
+use crate::index::Location;
+use crate::memory::{Original, STREAMED};
+use crate::metrics::MemoryClass;
+use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range, copy_from};
 use crate::source::is_cached;
 
@@ -55,7 +58,7 @@ impl Frame {
 
     /// Takes over the length that the frame had in an earlier session. `false` if it is known to have another one, or
     /// cannot have this one. If the length turns out to be wrong when the frame is made, reading it fails.
-    pub(super) fn recall(&self, length: u64) -> bool {
+    pub(super) fn get(&self, length: u64) -> bool {
         (1..=self.most()).contains(&length) && *self.length.get_or_init(|| length) == length
     }
 
@@ -221,7 +224,7 @@ impl Frame {
         let _growing = self.jobs.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = &self.resources().budget;
         let most = self.resources().frames.capacity();
-        let mut reservation = budget.account(Use::Frames, 0);
+        let mut reservation = budget.account(MemoryClass::Frames, 0);
         let mut frame = Vec::new();
         self.compress(bundle, &mut |piece| {
             let length = frame.len() + piece.len();
@@ -265,7 +268,7 @@ impl Frame {
                 let end = start.saturating_add(usize::try_from(self.size()).unwrap_or(usize::MAX));
                 let object = bundle.get(start..end);
                 let object = object.ok_or_else(|| ReadError::damaged(&self.name(), "it is not in its bundle"))?;
-                compress(Original::Memory(object))
+                compress(Original::Index(object))
             }
             (Some(compressed), OpenBundle::Stream(Some(stream))) => {
                 compressed.seek(stream, *offset)?;

@@ -18,7 +18,8 @@ use std::thread;
 use super::frame::{Frame, Made};
 use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
-use crate::index::{OpenStream, Resources};
+use crate::memory::OpenStream;
+use crate::resources::Resources;
 use crate::rope::ReadError;
 
 /// Memory for each thread, in bytes: less would have threads that only wait for each other's. A zstd context of level 3

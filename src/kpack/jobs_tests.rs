@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::fatbin::{CodeObject, read_bundle};
-use crate::index::{FrameStore, Memory, Resources};
+use crate::gpu::TargetId;
+use crate::index::{FrameStore, Index};
+use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
-use crate::target::TargetId;
 
 const LONG: Duration = Duration::from_secs(60);
 const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
@@ -108,7 +109,7 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
 /// A budget, and a frame store in a directory.
 fn with_store(budget: u64, directory: &Path, capacity: u64) -> Arc<Resources> {
     let store = FrameStore::open(Some(directory), &directory.join("a.whl"), Some(capacity));
-    Resources::with_store(budget, Memory::default(), store)
+    Resources::with_store(budget, Index::default(), store)
 }
 
 fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
@@ -248,7 +249,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
         let archives = archives(&resources);
         let (archive, lengths) = (&archives[1], made[1].lengths().unwrap());
         assert!(archive.made().is_none());
-        assert!(archive.recall(&lengths));
+        assert!(archive.get(&lengths));
         let content = archive.made().unwrap();
         let whole = usize::try_from(content.size()).unwrap();
         assert!(!content.is_prompt(0, whole) && content.is_prompt(0, 64));
@@ -260,7 +261,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
     let directory = tempfile::tempdir().unwrap();
     let resources = with_store(64 << 20, directory.path(), 1 << 30);
     let archives = archives(&resources);
-    assert!(archives[1].recall(&made[1].lengths().unwrap()));
+    assert!(archives[1].get(&made[1].lengths().unwrap()));
     archives[1].make().unwrap().read_at(80, &mut [0; 10]).unwrap();
     wait_for_frames(&resources, OF_ONE);
 }
@@ -273,12 +274,12 @@ fn lengths_that_are_wrong_are_refused_or_fail_but_never_serve() {
     let archives = archives(&Resources::new(64 << 20));
     let archive = &archives[0];
     assert_eq!(archive.lengths(), None);
-    assert!(!archive.recall(&right[1..]));
-    assert!(!archive.recall(&vec![0; right.len()]));
-    assert!(!archive.recall(&vec![CODE * 2; right.len()]));
+    assert!(!archive.get(&right[1..]));
+    assert!(!archive.get(&vec![0; right.len()]));
+    assert!(!archive.get(&vec![CODE * 2; right.len()]));
     let wrong: Vec<_> = right.iter().map(|length| length - 1).collect();
-    assert!(archive.recall(&wrong));
-    assert!(!archive.recall(&right), "now these are known");
+    assert!(archive.get(&wrong));
+    assert!(!archive.get(&right), "now these are known");
     assert!(matches!(read(archive), Err(ReadError::Changed { .. })));
 }
 
@@ -476,7 +477,7 @@ fn bundles_with_small_windows_are_streamed() {
 /// Frames of large code objects do not depend on where the bytes come from, nor on the memory.
 #[test]
 fn large_code_objects_are_compressed_as_streams() {
-    let size = crate::index::STREAMED + 12_345;
+    let size = crate::memory::STREAMED + 12_345;
     let mut large = code(7, 1 << 20);
     large.resize(usize::try_from(size).unwrap(), 3);
     let large = [&large[..], &code(8, 1 << 20)].concat();

@@ -8,9 +8,9 @@ use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
 use super::frame::Frame;
 use super::{Compression, make_archives, toc_key};
+use crate::gpu::TargetId;
 use crate::index::Kind;
 use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
-use crate::target::TargetId;
 
 /// Requests of one reader overtake each other by fewer frames.
 const DISORDER: usize = 8;
@@ -75,14 +75,14 @@ impl Archive {
     /// Recalls the lengths of its frames from an earlier session, the first time it is asked. Where they are remembered.
     pub(super) fn recalled(&self) -> Option<&Identity> {
         let recall = || {
-            let memory = &self.frames().next()?.jobs().resources().memory;
+            let memory = &self.frames().next()?.jobs().resources().index;
             let mut identity = Identity::describe("frames");
             for frame in self.frames() {
                 identity.add(&frame.identity()?.0);
             }
             let identity = identity.finish();
-            if let Some(lengths) = memory.recall::<Vec<u64>>(Kind::Frames, &identity) {
-                self.recall(&lengths);
+            if let Some(lengths) = memory.get::<Vec<u64>>(Kind::Frames, &identity) {
+                self.get(&lengths);
             }
             Some(identity)
         };
@@ -95,20 +95,20 @@ impl Archive {
         else {
             return;
         };
-        let memory = &frame.jobs().resources().memory;
-        if memory.recall::<Vec<u64>>(Kind::Frames, identity).as_ref() != Some(&lengths) {
-            memory.learn(Kind::Frames, identity, &lengths);
+        let memory = &frame.jobs().resources().index;
+        if memory.get::<Vec<u64>>(Kind::Frames, identity).as_ref() != Some(&lengths) {
+            memory.put(Kind::Frames, identity, &lengths);
         }
     }
 
     /// Takes over the lengths that the frames had in an earlier session, so that the archive's size is known before
     /// anything is compressed. `false` if these cannot be its lengths. A frame that turns out to have another length fails
     /// when it is read.
-    pub fn recall(&self, lengths: &[u64]) -> bool {
+    pub fn get(&self, lengths: &[u64]) -> bool {
         let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.known_length().is_none_or(|known| known == length);
         self.frames().count() == lengths.len()
             && self.frames().zip(lengths).all(fits)
-            && self.frames().zip(lengths).all(|(frame, &length)| frame.recall(length))
+            && self.frames().zip(lengths).all(|(frame, &length)| frame.get(length))
     }
 
     /// Bytes of the code objects when they are not compressed.

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fatbin::CodeObject;
-use crate::index::Resources;
+use crate::gpu::TargetId;
+use crate::resources::Resources;
 use crate::rope::{Content, Make, Rope, Segment};
-use crate::target::TargetId;
 
 fn content(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())

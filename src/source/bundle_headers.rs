@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::index::{Budget, ByteCache, Use};
+use crate::memory::{Budget, ByteCache};
+use crate::metrics::MemoryClass;
 
 /// Linkers and loaders align bundles to this.
 const PAGE: usize = 4096;
@@ -26,7 +27,7 @@ pub(super) struct BundleHeaderCache(ByteCache<(usize, u64), Arc<[u8]>>);
 
 impl BundleHeaderCache {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self(ByteCache::bounded(budget, Use::Streams, budget.capacity() / PART))
+        Self(ByteCache::bounded(budget, MemoryClass::Streams, budget.capacity() / PART))
     }
 
     /// Captures the pages of headers among the bytes at `offset` of a member. The header before them ends at `end`; returns

@@ -11,7 +11,8 @@ use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
 use super::stream_index::StreamIndex;
-use crate::index::{Kind, Use};
+use crate::index::Kind;
+use crate::metrics::MemoryClass;
 use crate::rope::{Joint, ReadError};
 
 /// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
@@ -164,7 +165,7 @@ impl Chunks {
     pub(super) fn joints(&self) -> Result<Arc<[Joint]>, ReadError> {
         loop {
             let mut state = self.lock();
-            self.recall(&mut state);
+            self.restore(&mut state);
             let Some(last) = self.count().checked_sub(1).filter(|_| !state.index.complete) else {
                 return Ok(state.index.joints.as_slice().into());
             };
@@ -225,7 +226,7 @@ impl Chunks {
             if let Some(chunk) = self.stream.resources.spans.get(&key(id, number)) {
                 return Ok(Task::Nothing(chunk));
             }
-            self.recall(&mut state);
+            self.restore(&mut state);
             self.stream.decoders.indexes.touch(self.number);
             let indexed_to = state.index.indexed_to;
             let checkpoint = state.index.checkpoint(start.min(indexed_to));
@@ -316,12 +317,12 @@ impl Chunks {
     }
 
     /// Looks, once, whether another session has left an index.
-    fn recall(&self, state: &mut State) {
+    fn restore(&self, state: &mut State) {
         if state.recalled != Recalled::Unknown {
             return;
         }
         let stream = &self.stream;
-        let index = (stream.size > CHUNK).then(|| stream.resources.memory.recall(Kind::Stream, &stream.identity));
+        let index = (stream.size > CHUNK).then(|| stream.resources.index.get(Kind::Stream, &stream.identity));
         let restored = index.flatten().and_then(|index| BlockIndex::restored(&index, stream));
         state.recalled = if restored.is_some() { Recalled::Yes } else { Recalled::No };
         state.index = restored.unwrap_or_default();
@@ -431,13 +432,13 @@ impl DecodeGuard<'_> {
             self.chunks.reuse(chunk);
         }
         let budget = &stream.resources.budget;
-        // Memory that planning needs again is not idle as long as something is being indexed.
+        // Index that planning needs again is not idle as long as something is being indexed.
         budget.busy();
         if let Some(index) = complete {
             // The copy, and the record that is made of it.
-            let _memory = budget.account(Use::Streams, 2 * bytes);
+            let _memory = budget.account(MemoryClass::Streams, 2 * bytes);
             budget.reclaim();
-            stream.resources.memory.learn(Kind::Stream, &stream.identity, &index);
+            stream.resources.index.put(Kind::Stream, &stream.identity, &index);
         } else if is_extended {
             budget.reclaim();
         }

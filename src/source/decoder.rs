@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::block_index::{Checkpoint, IndexBuilder};
 use super::decoders::Decoders;
 use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
 /// Compressed bytes read at once.

@@ -10,7 +10,8 @@ use super::bundle_headers::BundleHeaderCache;
 use super::chunks::CHUNK;
 use super::decoder::{Decoder, Stream};
 use super::loaded_indexes::LoadedIndexes;
-use crate::index::{Budget, Reservation, Shed, Use};
+use crate::memory::{Budget, Reservation, Shed};
+use crate::metrics::MemoryClass;
 use crate::rope::ReadError;
 
 /// Bytes of a decoder: its state, its window and its input.
@@ -104,7 +105,7 @@ impl Decoders {
         }
         *count += 1;
         drop(count);
-        Permit { decoders: self, _memory: self.budget.account(Use::Streams, DECODER + CHUNK) }
+        Permit { decoders: self, _memory: self.budget.account(MemoryClass::Streams, DECODER + CHUNK) }
     }
 
     /// How far the decoder of `owner` has come that is the last one in `range`.
@@ -137,11 +138,11 @@ impl Decoders {
 
     /// Keeps a decoder: for `owner` to read on, or for anybody to use again.
     pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
-        let memory = self.budget.claim(Use::Streams, DECODER);
+        let memory = self.budget.claim(MemoryClass::Streams, DECODER);
         let mut decoders = self.unused.decoders();
         let memory = match memory {
             None if decoders.len() >= LEAST_IDLE => return,
-            memory => memory.unwrap_or_else(|| self.budget.account(Use::Streams, DECODER)),
+            memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, DECODER)),
         };
         let oldest = (decoders.len() >= IDLE).then(|| decoders.remove(0));
         decoders.push(IdleDecoder { owner, decoder, since: self.budget.now(), _memory: memory });
@@ -155,13 +156,13 @@ impl Decoders {
         if self.unused.free_chunks().len() >= FREE_CHUNKS || Arc::get_mut(&mut chunk).is_none() {
             return;
         }
-        if let Some(memory) = self.budget.claim(Use::Streams, chunk.len() as u64) {
+        if let Some(memory) = self.budget.claim(MemoryClass::Streams, chunk.len() as u64) {
             let since = self.budget.now();
             self.unused.free_chunks().push(FreeChunk { chunk, since, _memory: memory });
         }
     }
 
-    /// Memory for a chunk of `length` bytes, to be filled.
+    /// Index for a chunk of `length` bytes, to be filled.
     pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
         let found = self.unused.free_chunks().pop_if(|free| free.chunk.len() == length);
         found.map_or_else(|| std::iter::repeat_n(0, length).collect(), |free| free.chunk)
@@ -184,8 +185,8 @@ impl Unused {
 }
 
 impl Shed for Unused {
-    fn purpose(&self) -> Use {
-        Use::Streams
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
     }
 
     fn oldest(&self) -> Option<u64> {

@@ -82,7 +82,7 @@ impl Deflated {
             let service = Service { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
             // Without a worker, this thread does it.
             drop(reader);
-            resources.workers.run(move || service.run());
+            resources.executor.run(move || service.run());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use proptest::prelude::*;
 
 use super::{AHEAD, CHUNK, Deflated};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment};
 use crate::source::decoder::Stream;
 use crate::source::decoders::Decoders;

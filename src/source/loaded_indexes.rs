@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use lru::LruCache;
 
 use super::chunks::Chunks;
-use crate::index::{Budget, Reservation, Shed, Use};
+use crate::memory::{Budget, Reservation, Shed};
+use crate::metrics::MemoryClass;
 
 /// Indexes do not leave as long as all of them take less than this part of the budget, or so many bytes.
 const GUARANTEED_PART: u64 = 16;
@@ -64,7 +65,7 @@ impl LoadedIndexes {
             entry.used = used;
             before
         } else {
-            let memory = self.budget.account(Use::Streams, bytes);
+            let memory = self.budget.account(MemoryClass::Streams, bytes);
             state.entries.put(number, Entry { member: Weak::clone(member), memory, used });
             0
         };
@@ -81,8 +82,8 @@ impl LoadedIndexes {
 }
 
 impl Shed for LoadedIndexes {
-    fn purpose(&self) -> Use {
-        Use::Streams
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
     }
 
     fn oldest(&self) -> Option<u64> {

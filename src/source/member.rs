@@ -7,7 +7,7 @@ use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::Deflated;
 use super::stamp::{Stamp, is_cached, read_unchanged};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, Packed, ReadError, check_range};
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).

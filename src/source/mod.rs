@@ -25,7 +25,7 @@ mod wheel;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::Content;
 
 pub use path::{EntryPath, PathError};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range};
 
 /// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use super::StreamIndex;
-use crate::index::{Kind, Memory, Resources};
+use crate::index::{Index, Kind};
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::deflated::tests::{member, member_of, read, with_checkpoints};
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
@@ -12,7 +13,7 @@ fn remembering(place: &std::path::Path) -> Arc<Resources> {
     if !input.exists() {
         std::fs::write(&input, "x").unwrap();
     }
-    Resources::with_memory(0, Memory::open(place, &input))
+    Resources::with_index(0, Index::open(place, &input))
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn the_next_session_starts_at_checkpoints_at_once() {
     let crc = crc32fast::hash(&whole);
     let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
     let joints = content.joints().unwrap();
-    resources.memory.save().unwrap();
+    resources.index.save().unwrap();
     let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
     assert_eq!(content.joints().unwrap(), joints);
     assert_eq!(resources.counters.bytes_inflated.get(), 0);
@@ -98,7 +99,7 @@ fn an_index_that_lies_is_never_believed() {
         let mut index = good.clone();
         lie(&mut index);
         let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-        resources.memory.learn(Kind::Stream, &content.identity().unwrap(), &index);
+        resources.index.put(Kind::Stream, &content.identity().unwrap(), &index);
         for offset in (0..whole.len()).step_by(900_000).rev() {
             assert!(read(&content, offset, 999).unwrap() == whole[offset..offset + 999], "{what}, at {offset}");
         }

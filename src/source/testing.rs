@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::Deflated;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
 
 pub(crate) use super::inflate::testing::{

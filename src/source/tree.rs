@@ -13,7 +13,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError};
 
 /// Descriptors kept open per input, at most. Fewer where the process may have few: others need some as well.
@@ -251,7 +251,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    use crate::index::Resources;
+    use crate::resources::Resources;
     use crate::rope::{Content, ReadError};
     use crate::source::{EntryKind, EntryPath, Input, InputKind};
 

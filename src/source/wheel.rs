@@ -15,7 +15,7 @@ use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
 use super::stamp::Stamp;
 use super::tree::attributes;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 
 /// The time of what has none: 1980-01-01, the earliest that a zip file can express.

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
 use crate::source::testing::{Made, date, made, packed, zipped};

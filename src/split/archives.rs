@@ -7,11 +7,11 @@ use super::roots::Roots;
 use super::scan::Fat;
 use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
-use crate::index::Resources;
+use crate::gpu::TargetId;
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
-use crate::target::TargetId;
 
 /// A binary with its name in archives.
 struct Named {
@@ -150,11 +150,11 @@ fn rewrite(
     marker: &[u8],
     resources: &Resources,
 ) -> Result<Arc<Rewritten>, BinaryError> {
-    let memory = &resources.memory;
-    let make = |binary: &FatBinary| Rewritten::make(memory, content, binary, marker);
+    let index = &resources.index;
+    let make = |binary: &FatBinary| Rewritten::make(index, content, binary, marker);
     let rewritten = if let Some(binary) = &fat.binary {
         make(binary)?
-    } else if let Some(rewritten) = Rewritten::recall(memory, content, marker) {
+    } else if let Some(rewritten) = Rewritten::get(index, content, marker) {
         rewritten
     } else {
         let binary = FatBinary::scan(content)?;

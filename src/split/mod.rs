@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicU64;
 
 use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
-use crate::index::Resources;
+use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{Archive, Compression};
+use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
-use crate::target::{BundleKey, TargetId};
 
 use roots::Roots;
 

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use super::{Options, Place, Plan, Progress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
-use crate::index::{Kind, Resources};
+use crate::gpu::TargetId;
+use crate::index::Kind;
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
-use crate::target::TargetId;
 
 /// The smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
@@ -135,14 +136,14 @@ fn find(
     resources: &Arc<Resources>,
 ) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
     let identity = content.identity();
-    let recalled = identity.as_ref().and_then(|identity| resources.memory.recall(Kind::Scan, identity));
+    let recalled = identity.as_ref().and_then(|identity| resources.index.get(Kind::Scan, identity));
     if let Some(code) = recalled.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
         return Ok((code, None));
     }
     let binary = FatBinary::scan(content)?;
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
     if let Some(identity) = identity {
-        resources.memory.learn(Kind::Scan, &identity, &code);
+        resources.index.put(Kind::Scan, &identity, &code);
     }
     Ok((code, binary))
 }

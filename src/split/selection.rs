@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Options, Packaging, Place, Plan, SplitError};
-use crate::target::BundleKey;
+use crate::gpu::BundleKey;
 
 /// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
 pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {

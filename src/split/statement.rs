@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Options;
 use crate::database::{Databases, Handler};
-use crate::target::{BundleKey, TargetIdError};
+use crate::gpu::{BundleKey, TargetIdError};
 
 /// The name of the file among the reports of a mount, and in the directory that `split` writes. Wheels have it as
 /// [`crate::wheel::STATEMENT`].

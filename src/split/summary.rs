@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{Place, Plan};
+use crate::gpu::Level;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
-use crate::target::Level;
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]

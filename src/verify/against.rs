@@ -12,11 +12,11 @@ use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use super::{Choices, Context, Progress};
-use crate::index::Resources;
+use crate::gpu::BundleKey;
+use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::is_wanted;
-use crate::target::BundleKey;
 
 /// A fat input, or several builds of it, and what they became.
 pub(super) struct Comparison<'a> {

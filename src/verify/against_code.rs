@@ -10,10 +10,10 @@ use super::binary::Request;
 use super::lookup::Step;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
+use crate::gpu::TargetId;
 use crate::kpack::{KpackError, toc_key};
 use crate::rope::{Content, ReadError};
 use crate::source::EntryPath;
-use crate::target::TargetId;
 
 /// Bytes compared at a time.
 const STEP: usize = 1 << 20;

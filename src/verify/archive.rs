@@ -9,8 +9,8 @@ use super::lookup::{Shelf, named_target};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, SingleFile};
 use super::{Choices, Progress};
+use crate::gpu::TargetId;
 use crate::kpack::Reader;
-use crate::target::TargetId;
 
 /// Checks an archive that was named itself.
 pub(super) fn check_file(file: &SingleFile, findings: &Findings, progress: &Progress) {

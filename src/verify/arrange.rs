@@ -8,7 +8,7 @@ use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Part, Parts, begins_binary};
 use super::{VerifyError, distributions};
 use crate::database::Databases;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::wheel::{Metadata, normalise};
 

@@ -9,7 +9,7 @@ use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts, Subject};
 use super::{Options, VerifyError};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, shards};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 
 /// The components of the artifacts that `paths` are or hold; `None` if they are none.

@@ -6,7 +6,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::pod::from_bytes;
 
-use crate::target::TargetId;
+use crate::gpu::TargetId;
 
 /// First word of a SPIR-V module.
 const SPIRV: u32 = 0x0723_0203;

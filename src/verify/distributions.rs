@@ -6,9 +6,9 @@ use super::lookup::{Shelf, names_archive};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use crate::database::Databases;
+use crate::gpu::BundleKey;
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
-use crate::target::BundleKey;
 use crate::wheel::{Claim, Claims, Metadata, normalise};
 
 /// Longest METADATA and RECORD that are read.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError, check_range, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 

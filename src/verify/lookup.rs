@@ -11,10 +11,10 @@ use super::Choices;
 use super::binary::{Binaries, Request};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Parts};
+use crate::gpu::TargetId;
 use crate::kpack::{MAGIC, Reader, toc_key};
 use crate::rope::{Content, equal};
 use crate::source::EntryPath;
-use crate::target::TargetId;
 
 /// All archives of all parts, at the paths at which the parts overlay each other.
 #[derive(Debug)]
@@ -252,8 +252,8 @@ mod tests {
     use rocm_kpack::search;
 
     use super::resolve;
+    use crate::gpu::TargetId;
     use crate::source::EntryPath;
-    use crate::target::TargetId;
 
     /// HIP asks the runtime for a target, and for the generic one with the same features.
     #[test]

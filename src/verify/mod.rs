@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::database::Databases;
-use crate::index::Resources;
+use crate::gpu::BundleKey;
+use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::SourceError;
 use crate::split::{Statement, StatementError};
-use crate::target::BundleKey;
 use crate::wheel::{Metadata, normalise};
 
 use against::Comparison;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::index::Counter;
+use crate::metrics::Counter;
 
 /// What was found.
 #[derive(Debug, Serialize)]

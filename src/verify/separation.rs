@@ -5,8 +5,8 @@ use super::lookup::{Shelf, is_archive};
 use super::report::{Check, Findings};
 use super::subject::{Part, PartFile, Parts};
 use crate::database::named_arch;
+use crate::gpu::{BundleKey, TargetId};
 use crate::split::Packaging;
-use crate::target::{BundleKey, TargetId};
 
 /// Code that every processor can run.
 const SPIRV: &str = "amdgcnspirv";

@@ -11,12 +11,12 @@ use super::lookup::is_archive;
 use super::report::{Check, Findings};
 use super::{VerifyError, arrange, artifacts, distributions};
 use crate::database::Databases;
-use crate::index::Resources;
+use crate::gpu::BundleKey;
 use crate::kpack;
+use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input, SourceError, open_file};
 use crate::split::{Packaging, STATEMENT, Statement};
-use crate::target::BundleKey;
 use crate::view::{DEVICE, HOST, MERGED, REPORTS, WHEELS};
 use crate::wheel::normalise;
 
@@ -385,7 +385,7 @@ impl Views {
         let said = Parts { said, ..Parts::new(Kind::Split, Vec::new()) };
         let statement = said.statement()?.map(|(_, statement)| statement).unwrap_or_default();
         if let Some((host, devices)) = parts.split_first_mut() {
-            let of_statement = |source: crate::target::TargetIdError| VerifyError::Statement {
+            let of_statement = |source: crate::gpu::TargetIdError| VerifyError::Statement {
                 path: STATEMENT.to_owned(),
                 source: source.into(),
             };

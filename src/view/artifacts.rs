@@ -9,12 +9,12 @@ use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part
 use super::layout::{directory, show_reports};
 use super::tree::{Body, NodeKind, Tree};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, is_archive};
-use crate::index::Resources;
+use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::Archive;
+use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError};
 use crate::split::{Options, Packaging, Plan, Progress, SplitError};
-use crate::target::{BundleKey, TargetId};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,9 @@ use super::items::{Item, ItemKind, add_directories};
 use super::layout::ViewError;
 use super::tree::Body;
 use super::wheels::{WheelPart, WheelSet};
+use crate::gpu::BundleKey;
 use crate::rope::{Content, Make, ReadError};
 use crate::source::EntryPath;
-use crate::target::BundleKey;
 
 /// The parts as they are installed.
 pub(super) struct Installed {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::origin::{Origin, OriginKind};
 use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
+use crate::gpu::BundleKey;
 use crate::rope::{Make, ReadError, equal};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, PlannedArchive};
-use crate::target::BundleKey;
 
 /// Something to put into a view, at its path in the input.
 #[derive(Clone, Debug)]

@@ -9,10 +9,10 @@ use super::origin::{Origin, OriginKind};
 use super::report::fixed;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
+use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, HOST, MERGED, Plan, WHEELS, join};
-use crate::target::{BundleKey, Level};
 use crate::wheel::WheelError;
 
 /// Reports of the mount itself. Not listed.

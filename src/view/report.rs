@@ -7,8 +7,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::tree::{Body, Report};
-use crate::index::{self, Counters, Resources};
 use crate::kpack::Archive;
+use crate::metrics::{Counters, Gauges};
+use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 use crate::source::{EntryKind, Input, InputKind};
 
@@ -39,15 +40,15 @@ struct Text<'a> {
     changed: Option<String>,
     uptime_seconds: f64,
     counters: &'a Counters,
-    gauges: Gauges,
+    gauges: StatusGauges,
     /// Bytes of memory by what they are used for.
-    memory: index::Gauges,
+    memory: Gauges,
     /// Archives that are being made; the first ones if there are too many.
     making: Vec<Making<'a>>,
 }
 
 #[derive(Serialize)]
-struct Gauges {
+struct StatusGauges {
     /// Requests that workers have to answer now.
     requests_waiting: u64,
     /// Worker threads.
@@ -106,9 +107,9 @@ impl Status {
             changed: self.watched.iter().find_map(|content| changed(&**content)),
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             counters: &resources.counters,
-            gauges: Gauges {
+            gauges: StatusGauges {
                 requests_waiting: resources.counters.requests.waiting(),
-                threads: resources.workers.threads(),
+                threads: resources.executor.threads(),
             },
             memory: resources.budget.gauges(),
             making: making.collect(),

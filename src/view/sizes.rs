@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use super::wheels::{WheelPart, WheelSet};
+use crate::gpu::{BundleKey, Level};
 use crate::kpack::make_archives;
 use crate::rope::{Make, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::{Plan, Summary};
-use crate::target::{BundleKey, Level};
 
 /// Sizes in bytes. What is not known without work, or what there is none of, is `None`.
 #[derive(Debug, Serialize)]

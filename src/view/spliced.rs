@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::binary::Rewritten;
 use crate::deflate::{Deflation, splice};
-use crate::index::{Kind, Resources};
+use crate::index::Kind;
+use crate::resources::Resources;
 use crate::rope::{Content, Identity, Later, ReadError};
 
 /// A deflate stream, and the CRC-32 of what it inflates to.
@@ -18,7 +19,7 @@ pub(super) fn spliced(
     resources: &Arc<Resources>,
 ) -> Result<Option<Stream>, ReadError> {
     let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
-    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.memory.recall(Kind::Spliced, &it));
+    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(Kind::Spliced, &it));
     if let Some(known) = recalled {
         let later = |(size, crc32)| -> Stream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
@@ -34,7 +35,7 @@ pub(super) fn spliced(
     let made = make(&entry.into(), rewritten, resources)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
-        resources.memory.learn(Kind::Spliced, &identity, &known);
+        resources.index.put(Kind::Spliced, &identity, &known);
     }
     Ok(made
         .map(|Deflation { stream, crc32, .. }| -> Stream { (Arc::new(Later::done(entry, identity, stream)), crc32) }))

@@ -9,12 +9,12 @@ use rayon::prelude::*;
 
 use super::spliced::spliced;
 use crate::binary::Rewritten;
-use crate::index::Resources;
+use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives};
+use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan};
-use crate::target::BundleKey;
 use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
 
 /// What a user can choose about wheels.

@@ -7,9 +7,9 @@ use super::variant::{has_property, variant_json};
 use super::{
     Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, installed, record,
 };
+use crate::gpu::BundleKey;
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
-use crate::target::BundleKey;
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{WheelError, normalise};
-use crate::target::{BundleKey, Level};
+use crate::gpu::{BundleKey, Level};
 
 /// The device distributions that there are, by bundle key.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub(super) fn is_distribution(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Devices;
-    use crate::target::BundleKey;
+    use crate::gpu::BundleKey;
 
     fn keys(names: &[&str]) -> Vec<BundleKey> {
         names.iter().map(|name| name.parse().unwrap()).collect()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::licences::{self, Licence};
 use super::{Claim, Claims, Metadata, STATEMENT, WheelError, WheelFile, WheelName, normalise};
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
 

@@ -7,8 +7,8 @@ use super::devices::is_distribution;
 use super::headers::{Headers, MOST_FIELDS};
 use super::requirement::{TARGET, check_requirement};
 use super::{Devices, WheelError, normalise};
+use crate::gpu::{BundleKey, Level};
 use crate::source::EntryPath;
-use crate::target::{BundleKey, Level};
 
 /// The distribution that tells at installation which GPU there is.
 const BOOTSTRAP: &str = "rocm-bootstrap";

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::Metadata;
+use crate::gpu::BundleKey;
 use crate::source::EntryPath;
-use crate::target::BundleKey;
 use crate::wheel::Devices;
 
 const HEADER: &str = "Metadata-Version: 2.1\nName: Torch\nVersion: 2.10.0+rocm7.1\n";

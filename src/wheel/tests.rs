@@ -8,10 +8,10 @@ use proptest::prelude::*;
 
 use super::record::record;
 use super::*;
-use crate::index::Resources;
+use crate::gpu::BundleKey;
+use crate::resources::Resources;
 use crate::rope::{Packed, Rope, Segment, check_range};
 use crate::source::{Attributes, Entry, EntryKind, Input, InputKind};
-use crate::target::BundleKey;
 
 fn path(text: &str) -> EntryPath {
     EntryPath::new(text.as_bytes()).unwrap()

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::json;
 
 use super::WheelError;
-use crate::target::BundleKey;
+use crate::gpu::BundleKey;
 
 /// The form which variantlib 0.2.2 takes and uv 0.13.8 understands.
 const SCHEMA: &str = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json";

@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use kpackfs::index::Resources;
 use kpackfs::kpack::Reader;
+use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kpackfs::fs::{MountOptions, Mounted, Served, mount};
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, copy_from};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};

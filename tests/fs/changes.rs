@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, chown, lchown, 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use kpackfs::index::RequestKind;
+use kpackfs::metrics::RequestKind;
 use memmap2::MmapMut;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::view::Tree;
 
 use super::support::{DIRECTORY, Mount, run};

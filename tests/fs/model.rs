@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kpackfs::index::{RequestKind, Resources};
+use kpackfs::metrics::RequestKind;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Make, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
 use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kpackfs::index::{RequestKind, Resources};
+use kpackfs::metrics::RequestKind;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{EntryPath, open_file};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};

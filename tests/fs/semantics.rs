@@ -8,7 +8,8 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use kpackfs::index::{RequestKind, Resources};
+use kpackfs::metrics::RequestKind;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::EntryPath;
 use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kpackfs::fs::{MountOptions, Mounted, Served, mount};
-use kpackfs::index::{RequestKind, Resources};
+use kpackfs::metrics::RequestKind;
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, Make, NodeKind, Origin, OriginKind, ROOT, Report, Tree};

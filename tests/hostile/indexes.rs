@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::process::Command;
 
-use kpackfs::index::{Kind as RecordKind, Memory};
+use kpackfs::index::{Index, Kind as RecordKind};
 use kpackfs::rope::Identity;
 
 use crate::Kind;
@@ -50,13 +50,13 @@ fn what_is_no_index_is_passed_over() {
     let place = directory();
     let input = place.path().join("x.whl");
     fs::write(&input, "input").unwrap();
-    let memory = Memory::open(place.path(), &input);
-    let index = memory.file().unwrap().to_owned();
+    let index = Index::open(place.path(), &input);
+    let index = index.file().unwrap().to_owned();
     let nothing = |what: &str| {
-        let memory = Memory::open(place.path(), &input);
-        assert!(memory.recall::<u8>(RecordKind::Scan, &Identity([7; 16])).is_none(), "{what}");
-        memory.learn(RecordKind::Scan, &Identity([7; 16]), &1);
-        memory.save()
+        let index = Index::open(place.path(), &input);
+        assert!(index.get::<u8>(RecordKind::Scan, &Identity([7; 16])).is_none(), "{what}");
+        index.put(RecordKind::Scan, &Identity([7; 16]), &1);
+        index.save()
     };
     assert!(Command::new("mkfifo").arg(&index).status().unwrap().success());
     nothing("a pipe").unwrap();

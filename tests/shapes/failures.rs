@@ -119,7 +119,7 @@ fn the_first_archive_has_everything() {
         let shown = Shown::one(name);
         let expected = &expected()[name].wrappers;
         for target in ["gfx90a", "gfx90a:xnack+", "gfx90a:xnack-", "gfx1100", "gfx1030"] {
-            let candidates = target.parse::<kpackfs::target::TargetId>().unwrap().candidates();
+            let candidates = target.parse::<kpackfs::gpu::TargetId>().unwrap().candidates();
             for (wrapper, objects) in wrappers(shown.host(name)).iter().zip(expected) {
                 let best = candidates.iter().find_map(|candidate| objects.get(&candidate.to_string()));
                 let found = shown.found(wrapper, target).map(|code| sha256(&code));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kpackfs::binary::{FatBinary, SplitBinary};
 use kpackfs::fatbin::read_bundle;
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use rayon::prelude::*;
 

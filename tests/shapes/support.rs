@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use kpackfs::binary::SplitBinary;
 use kpackfs::database::Databases;
-use kpackfs::index::Resources;
+use kpackfs::gpu::TargetId;
 use kpackfs::kpack::{Compression, Reader, read_marker, toc_key};
+use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{Options, Plan, Progress};
-use kpackfs::target::TargetId;
 use kpackfs::view::{self, NodeKind, ROOT, Tree};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, ProgramHeader};

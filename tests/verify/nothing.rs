@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::index::Resources;
+use kpackfs::resources::Resources;
 use kpackfs::verify::{Options, Progress, VerifyError};
 
 use crate::support::{GFX90A, PLAIN, Split, verify};

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use kpackfs::index::Resources;
+use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::Toc;
+use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan};
-use kpackfs::target::BundleKey;
 use kpackfs::verify::{Check, Finding, Options, Progress, Report};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;

@@ -37,7 +37,7 @@ pub struct Archive<S> {
 
 /// The bytes of the table of contents: kept, or in the source's memory, where there are so many.
 enum TocBytes {
-    Kept(Vec<u8>),
+    CacheEntry(Vec<u8>),
     Borrowed(usize),
 }
 
@@ -62,7 +62,7 @@ impl<S: Source> Archive<S> {
             Cow::Owned(mut bytes) => {
                 bytes.truncate(directory.length);
                 bytes.shrink_to_fit();
-                TocBytes::Kept(bytes)
+                TocBytes::CacheEntry(bytes)
             }
             Cow::Borrowed(_) => TocBytes::Borrowed(directory.length),
         };
@@ -190,7 +190,7 @@ impl<S: Source> Archive<S> {
 
     fn toc_bytes(&self) -> Result<&[u8], Error> {
         match &self.toc {
-            TocBytes::Kept(bytes) => Ok(bytes),
+            TocBytes::CacheEntry(bytes) => Ok(bytes),
             TocBytes::Borrowed(length) => {
                 self.source.check()?;
                 self.source

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::binary::FatBinary;
 use crate::fatbin::read_bundle;
-use crate::index::Resources;
+use crate::resources::Resources;
 use crate::rope::{Rope, Segment};
 
 const NT: usize = 0x78;

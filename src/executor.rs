@@ -25,7 +25,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The queue has no bound of its own: the kernel has at most `max_background` requests and one per waiting process
 /// in flight.
 #[derive(Debug, Default)]
-pub struct Workers(Arc<Queue>);
+pub struct Executor(Arc<Queue>);
 
 #[derive(Default)]
 struct Queue {
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-impl Workers {
+impl Executor {
     /// Has a job done soon. Without any thread, because none can be made, the caller does it.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         if let Err(job) = self.accept(Box::new(job)) {
@@ -83,7 +83,7 @@ impl Workers {
     }
 }
 
-impl Drop for Workers {
+impl Drop for Executor {
     /// Lets the threads end once they have nothing left to do.
     fn drop(&mut self) {
         self.0.lock().closed = true;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_do_not_hold_up_others_and_panics_end_no_thread() {
-        let workers = Workers::default();
+        let workers = Executor::default();
         let (release, wait) = mpsc::channel::<()>();
         let (done, finished) = mpsc::channel();
         workers.run(move || wait.recv().unwrap());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_threads_as_jobs_that_wait_and_few_when_they_are_done() {
-        let workers = Workers::default();
+        let workers = Executor::default();
         let (tell, told) = mpsc::channel();
         let held: Vec<_> = (1..MAX_THREADS)
             .map(|_| {

@@ -23,11 +23,11 @@ fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 #[test]
 fn gauges_are_what_is_held_and_zero_when_it_is_dropped() {
     let budget = Budget::new(1000);
-    let mut compression = budget.reserve(Use::Compression, 200);
+    let mut compression = budget.reserve(MemoryClass::Compression, 200);
     compression.resize(250);
-    let cache = ByteCache::new(&budget, Use::Frames);
+    let cache = ByteCache::new(&budget, MemoryClass::Frames);
     cache.put(1, bytes(300));
-    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
     let buffer = pool.buffer(400);
     let gauges = Gauges { capacity: 1000, bundles: 400, compression: 250, frames: 300, spans: 0, streams: 0 };
     assert_eq!(budget.gauges(), gauges);
@@ -43,7 +43,7 @@ fn gauges_are_what_is_held_and_zero_when_it_is_dropped() {
 #[test]
 fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
     let budget = Budget::new(3200);
-    let (frames, spans) = (ByteCache::new(&budget, Use::Frames), ByteCache::new(&budget, Use::Spans));
+    let (frames, spans) = (ByteCache::new(&budget, MemoryClass::Frames), ByteCache::new(&budget, MemoryClass::Spans));
     for number in 0..40 {
         frames.put(number, bytes(100));
     }
@@ -54,7 +54,7 @@ fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
     }
     assert_eq!((frames.bytes(), spans.bytes()), (2700, 500));
     assert!(frames.contains(&9) && !frames.contains(&10));
-    let reservation = budget.reserve(Use::Compression, 3000);
+    let reservation = budget.reserve(MemoryClass::Compression, 3000);
     assert_eq!((frames.bytes(), spans.bytes()), (100, 100), "the shares stay");
     frames.put(50, bytes(100));
     assert_eq!(frames.bytes(), 100, "the younger one has taken the place of the older");
@@ -67,7 +67,7 @@ fn what_one_cache_does_not_use_another_can_and_reservations_come_first() {
 #[test]
 fn idle_buffers_are_used_again_and_make_room_for_others() {
     let budget = Budget::new(1000);
-    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
     let first = pool.buffer(600);
     let address = first.as_ptr();
     assert!(pool.try_buffer(600).is_none());
@@ -85,11 +85,11 @@ fn idle_buffers_are_used_again_and_make_room_for_others() {
 #[test]
 fn who_waits_for_a_buffer_gets_it_before_those_who_come_later() {
     let budget = Budget::new(1000);
-    let pool = Arc::new(Pool::<Vec<u8>>::new(&budget, Use::Bundles));
+    let pool = Arc::new(Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles));
     let held = pool.buffer(600);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.buffer(600).capacity());
-        while !budget.is_awaited(Use::Bundles) {
+        while !budget.is_awaited(MemoryClass::Bundles) {
             thread::yield_now();
         }
         assert!(pool.try_buffer(100).is_none(), "there is room, but somebody waits");
@@ -103,7 +103,7 @@ fn who_waits_for_a_buffer_gets_it_before_those_who_come_later() {
 #[test]
 fn idle_buffers_are_given_back_after_a_while() {
     let budget = Budget::new(1000);
-    let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
+    let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
     drop(pool.buffer(600));
     let started = std::time::Instant::now();
     while budget.gauges().bundles > 0 {
@@ -115,7 +115,7 @@ fn idle_buffers_are_given_back_after_a_while() {
 #[test]
 fn whoever_waits_gets_what_others_give_back_in_turn() {
     let budget = Budget::new(1000);
-    let first = budget.reserve(Use::Compression, 800);
+    let first = budget.reserve(MemoryClass::Compression, 800);
     let (sender, order) = mpsc::channel();
     let waiting = |budget: &Budget| budget.lock().compression.waiting.len();
     let threads: Vec<_> = [700, 100]
@@ -124,7 +124,7 @@ fn whoever_waits_gets_what_others_give_back_in_turn() {
         .map(|(position, size)| {
             let (other, sender) = (Arc::clone(&budget), sender.clone());
             let thread = thread::spawn(move || {
-                let reservation = other.reserve(Use::Compression, size);
+                let reservation = other.reserve(MemoryClass::Compression, size);
                 sender.send(size).unwrap();
                 reservation
             });
@@ -151,7 +151,7 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let reservation = budget.reserve(Use::Bundles, 500);
+                    let reservation = budget.reserve(MemoryClass::Bundles, 500);
                     assert_eq!(together.fetch_add(1, Ordering::SeqCst), 0);
                     thread::yield_now();
                     together.fetch_sub(1, Ordering::SeqCst);
@@ -169,15 +169,15 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
 fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
     in_bounded_time(|| {
         let budget = Budget::new(100);
-        let pool = Pool::<Vec<u8>>::new(&budget, Use::Bundles);
-        let cache = ByteCache::new(&budget, Use::Frames);
+        let pool = Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles);
+        let cache = ByteCache::new(&budget, MemoryClass::Frames);
         thread::scope(|scope| {
             for number in 0..16_u64 {
                 let (budget, pool, cache) = (&budget, &pool, &cache);
                 scope.spawn(move || {
                     for round in 0..100 {
                         let bundle = pool.buffer(20 + usize::try_from((number * round) % 90).unwrap());
-                        let compression = budget.reserve(Use::Compression, 30 + number);
+                        let compression = budget.reserve(MemoryClass::Compression, 30 + number);
                         let gauges = budget.gauges();
                         assert!(gauges.total() <= 100 + 110 + 46, "{gauges:?}");
                         cache.put((number, round), bytes(2));

@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::gauges::{Gauges, Use};
-use super::heap::trim_heap;
 use super::idle::Idle;
+use super::malloc::trim_malloc;
+use crate::metrics::{Gauges, MemoryClass};
 
 /// Room for so many bytes is not only made but also taken from the heap's free pages.
 const WORTH_TRIMMING: u64 = 4 << 20;
@@ -27,7 +27,7 @@ const SHARES: u64 = 32;
 /// Something that can give memory back although nobody asked it to.
 pub trait Shed: Send + Sync {
     /// What it uses memory for.
-    fn purpose(&self) -> Use;
+    fn purpose(&self) -> MemoryClass;
 
     /// When the thing that it would give up first was last used, by [`Budget::now`]; `None` if there is nothing.
     fn oldest(&self) -> Option<u64>;
@@ -37,7 +37,7 @@ pub trait Shed: Send + Sync {
 
     /// Whether all of it is given back when nothing happens for a while. Caches stay.
     fn leaves_when_idle(&self) -> bool {
-        !matches!(self.purpose(), Use::Frames | Use::Spans)
+        !matches!(self.purpose(), MemoryClass::Frames | MemoryClass::Spans)
     }
 }
 
@@ -74,18 +74,18 @@ struct Account {
 }
 
 impl State {
-    fn account(&mut self, purpose: Use) -> &mut Account {
+    fn account(&mut self, purpose: MemoryClass) -> &mut Account {
         match purpose {
-            Use::Bundles => &mut self.bundles,
-            Use::Compression => &mut self.compression,
-            Use::Frames => &mut self.frames,
-            Use::Spans => &mut self.spans,
-            Use::Streams => &mut self.streams,
+            MemoryClass::Bundles => &mut self.bundles,
+            MemoryClass::Compression => &mut self.compression,
+            MemoryClass::Frames => &mut self.frames,
+            MemoryClass::Spans => &mut self.spans,
+            MemoryClass::Streams => &mut self.streams,
         }
     }
 
     /// Bytes that are taken, or would be if `more` were for `purpose`.
-    fn taken(&mut self, purpose: Use, more: u64) -> u64 {
+    fn taken(&mut self, purpose: MemoryClass, more: u64) -> u64 {
         let account = self.account(purpose);
         let here = account.bytes.saturating_add(more).max(account.share) - account.bytes.max(account.share);
         let all = [&self.bundles, &self.compression, &self.frames, &self.spans, &self.streams];
@@ -96,7 +96,7 @@ impl State {
 /// A part of the budget, given back when it is dropped.
 pub struct Reservation {
     budget: Arc<Budget>,
-    purpose: Use,
+    purpose: MemoryClass,
     bytes: u64,
 }
 
@@ -142,7 +142,7 @@ impl Budget {
     }
 
     /// Reserves memory for work, and waits for it if need be; see the [module](self) for who may wait for what.
-    pub fn reserve(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
+    pub fn reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
         loop {
             if let Ok(reservation) = self.reserve_unless(purpose, bytes, || None::<()>) {
                 return reservation;
@@ -153,7 +153,7 @@ impl Budget {
     /// Like [`Budget::reserve`], unless `instead` has something that does as well when it is the caller's turn.
     pub(super) fn reserve_unless<T>(
         self: &Arc<Self>,
-        purpose: Use,
+        purpose: MemoryClass,
         bytes: u64,
         mut instead: impl FnMut() -> Option<T>,
     ) -> Result<Reservation, T> {
@@ -193,12 +193,12 @@ impl Budget {
     }
 
     /// Whether somebody waits for memory for this use.
-    pub(super) fn is_awaited(&self, purpose: Use) -> bool {
+    pub(super) fn is_awaited(&self, purpose: MemoryClass) -> bool {
         !self.lock().account(purpose).waiting.is_empty()
     }
 
     /// A reservation if it fits now, or does when caches give up something.
-    pub fn try_reserve(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+    pub fn try_reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         self.try_reserve_unless(purpose, bytes, || None::<Reservation>).map(|made| made.unwrap_or_else(|other| other))
     }
 
@@ -206,7 +206,7 @@ impl Budget {
     /// something.
     pub(super) fn try_reserve_unless<T>(
         self: &Arc<Self>,
-        purpose: Use,
+        purpose: MemoryClass,
         bytes: u64,
         mut instead: impl FnMut() -> Option<T>,
     ) -> Option<Result<Reservation, T>> {
@@ -231,16 +231,16 @@ impl Budget {
 
     /// Has a cache give up one thing if something stands in the way of `bytes` more. Whether there was anything: it may
     /// serve as well as fresh memory, so callers look before they go on.
-    fn make_room(&self, purpose: Use, bytes: u64) -> bool {
+    fn make_room(&self, purpose: MemoryClass, bytes: u64) -> bool {
         let has_shed = self.lock().taken(purpose, bytes) > self.capacity && self.shed(None);
         if has_shed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
-            trim_heap();
+            trim_malloc();
         }
         has_shed
     }
 
-    /// Memory for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
-    pub fn claim(self: &Arc<Self>, purpose: Use, bytes: u64) -> Option<Reservation> {
+    /// Index for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
+    pub fn claim(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         if bytes > self.capacity {
             return None;
         }
@@ -263,18 +263,18 @@ impl Budget {
 
     /// Accounts for memory that is taken in any case: it never waits, and may exceed the budget. [`Budget::reclaim`] makes
     /// caches give back what is too much.
-    pub fn account(self: &Arc<Self>, purpose: Use, bytes: u64) -> Reservation {
+    pub fn account(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
         self.lock().account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
 
     /// Has caches give back what exceeds the budget. No lock that a cache takes may be held.
     pub fn reclaim(&self) {
-        while self.make_room(Use::Streams, 0) {}
+        while self.make_room(MemoryClass::Streams, 0) {}
     }
 
     /// Gives the first of those who wait what it waits for.
-    fn enter(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: Use, bytes: u64) -> Reservation {
+    fn enter(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: MemoryClass, bytes: u64) -> Reservation {
         let account = state.account(purpose);
         account.bytes += bytes;
         account.waiting.pop_front();
@@ -283,7 +283,7 @@ impl Budget {
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
 
-    fn leave(&self, purpose: Use, ticket: u64) {
+    fn leave(&self, purpose: MemoryClass, ticket: u64) {
         self.lock().account(purpose).waiting.retain(|other| *other != ticket);
         self.look_again();
     }
@@ -307,7 +307,7 @@ impl Budget {
     /// Has given up what was not used for the longest time, of those that hold more than their share, or are
     /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
     /// reserved.
-    fn shed(&self, own: Option<Use>) -> bool {
+    fn shed(&self, own: Option<MemoryClass>) -> bool {
         let shedders = self.shedders();
         let mut oldest: Vec<_> = shedders
             .iter()
@@ -324,7 +324,7 @@ impl Budget {
 
     /// Has idle buffers and compressors given up, but nothing that a reader goes on from.
     pub fn release_idle(&self) {
-        self.release(|shedder| matches!(shedder.purpose(), Use::Bundles | Use::Compression));
+        self.release(|shedder| matches!(shedder.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
     }
 
     /// Has everything given up that nobody needs as long as nothing happens.

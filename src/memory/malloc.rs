@@ -23,7 +23,7 @@ const KEPT: libc::c_int = 16 << 20;
 const ARENAS: libc::c_int = 2;
 
 /// Sets malloc up for a program whose memory has a budget. To be called before there are threads.
-pub fn set_up_heap() {
+pub fn set_up_malloc() {
     #[cfg(target_env = "gnu")]
     {
         // Each arena reserves 64 MiB of address space (`HEAP_MAX_SIZE`).
@@ -66,7 +66,7 @@ pub(super) fn buffer(size: usize) -> Vec<u8> {
 
 /// Gives the system the free pages between what is still in use. What caches gave up is of that kind: jax's wheel took
 /// 250 MB more than its budget without this.
-pub(super) fn trim_heap() {
+pub(super) fn trim_malloc() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "there is no safe interface to it")]
     // SAFETY: it takes a number, locks what it looks at, and touches free memory only.

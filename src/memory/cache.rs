@@ -7,8 +7,8 @@ use dashmap::DashMap;
 use lru::LruCache;
 
 use super::budget::{Budget, Reservation, Shed};
-use super::gauges::Use;
 use super::pool::Lent;
+use crate::metrics::MemoryClass;
 
 /// How many bytes a cached value takes.
 pub trait Weight {
@@ -51,7 +51,7 @@ pub struct ByteCache<K: Hash + Eq, V> {
 #[derive(Debug)]
 struct Inner<K: Hash + Eq, V> {
     budget: Arc<Budget>,
-    purpose: Use,
+    purpose: MemoryClass,
     /// The most bytes that are held, however much the budget has left.
     capacity: u64,
     held: Mutex<Held<K, V>>,
@@ -78,12 +78,12 @@ where
     V: Weight + Clone + Send + 'static,
 {
     /// A cache that draws on `budget`.
-    pub fn new(budget: &Arc<Budget>, purpose: Use) -> Self {
+    pub fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         Self::bounded(budget, purpose, budget.capacity())
     }
 
     /// A cache that draws on `budget` and never holds more than `capacity` bytes.
-    pub fn bounded(budget: &Arc<Budget>, purpose: Use, capacity: u64) -> Self {
+    pub fn bounded(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
         let held = Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 });
         let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, held });
         let shedder: Arc<dyn Shed> = Arc::<Inner<K, V>>::clone(&held);
@@ -188,7 +188,7 @@ impl<K: Hash + Eq, V: Weight> Inner<K, V> {
 }
 
 impl<K: Hash + Eq + Send, V: Weight + Send> Shed for Inner<K, V> {
-    fn purpose(&self) -> Use {
+    fn purpose(&self) -> MemoryClass {
         self.purpose
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_leave_first_and_bytes_are_counted() {
-        let cache = ByteCache::new(&Budget::new(10), Use::Spans);
+        let cache = ByteCache::new(&Budget::new(10), MemoryClass::Spans);
         cache.put(1, value(4));
         cache.put(2, value(4));
         assert!(cache.get(&1).is_some());
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_however_many_ask() {
-        let cache = ByteCache::new(&Budget::new(100), Use::Frames);
+        let cache = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
         let made = AtomicUsize::new(0);
         let barrier = Barrier::new(8);
         std::thread::scope(|scope| {
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn others_go_on_when_the_maker_panics() {
-        let cache = ByteCache::new(&Budget::new(100), Use::Frames);
+        let cache = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
         let barrier = Barrier::new(4);
         let makers = AtomicUsize::new(0);
         let make = || {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_not_kept() {
-        let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), Use::Frames);
+        let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
         assert_eq!(cache.get_or_make(&1, || Err("no")).unwrap_err(), "no");
         assert!(cache.get_or_make(&1, || Ok::<_, &str>(value(1))).is_ok());
     }

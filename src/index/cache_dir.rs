@@ -10,7 +10,7 @@ use super::records::{self, Header, RecordsError, SUFFIX, TEMPORARY, at};
 
 /// An index that is kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct CacheEntry {
     /// The file.
     pub path: PathBuf,
     /// The input that it is about; `None` if the file is damaged or of another version.
@@ -59,13 +59,13 @@ pub fn remove_orphans(folder: &Path) -> Result<(), RecordsError> {
 }
 
 /// The indexes in a folder, by path. A folder that is not there has none.
-pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
+pub fn list(folder: &Path) -> Result<Vec<CacheEntry>, RecordsError> {
     let mut kept = Vec::new();
     for (path, metadata) in files(folder, SUFFIX)? {
         let header = records::open(&path).and_then(|file| records::read(&path, &file, None, drop)).ok();
         let is_usable =
             header.as_ref().is_some_and(|header| Header::of(&header.location).is_ok_and(|now| now == *header));
-        kept.push(Kept {
+        kept.push(CacheEntry {
             location: header.map(|header| header.location),
             size: metadata.len(),
             modified: metadata.modified().map_err(at(&path))?,
@@ -77,7 +77,7 @@ pub fn list(folder: &Path) -> Result<Vec<Kept>, RecordsError> {
     Ok(kept)
 }
 
-impl Kept {
+impl CacheEntry {
     /// What the names of everything begin with that is kept about the input.
     pub fn stem(&self) -> Option<&str> {
         self.path.file_stem()?.to_str()
@@ -97,7 +97,7 @@ impl Kept {
 mod tests {
 
     use super::*;
-    use crate::index::{Kind, Memory};
+    use crate::index::{Index, Kind};
     use crate::rope::Identity;
 
     #[test]
@@ -108,9 +108,9 @@ mod tests {
         let inputs = ["a.whl", "b.whl", "c.whl"].map(|name| place.path().join(name));
         for input in &inputs {
             fs::write(input, "x").unwrap();
-            let memory = Memory::open(&folder, input);
-            memory.learn(Kind::Scan, &Identity::describe("x").finish(), &1);
-            memory.save().unwrap();
+            let index = Index::open(&folder, input);
+            index.put(Kind::Scan, &Identity::describe("x").finish(), &1);
+            index.save().unwrap();
         }
         fs::write(folder.join("other"), "x").unwrap();
         fs::write(folder.join("damaged.index"), "KPFSIDX\nx").unwrap();

@@ -1,4 +1,4 @@
-//! Memory that is lent to work and kept for the next, because fresh memory costs more than most work does: the kernel
+//! Index that is lent to work and kept for the next, because fresh memory costs more than most work does: the kernel
 //! fills it with zeros page by page, which makes decompressing into it 3 to 4 times slower.
 
 use std::fmt;
@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::budget::{Budget, Reservation, Shed};
-use super::gauges::Use;
-use super::heap;
+use super::malloc;
+use crate::metrics::MemoryClass;
 
 /// A buffer serves for less than it can hold, but not for less than this part of it.
 const LEAST_PART: usize = 4;
@@ -17,7 +17,7 @@ pub struct Pool<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     budget: Arc<Budget>,
-    purpose: Use,
+    purpose: MemoryClass,
     /// The one that was used last is the last.
     idle: Mutex<Vec<Resting<T>>>,
 }
@@ -37,7 +37,7 @@ pub struct Lent<T: Default> {
 
 impl<T: Default + Send + 'static> Pool<T> {
     /// An empty pool.
-    pub(super) fn new(budget: &Arc<Budget>, purpose: Use) -> Self {
+    pub(crate) fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         let inner = Arc::new(Inner { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
         let shedder: Arc<dyn Shed> = Arc::<Inner<T>>::clone(&inner);
         budget.register(Arc::downgrade(&shedder));
@@ -83,13 +83,13 @@ impl Pool<Vec<u8>> {
     /// A buffer that can hold `size` bytes without growing. Waits until the budget has room for it.
     pub fn buffer(&self, size: usize) -> Lent<Vec<u8>> {
         let found = self.get(size as u64, |buffer| is_fit_buffer(buffer, size));
-        found.unwrap_or_else(|reservation| self.lend(heap::buffer(size), reservation))
+        found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation))
     }
 
     /// The same if it can be had without waiting, and nobody else waits.
     pub fn try_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
         let found = self.try_get(size as u64, |buffer| is_fit_buffer(buffer, size))?;
-        Some(found.unwrap_or_else(|reservation| self.lend(heap::buffer(size), reservation)))
+        Some(found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation)))
     }
 }
 
@@ -104,7 +104,7 @@ impl<T> Inner<T> {
 }
 
 impl<T: Send> Shed for Inner<T> {
-    fn purpose(&self) -> Use {
+    fn purpose(&self) -> MemoryClass {
         self.purpose
     }
 

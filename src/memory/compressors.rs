@@ -8,8 +8,8 @@ use zstd::zstd_safe::zstd_sys::{ZSTD_EndDirective, ZSTD_estimateCStreamSize};
 use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::budget::Budget;
-use super::gauges::Use;
 use super::pool::{Lent, Pool};
+use crate::metrics::MemoryClass;
 
 /// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
 /// format: zstd makes other bytes of a stream than of the same content at once.
@@ -21,7 +21,7 @@ const PIECE: usize = 128 << 10;
 /// Where the bytes to compress come from.
 pub enum Original<'a, E> {
     /// From memory.
-    Memory(&'a [u8]),
+    Index(&'a [u8]),
     /// From a function that fills a buffer with the next bytes.
     Source(&'a mut dyn FnMut(&mut [u8]) -> Result<(), E>),
 }
@@ -38,8 +38,8 @@ struct Context {
 }
 
 impl Compressors {
-    pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self(Pool::new(budget, Use::Compression))
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self(Pool::new(budget, MemoryClass::Compression))
     }
 
     /// Gives `sink` the zstd frame of the `size` bytes of `original`, piece by piece: the same bytes for the same level
@@ -53,14 +53,14 @@ impl Compressors {
         failed: impl Fn(io::Error) -> E,
     ) -> Result<(), E> {
         let whole = usize::try_from(size).ok().filter(|_| size <= STREAMED);
-        let copied = if let Original::Memory(_) = original { 0 } else { whole.unwrap_or(PIECE) };
+        let copied = if let Original::Index(_) = original { 0 } else { whole.unwrap_or(PIECE) };
         let bound = whole.map_or(PIECE, zstd_safe::compress_bound);
         let mut context = self.lend(level, copied, bound);
         let result = match (whole, &mut original) {
             (Some(size), Original::Source(read)) => {
                 context.fill(size, read).and_then(|()| context.compress_own(level, size, sink, failed))
             }
-            (Some(_), Original::Memory(bytes)) => context.compress(level, bytes, sink, failed),
+            (Some(_), Original::Index(bytes)) => context.compress(level, bytes, sink, failed),
             (None, original) => context.compress_stream(level, size, original, sink, failed),
         };
         if result.is_err() {
@@ -164,7 +164,7 @@ impl Context {
         loop {
             let length = usize::try_from(size - at).unwrap_or(usize::MAX).min(PIECE);
             let bytes = match original {
-                Original::Memory(bytes) => {
+                Original::Index(bytes) => {
                     let start = usize::try_from(at).unwrap_or(usize::MAX);
                     bytes.get(start..start.saturating_add(length)).unwrap_or_default()
                 }

@@ -1,6 +1,6 @@
-//! What was learnt about an input, kept from session to session.
+//! What is known about an input, kept from session to session.
 //!
-//! Rooms put down what they found out under the [`Identity`] of the content it is about, so what is recalled is true
+//! Rooms put down what they found out under the [`Identity`] of the content it is about, so what is read back is true
 //! as long as that content is the same. A record can be lost at any time; it is never needed, only worth having.
 
 use std::collections::{HashMap, HashSet};
@@ -46,7 +46,7 @@ const MOST_UNSAVED: u64 = 4 << 20;
 
 /// The records about one input.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct Index {
     records: DashMap<Key, Held>,
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
     place: Option<Place>,
@@ -57,9 +57,9 @@ pub struct Memory {
     failed: AtomicBool,
     /// Held while saving.
     saving: Mutex<()>,
-    /// Notifies the keeper of changes.
-    news: (Mutex<()>, Condvar),
-    /// Whether there is a keeper.
+    /// Notifies the autosave thread of changes.
+    changes: (Mutex<()>, Condvar),
+    /// Whether there is an autosave thread.
     is_mounted: AtomicBool,
     /// There as long as a mount has something to save.
     pending: Mutex<Option<Pending>>,
@@ -118,20 +118,20 @@ impl Place {
     }
 }
 
-impl Memory {
+impl Index {
     /// The records about the input at `location` that are kept in `directory`. What is there but was made of another input
     /// or by another version, or is damaged, is as good as nothing. A mount that is saving is waited for.
     pub fn open(directory: &Path, location: &Path) -> Self {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
         Pending::wait(&file);
-        let memory = Self { place: Some(Place { file, header, stored: Mutex::default() }), ..Self::default() };
-        memory.merge_from_disk();
-        memory
+        let index = Self { place: Some(Place { file, header, stored: Mutex::default() }), ..Self::default() };
+        index.merge_from_disk();
+        index
     }
 
     /// What was put down; `None` also if it cannot be understood.
-    pub fn recall<T: DeserializeOwned>(&self, kind: Kind, identity: &Identity) -> Option<T> {
+    pub fn get<T: DeserializeOwned>(&self, kind: Kind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
         let held = self.records.get(&key)?;
         held.used.store(true, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Memory {
     }
 
     /// Puts something down.
-    pub fn learn<T: Serialize>(&self, kind: Kind, identity: &Identity, value: &T) {
+    pub fn put<T: Serialize>(&self, kind: Kind, identity: &Identity, value: &T) {
         if self.place.is_none() {
             return;
         }
@@ -162,7 +162,7 @@ impl Memory {
             if self.is_mounted.load(Ordering::Acquire) {
                 self.mark_pending();
             }
-            self.news.1.notify_one();
+            self.changes.1.notify_one();
         }
         let unsaved = self.unsaved.fetch_add(length, Ordering::Relaxed) + length;
         if unsaved > MOST_UNSAVED && !self.failed.load(Ordering::Relaxed) {
@@ -171,7 +171,7 @@ impl Memory {
     }
 
     /// From now on, the next mount of the input waits until all is saved.
-    pub(super) fn set_mounted(&self) {
+    pub(crate) fn set_mounted(&self) {
         self.is_mounted.store(true, Ordering::Release);
         if self.is_changed() {
             self.mark_pending();
@@ -187,11 +187,11 @@ impl Memory {
     }
 
     /// Waits until there is something that has not been saved.
-    pub(super) fn wait_for_news(&self) {
-        let mut guard = self.news.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn wait_for_changes(&self) {
+        let mut guard = self.changes.0.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_changed() {
             // A notice can come between the question and the wait.
-            let waited = self.news.1.wait_timeout(guard, Duration::from_secs(1));
+            let waited = self.changes.1.wait_timeout(guard, Duration::from_secs(1));
             guard = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -330,21 +330,21 @@ mod tests {
         let input = place.path().join("x.whl");
         let cache = place.path().join("cache/deep");
         fs::write(&input, "input").unwrap();
-        let memory = Memory::open(&cache, &input);
-        assert_eq!(memory.recall::<u64>(Kind::Scan, &identity(1)), None);
-        memory.save().unwrap();
+        let index = Index::open(&cache, &input);
+        assert_eq!(index.get::<u64>(Kind::Scan, &identity(1)), None);
+        index.save().unwrap();
         assert!(!cache.exists(), "nothing was learnt, so nothing is written");
-        memory.learn(Kind::Scan, &identity(1), &7_u64);
-        memory.learn(Kind::Digest, &identity(1), &"text");
-        assert!(memory.is_changed());
-        memory.save().unwrap();
-        assert!(!memory.is_changed());
+        index.put(Kind::Scan, &identity(1), &7_u64);
+        index.put(Kind::Digest, &identity(1), &"text");
+        assert!(index.is_changed());
+        index.save().unwrap();
+        assert!(!index.is_changed());
 
-        let next = Memory::open(&cache, &input);
-        assert_eq!(next.recall::<u64>(Kind::Scan, &identity(1)), Some(7));
-        assert_eq!(next.recall::<String>(Kind::Digest, &identity(1)), Some("text".to_owned()));
-        assert_eq!(next.recall::<u64>(Kind::Digest, &identity(1)), None, "of another type");
-        assert_eq!(next.recall::<u64>(Kind::Scan, &identity(2)), None);
+        let next = Index::open(&cache, &input);
+        assert_eq!(next.get::<u64>(Kind::Scan, &identity(1)), Some(7));
+        assert_eq!(next.get::<String>(Kind::Digest, &identity(1)), Some("text".to_owned()));
+        assert_eq!(next.get::<u64>(Kind::Digest, &identity(1)), None, "of another type");
+        assert_eq!(next.get::<u64>(Kind::Scan, &identity(2)), None);
     }
 
     /// The keeper saves while the session ends, and whoever began earlier must not write later.
@@ -353,18 +353,18 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let memory = Memory::open(place.path(), &input);
-        memory.learn(Kind::Scan, &identity(1), &1_u64);
+        let index = Index::open(place.path(), &input);
+        index.put(Kind::Scan, &identity(1), &1_u64);
         std::thread::scope(|scope| {
-            let other = memory.saving.lock().unwrap();
-            let waiting = scope.spawn(|| memory.save().unwrap());
+            let other = index.saving.lock().unwrap();
+            let waiting = scope.spawn(|| index.save().unwrap());
             (0..1000).for_each(|_| std::thread::yield_now());
-            assert!(memory.is_changed() && !waiting.is_finished());
-            memory.learn(Kind::Scan, &identity(2), &2_u64);
+            assert!(index.is_changed() && !waiting.is_finished());
+            index.put(Kind::Scan, &identity(2), &2_u64);
             drop(other);
         });
-        let next = Memory::open(place.path(), &input);
-        assert_eq!([1, 2].map(|number| next.recall::<u64>(Kind::Scan, &identity(number))), [Some(1), Some(2)]);
+        let next = Index::open(place.path(), &input);
+        assert_eq!([1, 2].map(|number| next.get::<u64>(Kind::Scan, &identity(number))), [Some(1), Some(2)]);
     }
 
     #[test]
@@ -372,13 +372,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let [one, two] = [(); 2].map(|()| Memory::open(place.path(), &input));
-        one.learn(Kind::Scan, &identity(1), &1);
-        two.learn(Kind::Scan, &identity(2), &2);
+        let [one, two] = [(); 2].map(|()| Index::open(place.path(), &input));
+        one.put(Kind::Scan, &identity(1), &1);
+        two.put(Kind::Scan, &identity(2), &2);
         one.save().unwrap();
         two.save().unwrap();
-        let next = Memory::open(place.path(), &input);
-        let recalled = [1, 2].map(|number| next.recall::<u64>(Kind::Scan, &identity(number)));
+        let next = Index::open(place.path(), &input);
+        let recalled = [1, 2].map(|number| next.get::<u64>(Kind::Scan, &identity(number)));
         assert_eq!(recalled, [Some(1), Some(2)]);
     }
 
@@ -387,11 +387,11 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let memory = Memory::open(place.path(), &input);
-        let file = memory.file().unwrap().to_owned();
-        memory.learn(Kind::Scan, &identity(1), &1);
-        memory.save().unwrap();
-        let known = || Memory::open(place.path(), &input).recall::<u64>(Kind::Scan, &identity(1)).is_some();
+        let index = Index::open(place.path(), &input);
+        let file = index.file().unwrap().to_owned();
+        index.put(Kind::Scan, &identity(1), &1);
+        index.save().unwrap();
+        let known = || Index::open(place.path(), &input).get::<u64>(Kind::Scan, &identity(1)).is_some();
         assert!(known());
         let good = fs::read(&file).unwrap();
         for at in 0..good.len() {
@@ -414,33 +414,33 @@ mod tests {
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
         let large = |number: u64| serde_bytes::ByteBuf::from(vec![u8::try_from(number).unwrap(); LARGE]);
-        let known = |memory: &Memory, number| memory.recall(Kind::Stream, &identity(number)) == Some(large(number));
-        let resident = |memory: &Memory| memory.records.iter().filter(|held| held.bytes.is_some()).count();
-        let memory = Memory::open(place.path(), &input);
-        memory.learn(Kind::Scan, &identity(1), &7_u64);
-        memory.learn(Kind::Stream, &identity(2), &large(2));
-        assert_eq!(resident(&memory), 2);
-        memory.save().unwrap();
-        assert_eq!(resident(&memory), 1);
-        assert!(known(&memory, 2));
+        let known = |index: &Index, number| index.get(Kind::Stream, &identity(number)) == Some(large(number));
+        let resident = |index: &Index| index.records.iter().filter(|held| held.bytes.is_some()).count();
+        let index = Index::open(place.path(), &input);
+        index.put(Kind::Scan, &identity(1), &7_u64);
+        index.put(Kind::Stream, &identity(2), &large(2));
+        assert_eq!(resident(&index), 2);
+        index.save().unwrap();
+        assert_eq!(resident(&index), 1);
+        assert!(known(&index, 2));
         // Those of the file are copied to the next one, also when it is gone, and of the next session as well.
-        fs::remove_file(memory.file().unwrap()).unwrap();
-        memory.learn(Kind::Stream, &identity(3), &large(3));
-        memory.save().unwrap();
-        let next = Memory::open(place.path(), &input);
+        fs::remove_file(index.file().unwrap()).unwrap();
+        index.put(Kind::Stream, &identity(3), &large(3));
+        index.save().unwrap();
+        let next = Index::open(place.path(), &input);
         assert_eq!(resident(&next), 1);
-        next.learn(Kind::Stream, &identity(4), &large(4));
+        next.put(Kind::Stream, &identity(4), &large(4));
         next.save().unwrap();
         assert!((2..5).all(|number| known(&next, number)));
         // Another session has saved without them.
-        fs::remove_file(memory.file().unwrap()).unwrap();
-        let other = Memory::open(place.path(), &input);
-        other.learn(Kind::Scan, &identity(5), &7_u64);
+        fs::remove_file(index.file().unwrap()).unwrap();
+        let other = Index::open(place.path(), &input);
+        other.put(Kind::Scan, &identity(5), &7_u64);
         other.save().unwrap();
-        next.learn(Kind::Stream, &identity(6), &large(6));
+        next.put(Kind::Stream, &identity(6), &large(6));
         next.save().unwrap();
         assert!(known(&next, 6) && !known(&next, 2));
-        assert_eq!(Memory::open(place.path(), &input).recall::<u64>(Kind::Scan, &identity(5)), Some(7));
+        assert_eq!(Index::open(place.path(), &input).get::<u64>(Kind::Scan, &identity(5)), Some(7));
     }
 
     #[test]
@@ -448,21 +448,21 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let memory = Memory::open(place.path(), &input);
+        let index = Index::open(place.path(), &input);
         let value = serde_bytes::ByteBuf::from(vec![1; 1 << 20]);
         for number in 0..20 {
-            memory.learn(Kind::Stream, &identity(number), &value);
-            let unsaved: u64 = memory.records.iter().filter(|held| held.bytes.is_some()).map(|held| held.length).sum();
+            index.put(Kind::Stream, &identity(number), &value);
+            let unsaved: u64 = index.records.iter().filter(|held| held.bytes.is_some()).map(|held| held.length).sum();
             assert!(unsaved <= MOST_UNSAVED, "{unsaved}");
         }
     }
 
     #[test]
     fn without_a_place_nothing_is_put_down() {
-        let memory = Memory::default();
-        memory.learn(Kind::Scan, &identity(1), &1);
-        assert!(memory.recall::<u64>(Kind::Scan, &identity(1)).is_none() && !memory.is_changed());
-        memory.save().unwrap();
+        let index = Index::default();
+        index.put(Kind::Scan, &identity(1), &1);
+        assert!(index.get::<u64>(Kind::Scan, &identity(1)).is_none() && !index.is_changed());
+        index.save().unwrap();
     }
 
     #[test]
@@ -470,10 +470,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
-        let memory = Memory::open(&input.join("below a file"), &input);
-        memory.learn(Kind::Scan, &identity(1), &1_u64);
-        assert!(memory.save().unwrap_err().to_string().contains("below a file"));
-        assert!(memory.is_changed());
-        assert_eq!(memory.recall::<u64>(Kind::Scan, &identity(1)), Some(1));
+        let index = Index::open(&input.join("below a file"), &input);
+        index.put(Kind::Scan, &identity(1), &1_u64);
+        assert!(index.save().unwrap_err().to_string().contains("below a file"));
+        assert!(index.is_changed());
+        assert_eq!(index.get::<u64>(Kind::Scan, &identity(1)), Some(1));
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::budget::Budget;
-use super::heap::trim_heap;
+use super::malloc::trim_malloc;
 
 /// Longer than there is between the requests of a reader, shorter than somebody looks at an idle daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ impl Idle {
                     drop(state);
                     budget.release_unused();
                     // Small pieces are given back between what is still in use.
-                    trim_heap();
+                    trim_malloc();
                     return;
                 }
                 seen = state.events;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
-use super::Counter;
+use super::counters::Counter;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

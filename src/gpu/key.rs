@@ -93,7 +93,7 @@ impl fmt::Display for BundleKey {
 #[cfg(test)]
 mod tests {
     use super::BundleKey;
-    use crate::target::Level;
+    use crate::gpu::Level;
 
     fn key(name: &str) -> BundleKey {
         name.parse().unwrap()
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn generic_code_reaches_every_processor_that_runs_it() {
-        for target in crate::target::TARGETS {
+        for target in crate::gpu::TARGETS {
             let chain = key(target.name).packaging_chain();
-            for candidate in target.name.parse::<crate::target::TargetId>().unwrap().candidates() {
+            for candidate in target.name.parse::<crate::gpu::TargetId>().unwrap().candidates() {
                 assert!(chain.contains(&BundleKey::of(&candidate)), "{candidate} for {}", target.name);
             }
         }

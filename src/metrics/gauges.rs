@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// What memory is used for, in the order in which a thread may ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum MemoryClass {
     /// Decompressed offload bundles, and the compressed ones while they are read.
     Bundles,
     /// Code objects that are being compressed, and what compresses them.
@@ -22,15 +22,15 @@ pub enum Use {
 pub struct Gauges {
     /// The budget.
     pub capacity: u64,
-    /// See [`Use::Bundles`].
+    /// See [`MemoryClass::Bundles`].
     pub bundles: u64,
-    /// See [`Use::Compression`].
+    /// See [`MemoryClass::Compression`].
     pub compression: u64,
-    /// See [`Use::Frames`].
+    /// See [`MemoryClass::Frames`].
     pub frames: u64,
-    /// See [`Use::Spans`].
+    /// See [`MemoryClass::Spans`].
     pub spans: u64,
-    /// See [`Use::Streams`].
+    /// See [`MemoryClass::Streams`].
     pub streams: u64,
 }
 

@@ -1,0 +1,31 @@
+//! Saves the index while an input is mounted.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crate::resources::Resources;
+
+/// How long changes are gathered before they are saved.
+const GATHER: Duration = Duration::from_secs(2);
+
+/// Starts a thread that saves the index after changes, for as long as the process lives.
+pub fn autosave(resources: &Arc<Resources>) -> io::Result<()> {
+    if resources.index.file().is_none() {
+        return Ok(());
+    }
+    resources.index.set_mounted();
+    let resources = Arc::clone(resources);
+    let save = move || {
+        loop {
+            resources.index.wait_for_changes();
+            thread::sleep(GATHER);
+            if !resources.index.save_or_log() {
+                // It will not get better by trying again and again.
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("kpackfs-autosave".to_owned()).spawn(save).map(drop)
+}

@@ -1,0 +1,18 @@
+//! Index whose size depends on the input, in one byte budget: caches, pooled buffers, compression contexts.
+//!
+//! This room does not know what the bytes are for, apart from their [class](crate::metrics::MemoryClass).
+
+mod budget;
+mod cache;
+mod compressors;
+mod idle;
+mod malloc;
+mod open_stream;
+mod pool;
+
+pub use budget::{Budget, Reservation, Shed};
+pub use cache::{ByteCache, Weight};
+pub use compressors::{Compressors, Original, STREAMED};
+pub use malloc::set_up_malloc;
+pub use open_stream::OpenStream;
+pub use pool::{Lent, Pool};

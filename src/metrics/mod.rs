@@ -1,0 +1,9 @@
+//! What work was done and what memory is used: counters, gauges, and the kernel's requests by kind.
+
+mod counters;
+mod gauges;
+mod requests;
+
+pub use counters::{Counter, Counters};
+pub use gauges::{Gauges, MemoryClass};
+pub use requests::{Answering, Begun, RequestKind, Requests};

@@ -1,0 +1,102 @@
+//! What all work on one input shares: counters, caches and buffers in one byte budget, the index, the frame store, threads.
+
+use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::executor::Executor;
+use crate::index::{FrameStore, Index};
+use crate::memory::{Budget, ByteCache, Compressors, Lent, OpenStream, Pool};
+use crate::metrics::{Counter, Counters, MemoryClass};
+
+/// What all work on one input shares.
+#[derive(Debug)]
+pub struct Resources {
+    /// What the work cost so far.
+    pub counters: Counters,
+    /// The memory for all of the following.
+    pub budget: Arc<Budget>,
+    /// Inflated chunks of wheel members, by member number and chunk number.
+    pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
+    /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
+    pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
+    /// Compressed code objects for which there is no room on disk, by the number given by [`Resources::next_id`].
+    pub frames: ByteCache<u64, Arc<Vec<u8>>>,
+    /// Compressed code objects on disk.
+    pub store: FrameStore,
+    /// What is known about the input from this session and others.
+    pub index: Index,
+    /// The memory into which bundles are decompressed.
+    pub buffers: Pool<Vec<u8>>,
+    /// Decoders of bundles that are not decompressed as a whole.
+    pub streams: Pool<OpenStream>,
+    /// What compresses code objects.
+    pub compressors: Compressors,
+    /// Threads for work that nobody should wait for on a thread that others need.
+    pub executor: Executor,
+    /// Bytes that no other session has.
+    pub session: [u8; 16],
+    shared: Mutex<Weak<dyn Any + Send + Sync>>,
+    ids: Counter,
+}
+
+impl Resources {
+    /// Caches and buffers that hold `budget` bytes together, and nothing of other sessions.
+    pub fn new(budget: u64) -> Arc<Self> {
+        Self::with_index(budget, Index::default())
+    }
+
+    /// The same with the index of other sessions, and without a place on disk for frames.
+    pub fn with_index(budget: u64, index: Index) -> Arc<Self> {
+        Self::with_store(budget, index, FrameStore::default())
+    }
+
+    /// Caches and buffers that hold `budget` bytes together.
+    ///
+    /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
+    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read.
+    pub fn with_store(budget: u64, index: Index, store: FrameStore) -> Arc<Self> {
+        let budget = Budget::new(budget);
+        Arc::new(Self {
+            counters: Counters::default(),
+            spans: ByteCache::bounded(&budget, MemoryClass::Spans, budget.capacity() / 16),
+            bundles: ByteCache::new(&budget, MemoryClass::Bundles),
+            frames: ByteCache::bounded(&budget, MemoryClass::Frames, budget.capacity() / 2),
+            buffers: Pool::new(&budget, MemoryClass::Bundles),
+            streams: Pool::new(&budget, MemoryClass::Bundles),
+            compressors: Compressors::new(&budget),
+            index,
+            store,
+            executor: Executor::default(),
+            session: random(),
+            shared: Mutex::new(Weak::<()>::new()),
+            ids: Counter::default(),
+            budget,
+        })
+    }
+
+    /// What all users of these resources have together, made by the first of them. It goes with the last one.
+    pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
+            return found;
+        }
+        let value = make();
+        *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
+        value
+    }
+
+    /// A number that nobody else has, to serve as a cache key.
+    pub fn next_id(&self) -> u64 {
+        self.ids.add(1)
+    }
+}
+
+/// Random bytes; hash maps are seeded with those of the system.
+fn random() -> [u8; 16] {
+    let [one, two] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&one);
+    bytes[8..].copy_from_slice(&two);
+    bytes
+}
