@@ -221,8 +221,8 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
 
 /// The directories that a mount would show.
 fn names(tree: &Tree) -> String {
-    let children = tree.children(ROOT).unwrap_or_default().iter().filter(|child| !child.hidden);
-    children.map(|child| String::from_utf8_lossy(&child.name)).collect::<Vec<_>>().join(", ")
+    let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
+    children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Makes the archives that are in these views, all of them together, and writes the views.

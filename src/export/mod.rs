@@ -54,16 +54,16 @@ pub enum ExportError {
 }
 
 /// A file to write, and where.
-struct Job<'a> {
+struct Job {
     path: PathBuf,
-    body: &'a Body,
+    body: Body,
     attributes: Attributes,
 }
 
 /// A directory to write, with its jobs still to do.
 #[derive(Default)]
-struct Jobs<'a> {
-    files: Vec<Job<'a>>,
+struct Jobs {
+    files: Vec<Job>,
     /// Further names of files, with the name they are links to.
     links: Vec<(PathBuf, PathBuf)>,
     directories: Vec<(PathBuf, Attributes)>,
@@ -96,24 +96,24 @@ pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -
 }
 
 /// Makes directories and symlinks, and lists the files.
-fn write_directories<'a>(
-    tree: &'a Tree,
+fn write_directories(
+    tree: &Tree,
     node: NodeId,
     path: &Path,
     first_names: &mut HashMap<u64, PathBuf>,
-    jobs: &mut Jobs<'a>,
+    jobs: &mut Jobs,
 ) -> Result<(), ExportError> {
     let Some(found) = tree.node(node) else { return Ok(()) };
     let attributes = found.attributes;
     match &found.kind {
-        NodeKind::Directory(children) => {
+        NodeKind::Directory(_) => {
             match fs::create_dir(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 result => result.map_err(at(path))?,
             }
             jobs.directories.push((path.to_owned(), attributes));
-            for child in children.iter().filter(|child| !child.hidden) {
-                let path = path.join(Path::new(std::ffi::OsStr::from_bytes(&child.name)));
+            for child in tree.children(node).into_iter().flatten().filter(|child| !child.hidden) {
+                let path = path.join(Path::new(std::ffi::OsStr::from_bytes(child.name)));
                 write_directories(tree, child.node, &path, first_names, jobs)?;
             }
         }
@@ -122,7 +122,8 @@ fn write_directories<'a>(
             set_attributes(path, &attributes)?;
             set_time(path, &attributes)?;
         }
-        NodeKind::File { body, link_group } => {
+        NodeKind::File { link_group, .. } => {
+            let Some(body) = tree.body(node) else { return Ok(()) };
             if let Some(original) = link_group.and_then(|group| first_names.get(&group)) {
                 jobs.links.push((path.to_owned(), original.clone()));
                 return Ok(());
@@ -134,7 +135,7 @@ fn write_directories<'a>(
     Ok(())
 }
 
-fn write_files(files: Vec<Job<'_>>, progress: &Progress) -> Result<(), ExportError> {
+fn write_files(files: Vec<Job>, progress: &Progress) -> Result<(), ExportError> {
     // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
     let mut ready = Vec::with_capacity(files.len());
     for job in files {
@@ -148,7 +149,7 @@ fn write_files(files: Vec<Job<'_>>, progress: &Progress) -> Result<(), ExportErr
 
 /// Writes a file under another name until it is complete, so that what is left of a split that was interrupted does not look
 /// like the result of one. Until then only its owner can open it.
-fn write_file(job: &Job<'_>, content: &dyn Content, progress: &Progress) -> Result<(), ExportError> {
+fn write_file(job: &Job, content: &dyn Content, progress: &Progress) -> Result<(), ExportError> {
     let directory = job.path.parent().unwrap_or(&job.path);
     let temporary = Builder::new().prefix(".kpackfs-").suffix(".partial").tempfile_in(directory);
     let mut file = temporary.map_err(at(&job.path))?;

@@ -18,7 +18,7 @@ pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, mut reply: ReplyDi
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
         let number = INodeNo(nodes.number(child.node));
-        if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(&child.name)) {
+        if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(child.name)) {
             break;
         }
     }
@@ -38,9 +38,11 @@ pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
 pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, mut reply: ReplyDirectoryPlus) {
     let nodes = &shared.nodes;
     for (position, dots, number) in [(0, ".", node), (1, "..", nodes.parent(node))] {
+        if offset > position {
+            continue;
+        }
         let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
         if let Ok(found) = found
-            && offset <= position
             && add(&mut reply, position + 1, OsStr::new(dots), &found)
         {
             return reply.ok();
@@ -52,7 +54,7 @@ pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, m
             if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
         });
         if let Ok(found) = found {
-            if add(&mut reply, offset_after(position), OsStr::from_bytes(&child.name), &found) {
+            if add(&mut reply, offset_after(position), OsStr::from_bytes(child.name), &found) {
                 break;
             }
             nodes.set_told(number, true);

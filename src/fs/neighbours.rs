@@ -47,7 +47,7 @@ impl Neighbours {
     /// here: the first files are given in the background, all but the very first, which tells whether that is so.
     pub(super) fn listed(&self, directory: NodeId, shared: &Arc<Shared>) {
         let mut children = shared.nodes.children(directory, 0).take(MOST);
-        let is_small = |child: &Child| small_size(&shared.nodes, shared.nodes.number(child.node)).is_some();
+        let is_small = |child: &Child<'_>| small_size(&shared.nodes, shared.nodes.number(child.node)).is_some();
         let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
         let mut runs = self.lock();
         if runs.iter().any(|run| run.directory == directory) {

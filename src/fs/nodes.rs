@@ -3,12 +3,9 @@
 //! A live report is written anew whenever its name is looked up, and its time of change tells the kernel to forget what
 //! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without telling.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
@@ -17,7 +14,7 @@ use fuser::{Errno, FileAttr, FileType, INodeNo};
 use super::requests::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
-use crate::view::{Body, Child, MERGED, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
+use crate::view::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
 /// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
 pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -28,11 +25,11 @@ const DIRECTORY_SIZE: u64 = 4096;
 /// The unit that programs like to read in: as much as the kernel's default readahead asks for at once.
 const BLOCK_SIZE: u32 = 128 * 1024;
 
-/// A tree with a table of what the kernel wants to know beyond it.
+/// A tree, and what changes while it is mounted.
 #[derive(Debug)]
 pub(super) struct Nodes {
     tree: Arc<Tree>,
-    table: Vec<Inode>,
+    told: Told,
     reports: DashMap<NodeId, Written>,
 }
 
@@ -41,19 +38,6 @@ pub(super) struct Nodes {
 struct Written {
     content: Arc<dyn Content>,
     at: SystemTime,
-}
-
-#[derive(Debug)]
-struct Inode {
-    /// The node that stands for all hard links to one file.
-    number: NodeId,
-    links: u32,
-    /// Which of the children of its directory it is.
-    position: usize,
-    /// For a directory: whether the size of a file in it may be unknown.
-    has_made: bool,
-    /// Whether the kernel was told of it and has not forgotten it since.
-    is_told: AtomicBool,
 }
 
 /// Attributes, and for how long they are true.
@@ -67,54 +51,13 @@ pub(super) struct Answer {
 
 impl Nodes {
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let mut nodes = Self { table: Vec::with_capacity(tree.len()), tree, reports: DashMap::new() };
-        let merged = nodes.tree.lookup(ROOT, MERGED.as_bytes());
-        // The view of each node: the directory in the root above it, or the one in `merged`. A tree makes parents
-        // before their children.
-        let mut views: Vec<NodeId> = Vec::with_capacity(nodes.tree.len());
-        let mut links: HashMap<(NodeId, u64), NodeId> = HashMap::new();
-        let mut positions = vec![0; nodes.tree.len()];
-        for number in 1..=nodes.tree.len() as NodeId {
-            let position = positions.get(index(number)).copied().unwrap_or_default();
-            let mut inode = Inode { number, links: 1, position, has_made: false, is_told: AtomicBool::new(false) };
-            let node = nodes.tree.node(number);
-            let parent = node.map_or(ROOT, |node| node.parent);
-            let view = match views.get(index(parent)) {
-                Some(&view) if parent != ROOT && Some(parent) != merged => view,
-                _ => number,
-            };
-            views.push(view);
-            match node.map(|node| &node.kind) {
-                Some(NodeKind::Directory(children)) => {
-                    let subdirectories = nodes.tree.subdirectories(number);
-                    inode.links = u32::try_from(subdirectories).map_or(u32::MAX, |number| number.saturating_add(2));
-                    for (position, child) in children.iter().enumerate() {
-                        if let Some(place) = positions.get_mut(index(child.node)) {
-                            *place = position;
-                        }
-                    }
-                    inode.has_made = children.iter().any(|child| matches!(nodes.body(child.node), Some(Body::Made(_))));
-                }
-                Some(NodeKind::File { link_group: Some(group), .. }) => {
-                    inode.number = *links.entry((view, *group)).or_insert(number);
-                    if let Some(first) = nodes.table.get_mut(index(inode.number)) {
-                        first.links = first.links.saturating_add(1);
-                    }
-                }
-                _ => {}
-            }
-            nodes.table.push(inode);
-        }
-        nodes
+        let told = Told { nodes: tree.stored().len(), views: DashMap::new() };
+        Self { tree, told, reports: DashMap::new() }
     }
 
-    /// Number of nodes.
+    /// Number of nodes that are stored; views show some of them several times.
     pub(super) fn len(&self) -> usize {
-        self.tree.len()
-    }
-
-    fn inode(&self, node: NodeId) -> Option<&Inode> {
-        self.table.get(index(node))
+        self.tree.stored().len()
     }
 
     fn node(&self, node: NodeId) -> Result<&Node, Failure> {
@@ -122,11 +65,8 @@ impl Nodes {
         self.tree.node(node).ok_or(Failure::Plain(Errno::ESTALE))
     }
 
-    fn body(&self, node: NodeId) -> Option<&Body> {
-        match self.tree.node(node)?.kind {
-            NodeKind::File { ref body, .. } => Some(body),
-            NodeKind::Directory(_) | NodeKind::Symlink(_) => None,
-        }
+    fn body(&self, node: NodeId) -> Option<Body> {
+        self.tree.body(node)
     }
 
     /// The inode number of what `name` leads to.
@@ -136,24 +76,26 @@ impl Nodes {
 
     /// The inode number of a node: the same one for all hard links to a file.
     pub(super) fn number(&self, node: NodeId) -> NodeId {
-        self.inode(node).map_or(node, |inode| inode.number)
+        self.tree.links(node).0
     }
 
     /// Takes note that the kernel is told of a node, or has forgotten it.
     pub(super) fn set_told(&self, number: NodeId, is_told: bool) {
-        if let Some(inode) = self.inode(number) {
-            inode.is_told.store(is_told, Ordering::Relaxed);
-        }
+        self.told.set(number, is_told);
     }
 
     /// Whether the kernel knows of a node.
     pub(super) fn is_told(&self, number: NodeId) -> bool {
-        self.inode(number).is_some_and(|inode| inode.is_told.load(Ordering::Relaxed))
+        self.told.get(number)
     }
 
     /// Whether the size of every file is known.
     pub(super) fn are_sized(&self) -> bool {
-        !self.table.iter().any(|inode| inode.has_made && self.has_unsized(inode.number, 0))
+        let is_sized = |node: &Node| match &node.kind {
+            NodeKind::File { body, .. } => body.known_size().is_some(),
+            NodeKind::Directory(_) | NodeKind::Symlink(_) => true,
+        };
+        self.tree.is_as_stored() && self.tree.stored().all(is_sized)
     }
 
     /// Whether the attributes can be told without work.
@@ -168,7 +110,7 @@ impl Nodes {
 
     /// The largest file of at least `size` bytes that has a backing file.
     pub(super) fn largest_backed(&self, size: u64) -> Option<Arc<dyn Content>> {
-        let files = (ROOT..).map_while(|node| self.tree.node(node)).filter_map(|node| match &node.kind {
+        let files = self.tree.stored().filter_map(|node| match &node.kind {
             NodeKind::File { body: Body::Ready(content), .. } => Some(content),
             _ => None,
         });
@@ -176,35 +118,29 @@ impl Nodes {
         backed.max_by_key(|content| content.size()).cloned()
     }
 
-    /// Whether there are files of unknown size among the children that a listing shows from the `first` one on.
-    pub(super) fn has_unsized(&self, directory: NodeId, first: usize) -> bool {
-        self.inode(directory).is_some_and(|inode| inode.has_made)
-            && self.children(directory, first).any(|(_, child)| !self.is_sized(child.node))
-    }
-
     /// The children that a listing shows, from the `first` one on, with their positions.
-    pub(super) fn children(&self, directory: NodeId, first: usize) -> impl Iterator<Item = (usize, &Child)> {
-        let children = self.tree.children(directory).unwrap_or_default();
-        children.iter().enumerate().skip(first).filter(|(_, child)| !child.hidden)
+    pub(super) fn children(&self, directory: NodeId, first: usize) -> impl Iterator<Item = (usize, Child<'_>)> {
+        let children = self.tree.children(directory).into_iter().flatten();
+        children.enumerate().skip(first).filter(|(_, child)| !child.hidden)
     }
 
     /// The directory that holds a node, and the position among its children.
     pub(super) fn place(&self, node: NodeId) -> Option<(NodeId, usize)> {
-        Some((self.tree.node(node)?.parent, self.inode(node)?.position))
+        Some((self.tree.parent(node)?, self.tree.position(node)?))
     }
 
     /// The bytes of a file that the input has as they are.
-    pub(super) fn original(&self, node: NodeId) -> Option<&Arc<dyn Content>> {
-        let Node { kind: NodeKind::File { body: Body::Ready(content), .. }, origin, .. } = self.tree.node(node)? else {
-            return None;
-        };
-        matches!(origin.kind(), OriginKind::Unchanged | OriginKind::Database).then_some(content)
+    pub(super) fn original(&self, node: NodeId) -> Option<Arc<dyn Content>> {
+        match (self.tree.node(node)?.origin.kind(), self.body(node)?) {
+            (OriginKind::Unchanged | OriginKind::Database, Body::Ready(content)) => Some(content),
+            _ => None,
+        }
     }
 
     /// The bytes of a file if they need not be made.
     pub(super) fn known_content(&self, node: NodeId) -> Option<Arc<dyn Content>> {
         match self.body(node)? {
-            Body::Ready(content) => Some(Arc::clone(content)),
+            Body::Ready(content) => Some(content),
             Body::Made(make) => make.made(),
             Body::Live(_) => self.reports.get(&node).map(|report| Arc::clone(&report.content)),
         }
@@ -212,10 +148,10 @@ impl Nodes {
 
     /// The bytes of a file, made now if need be.
     pub(super) fn content(&self, node: NodeId) -> Result<Arc<dyn Content>, Failure> {
-        match &self.node(node)?.kind {
-            NodeKind::File { body, .. } => Ok(body.content()?),
-            NodeKind::Directory(_) => Err(Failure::Plain(Errno::EISDIR)),
-            NodeKind::Symlink(_) => Err(Failure::Plain(Errno::ELOOP)),
+        match (&self.node(node)?.kind, self.body(node)) {
+            (NodeKind::File { .. }, body) => Ok(body.ok_or(Failure::Plain(Errno::ESTALE))?.content()?),
+            (NodeKind::Directory(_), _) => Err(Failure::Plain(Errno::EISDIR)),
+            (NodeKind::Symlink(_), _) => Err(Failure::Plain(Errno::ELOOP)),
         }
     }
 
@@ -244,10 +180,13 @@ impl Nodes {
     /// The attributes; a file whose size is not known is made for it.
     pub(super) fn attributes(&self, node: NodeId) -> Result<Answer, Failure> {
         let size = match &self.node(node)?.kind {
-            NodeKind::File { body, .. } => match body.known_size() {
-                Some(size) => size,
-                None => body.content()?.size(),
-            },
+            NodeKind::File { .. } => {
+                let body = self.body(node).ok_or(Failure::Plain(Errno::ESTALE))?;
+                match body.known_size() {
+                    Some(size) => size,
+                    None => body.content()?.size(),
+                }
+            }
             NodeKind::Directory(_) => DIRECTORY_SIZE,
             NodeKind::Symlink(target) => target.len() as u64,
         };
@@ -262,8 +201,13 @@ impl Nodes {
 
     fn sized(&self, number: NodeId, size: u64) -> Result<Answer, Failure> {
         let node = self.node(number)?;
-        let links = self.inode(number).map_or(1, |inode| inode.links);
         let kind = kind_of(node);
+        let links = match kind {
+            FileType::Directory => {
+                u32::try_from(self.tree.subdirectories(number)).unwrap_or(u32::MAX).saturating_add(2)
+            }
+            _ => self.tree.links(number).1,
+        };
         let perm = match &node.kind {
             // Linux ignores the permissions of symlinks and always shows these.
             NodeKind::Symlink(_) => 0o777,
@@ -312,26 +256,49 @@ impl Nodes {
 
     /// The directory that holds a directory.
     pub(super) fn parent(&self, node: NodeId) -> NodeId {
-        self.tree.node(node).map_or(ROOT, |node| node.parent)
+        self.tree.parent(node).unwrap_or(ROOT)
     }
 
     /// Where a node is, below the mount point; for messages.
     pub(super) fn path(&self, node: NodeId) -> PathBuf {
-        let mut names = Vec::new();
-        let mut at = node;
-        while at != ROOT {
-            let parent = self.parent(at);
-            let children = self.tree.children(parent).unwrap_or_default();
-            let Some(child) = children.iter().find(|child| child.node == at) else { break };
-            names.push(OsString::from_vec(child.name.to_vec()));
-            at = parent;
-        }
-        names.into_iter().rev().collect()
+        self.tree.path(node).as_path().to_owned()
     }
 }
 
-fn index(node: NodeId) -> usize {
-    usize::try_from(node.wrapping_sub(1)).unwrap_or(usize::MAX)
+/// What the kernel was told of and has not forgotten since: a bit for each node, in views that somebody has visited.
+#[derive(Debug)]
+struct Told {
+    nodes: usize,
+    views: DashMap<u64, Box<[AtomicU64]>>,
+}
+
+impl Told {
+    /// Where the bit of a node is: the view, the word, and the mask in it.
+    fn place(number: NodeId) -> (u64, usize, u64) {
+        let (view, bit) = (number >> 32, number & u64::from(u32::MAX));
+        (view, usize::try_from(bit / 64).unwrap_or(usize::MAX), 1 << (bit % 64))
+    }
+
+    fn set(&self, number: NodeId, is_told: bool) {
+        let (view, word, mask) = Self::place(number);
+        if is_told && !self.views.contains_key(&view) {
+            // The index of a node counts from 1.
+            self.views.entry(view).or_insert_with(|| (0..=self.nodes / 64).map(|_| AtomicU64::new(0)).collect());
+        }
+        let words = self.views.get(&view);
+        let Some(word) = words.as_ref().and_then(|words| words.get(word)) else { return };
+        if is_told {
+            word.fetch_or(mask, Ordering::Relaxed)
+        } else {
+            word.fetch_and(!mask, Ordering::Relaxed)
+        };
+    }
+
+    fn get(&self, number: NodeId) -> bool {
+        let (view, word, mask) = Self::place(number);
+        let words = self.views.get(&view);
+        words.and_then(|words| Some(words.get(word)?.load(Ordering::Relaxed) & mask != 0)).unwrap_or(false)
+    }
 }
 
 fn kind_of(node: &Node) -> FileType {
@@ -354,6 +321,7 @@ mod tests {
     use super::*;
     use crate::rope::Rope;
     use crate::source::EntryPath;
+    use crate::view::View;
 
     const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: -2, mtime_nanoseconds: 5 };
 
@@ -361,15 +329,24 @@ mod tests {
     fn links_are_counted_within_one_view() {
         let mut tree = Tree::new(ATTRIBUTES);
         let content: Arc<dyn Content> = Arc::new(Rope::new([]).unwrap());
-        let mut add = |path: &str, link_group| {
+        let path = |path: &str| EntryPath::new(path.as_bytes()).unwrap();
+        let add = |tree: &mut Tree, place, name: &str, link_group| {
             let kind = NodeKind::File { body: Body::Ready(Arc::clone(&content)), link_group };
-            tree.insert(ROOT, &EntryPath::new(path.as_bytes()).unwrap(), ATTRIBUTES, kind).unwrap()
+            tree.insert(place, &path(name), ATTRIBUTES, kind).unwrap()
         };
-        let first = add("host/a", Some(7));
-        let second = add("host/b/c", Some(7));
-        let other = add("host/d", Some(8));
-        let merged: Vec<_> =
-            ["merged/x/a", "merged/x/c", "merged/y/a"].into_iter().map(|path| add(path, Some(7))).collect();
+        let first = add(&mut tree, ROOT, "host/a", Some(7));
+        let second = add(&mut tree, ROOT, "host/b/c", Some(7));
+        let other = add(&mut tree, ROOT, "host/d", Some(8));
+        let [upper, lower] = [(); 2].map(|()| tree.layer(ATTRIBUTES).unwrap());
+        add(&mut tree, upper, "a", Some(7));
+        add(&mut tree, lower, "c", Some(7));
+        for (place, layers) in [("merged/x", vec![upper, lower]), ("merged/y", vec![upper])] {
+            tree.show(&path(place), View { layers, ..View::default() }).unwrap();
+        }
+        let merged: Vec<_> = ["merged/x/a", "merged/x/c", "merged/y/a"]
+            .into_iter()
+            .map(|place| tree.resolve(ROOT, &path(place)).unwrap())
+            .collect();
         let nodes = Nodes::new(Arc::new(tree));
         let links = |node| nodes.attributes(nodes.number(node)).unwrap().attributes.nlink;
         assert_eq!((nodes.number(second), nodes.number(other)), (first, other));
@@ -379,6 +356,23 @@ mod tests {
         assert_eq!((links(ROOT), links(nodes.lookup(ROOT, b"host").unwrap())), (4, 3));
         assert_eq!(nodes.path(second), std::path::Path::new("host/b/c"));
         assert!(nodes.attributes(1000).is_err());
+    }
+
+    #[test]
+    fn what_the_kernel_was_told_of_is_kept_by_view() {
+        let mut tree = Tree::new(ATTRIBUTES);
+        for name in 0..200 {
+            let kind = NodeKind::Symlink(Arc::from([]));
+            tree.insert(ROOT, &EntryPath::new(name.to_string().as_bytes()).unwrap(), ATTRIBUTES, kind).unwrap();
+        }
+        let nodes = Nodes::new(Arc::new(tree));
+        let all = || (0..3_u64).flat_map(|view| (1..=201).map(move |node| (view << 32) | node));
+        let told = |node: u64| node % 7 == 3 && node >> 32 != 1;
+        all().filter(|&node| told(node)).for_each(|node| nodes.set_told(node, true));
+        assert!(all().all(|node| nodes.is_told(node) == told(node)));
+        all().filter(|&node| node % 2 == 0).for_each(|node| nodes.set_told(node, false));
+        assert!(all().all(|node| nodes.is_told(node) == (told(node) && node % 2 != 0)));
+        assert_eq!(nodes.told.views.len(), 2, "a view that nobody visits costs nothing");
     }
 
     #[test]

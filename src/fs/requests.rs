@@ -160,7 +160,7 @@ impl Shared {
     /// Gives the kernel all bytes of a file that it has not asked for. Whether it could be done.
     pub(super) fn give(&self, node: NodeId) -> bool {
         let (Some(notifier), Some(content)) = (self.notifier.get(), self.nodes.original(node)) else { return false };
-        let length = readable(&**content, 0, u32::MAX);
+        let length = readable(&*content, 0, u32::MAX);
         let given = self.buffers.with(length, |buffer| {
             let bytes = buffer.get_mut(..length).unwrap_or_default();
             // Whoever reads the file meets the same error, or panic, and is told.

@@ -47,29 +47,24 @@ impl Item {
 
     fn node(&self) -> NodeKind {
         match &self.kind {
-            ItemKind::Directory => NodeKind::Directory(Vec::new()),
+            ItemKind::Directory => NodeKind::directory(),
             ItemKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
             ItemKind::File(body, link_group) => NodeKind::File { body: body.clone(), link_group: *link_group },
         }
     }
 }
 
+/// A layer that holds these items.
+pub(super) fn layer(tree: &mut Tree, root: Attributes, items: &[Item]) -> Result<NodeId, TreeError> {
+    let layer = tree.layer(root)?;
+    fill(tree, layer, items)?;
+    Ok(layer)
+}
+
 /// Puts items into a directory.
 pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
     for item in items {
         item.insert(tree, place)?;
-    }
-    Ok(())
-}
-
-/// Adds a device part to a host part. Directories of the host part keep their attributes; nothing else may be in both.
-pub(super) fn overlay(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
-    for item in items {
-        let is_directory = matches!(item.kind, ItemKind::Directory);
-        let is_there = |there: NodeId| is_directory && tree.children(there).is_some();
-        if !tree.resolve(place, &item.path).is_some_and(is_there) {
-            item.insert(tree, place)?;
-        }
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! The views of a split: `host/`, one directory per bundle key, `device/` and `merged/<target>/`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::installed::Installed;
-use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, overlay};
+use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
-use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError};
+use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
@@ -68,48 +68,62 @@ pub fn lay_out(
 
     // A whole tree is shown as an installation has it, and so are parts that others are put over.
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
-    let host_place = directory(&mut tree, HOST, input.root)?;
-    let whole = installed.as_ref().map_or(&host, |installed| &installed.host);
-    fill(&mut tree, host_place, if arch.is_empty() { &host } else { whole })?;
+    let host_layer = layer(&mut tree, input.root, &host)?;
+    let mut device_layers = BTreeMap::new();
     for (key, items) in &devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
+        device_layers.insert(*key, place);
         let target = format!("../{key}").into_bytes().into();
         tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
     }
-    let device = |key: &BundleKey| {
-        let items = installed.as_ref().map_or_else(|| devices.get(key), |installed| installed.devices.get(key));
-        items.map_or(&[][..], Vec::as_slice)
+    let mut whole = host_layer;
+    if let Some(Installed { host, devices }) = &installed {
+        whole = layer(&mut tree, input.root, host)?;
+        for (key, place) in &mut device_layers {
+            *place = layer(&mut tree, input.root, devices.get(*key).map_or(&[], Vec::as_slice))?;
+        }
+    }
+    let overlaid = |tree: &Tree, keys: &[BundleKey]| -> Result<View, TreeError> {
+        let devices = keys.iter().filter_map(|key| device_layers.get(key).copied());
+        let layers: Vec<_> = [whole].into_iter().chain(devices).collect();
+        tree.are_disjoint(&layers)?;
+        Ok(View { layers, ..View::default() })
     };
     for target in plan.keys.iter().filter(|key| key.level() == Level::Target) {
-        let place = directory(&mut tree, &format!("{MERGED}/{target}"), input.root)?;
-        if installed.is_some() && arch.is_empty() {
-            fill(&mut tree, place, whole)?;
-        } else {
-            tree.copy(host_place, place);
-        }
-        for key in chain(plan, target) {
-            overlay(&mut tree, place, device(&key))?;
-        }
+        let view = overlaid(&tree, &chain(plan, target))?;
+        tree.show(&path(&[MERGED, target.as_str()]), view)?;
     }
     if let Some(wheels) = wheels {
         show_wheels(&mut tree, input, wheels)?;
     }
     show_reports(&mut tree, root, reports)?;
-    // At last, so that all other nodes have the same numbers whatever `arch` is.
-    let mut there = BTreeSet::new();
+    // A view with `arch` as well as without, so that its nodes have the same numbers.
+    let host_view = if arch.is_empty() {
+        View { layers: vec![host_layer], ..View::default() }
+    } else {
+        overlaid(&tree, &chain_of_all(plan, arch)?)?
+    };
+    tree.show(&path(&[HOST]), host_view)?;
+    Ok(tree)
+}
+
+/// The parts that an installation for all of these consists of: chains of several targets share their upper parts.
+fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewError> {
+    let mut keys = Vec::new();
     for wanted in arch {
         let chain = chain(plan, wanted);
         if chain.is_empty() {
             let there = plan.keys.iter().cloned().collect();
             return Err(ViewError::NoSuchArch { wanted: wanted.clone(), there });
         }
-        // Chains of several targets share their upper parts.
-        for key in chain.into_iter().filter(|key| there.insert(key.clone())) {
-            overlay(&mut tree, host_place, device(&key))?;
+        for key in chain {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
         }
     }
-    Ok(tree)
+    Ok(keys)
 }
 
 /// The directory of what the mount has to say about itself.
@@ -134,7 +148,7 @@ fn path(components: &[&str]) -> EntryPath {
 
 pub(super) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> Result<NodeId, TreeError> {
     let path = path(&name.split('/').collect::<Vec<_>>());
-    tree.insert(ROOT, &path, attributes, NodeKind::Directory(Vec::new()))
+    tree.insert(ROOT, &path, attributes, NodeKind::directory())
 }
 
 /// Exchanges the input's dist-info for that of the part's wheel, so that the part is that wheel unpacked.

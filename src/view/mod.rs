@@ -24,5 +24,7 @@ pub use report::{JSON_VERSION, Status, fixed};
 
 pub use crate::rope::Make;
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
-pub use tree::{Body, Child, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError};
+pub use tree::{
+    Bodies, Body, Child, Children, Directory, Finder, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError, View,
+};
 pub use wheels::{WheelOptions, WheelPart, WheelSet};

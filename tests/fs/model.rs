@@ -110,10 +110,10 @@ fn of_tree(tree: &Tree, question: &Question) -> Answer {
             Some(Answer::Is(name(&node.kind), size, mode, node.attributes.mtime))
         }
         Question::List(path) => {
-            let NodeKind::Directory(children) = &find(path)?.kind else { return None };
+            let children = tree.children(tree.resolve(ROOT, &EntryPath::new(path).ok()?)?)?;
             let child =
-                |child: &kpackfs::view::Child| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
-            Some(Answer::Holds(children.iter().map(child).collect()))
+                |child: kpackfs::view::Child<'_>| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
+            Some(Answer::Holds(children.map(child).collect()))
         }
         Question::Read(path, offset, length) => match &find(path)?.kind {
             NodeKind::File { body, .. } => {
@@ -181,7 +181,7 @@ fn tree(model: &Model) -> Tree {
     for (path, (thing, mode, mtime)) in model {
         let attributes = Attributes { mode: *mode, mtime: *mtime, ..DIRECTORY };
         let kind = match thing {
-            Thing::Directory => NodeKind::Directory(Vec::new()),
+            Thing::Directory => NodeKind::directory(),
             Thing::Symlink(target) => NodeKind::Symlink(target.as_slice().into()),
             Thing::File(bytes) => NodeKind::File { body: Body::Ready(Arc::new(rope(bytes))), link_group: None },
         };

@@ -252,7 +252,7 @@ fn names_are_listed_without_making_what_they_lead_to() {
         let kind = NodeKind::File { body: Body::Made(kernels.clone()), link_group: None };
         tree.insert(ROOT, &path, FILE, kind).unwrap();
         let below = EntryPath::new(format!("gfx942/{number}.d/below").as_bytes()).unwrap();
-        tree.insert(ROOT, &below, FILE, NodeKind::Directory(Vec::new())).unwrap();
+        tree.insert(ROOT, &below, FILE, NodeKind::directory()).unwrap();
     }
     let Some(mount) = Mount::of(tree, &Resources::new(0)) else { return };
     let made = || kernels.iter().filter(|kernels| kernels.times.load(std::sync::atomic::Ordering::SeqCst) > 0).count();

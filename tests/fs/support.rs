@@ -210,9 +210,9 @@ fn tree(kernels: Arc<Kernels>, waits: Odd) -> Tree {
     };
     let file = |body| NodeKind::File { body, link_group: None };
     let ready = |content| file(Body::Ready(content));
-    add(b"host", NodeKind::Directory(Vec::new()));
-    add(b"host/none", NodeKind::Directory(Vec::new()));
-    add(b"host/lib", NodeKind::Directory(Vec::new()));
+    add(b"host", NodeKind::directory());
+    add(b"host/none", NodeKind::directory());
+    add(b"host/lib", NodeKind::directory());
     add(b"host/lib/small.txt", ready(rope(b"hello".to_vec())));
     add(b"host/lib/big.bin", ready(rope(pattern(BIG_SIZE))));
     add(b"host/lib/empty", ready(rope(Vec::new())));

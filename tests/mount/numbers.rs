@@ -35,6 +35,12 @@ fn inode_numbers_are_the_same_in_every_mount() {
         let mount = Mount::new(fat.path(), options).unwrap();
         assert_eq!(numbers(mount.path()), expected, "{options:?}");
     }
+    // Nor does it matter what is looked up first.
+    let mount = Mount::new(fat.path(), &[]).unwrap();
+    for (path, number) in expected.iter().rev() {
+        assert_eq!(mount.at(path).symlink_metadata().unwrap().ino(), *number, "{path:?}");
+    }
+    drop(mount);
     // What `--arch` adds has numbers that nothing else has; all others stay.
     let mount = Mount::new(fat.path(), &["--arch", "gfx90a"]).unwrap();
     let with_arch = numbers(mount.path());

@@ -1,0 +1,120 @@
+//! What is stored: every name, node and directory once.
+
+use crate::source::Attributes;
+
+use super::{Node, NodeKind};
+use crate::view::Origin;
+
+/// Nodes by their index. The first one is the root, which is its own parent, as every layer's root has it for a parent.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    nodes: Vec<Node>,
+    /// The names of all nodes, one behind the other.
+    names: Vec<u8>,
+}
+
+/// Where a node's name is among the names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Name {
+    at: u32,
+    length: u8,
+}
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub struct Directory {
+    /// Indices, sorted by name.
+    children: Vec<u32>,
+    /// How many of them are directories.
+    subdirectories: u32,
+    /// The number of the view that is shown here; 0 for none.
+    pub(super) view: u32,
+}
+
+impl Arena {
+    pub(super) fn get(&self, index: u32) -> Option<&Node> {
+        self.nodes.get(index as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(index as usize)
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Node> {
+        self.nodes.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Node> {
+        self.nodes.iter_mut()
+    }
+
+    /// The name of a node in its directory; empty for the root of the tree or of a layer.
+    pub(super) fn name(&self, index: u32) -> &[u8] {
+        let Some(Name { at, length }) = self.get(index).map(|node| node.name) else { return &[] };
+        self.names.get(at as usize..).and_then(|rest| rest.get(..length.into())).unwrap_or_default()
+    }
+
+    pub(super) fn directory(&self, index: u32) -> Option<&Directory> {
+        match &self.get(index)?.kind {
+            NodeKind::Directory(directory) => Some(directory),
+            NodeKind::Symlink(_) | NodeKind::File { .. } => None,
+        }
+    }
+
+    pub(super) fn directory_mut(&mut self, index: u32) -> Option<&mut Directory> {
+        match &mut self.get_mut(index)?.kind {
+            NodeKind::Directory(directory) => Some(directory),
+            NodeKind::Symlink(_) | NodeKind::File { .. } => None,
+        }
+    }
+
+    /// The children of a directory, sorted by name; none if it is not one.
+    pub(super) fn children(&self, index: u32) -> &[u32] {
+        self.directory(index).map(|directory| &*directory.children).unwrap_or_default()
+    }
+
+    /// The directory that holds a node; `None` for the root.
+    pub(super) fn above(&self, index: u32) -> Option<u32> {
+        self.get(index).filter(|_| index != 0).map(|node| node.parent)
+    }
+
+    /// How many of the children are directories.
+    pub(super) fn subdirectories(&self, index: u32) -> usize {
+        self.directory(index).map_or(0, |directory| directory.subdirectories as usize)
+    }
+
+    /// The child of that name.
+    pub(super) fn find(&self, directory: u32, name: &[u8]) -> Option<u32> {
+        let children = self.children(directory);
+        children.get(self.rank(children, name)).copied().filter(|&found| self.name(found) == name)
+    }
+
+    /// How many of `children` have a smaller name.
+    pub(super) fn rank(&self, children: &[u32], name: &[u8]) -> usize {
+        // While a tree is filled in order, all of them have.
+        if children.last().is_none_or(|&last| self.name(last) < name) {
+            return children.len();
+        }
+        children.partition_point(|&child| self.name(child) < name)
+    }
+
+    /// Adds a node without a place in a directory. `None` if there are too many nodes or names.
+    pub(super) fn push(&mut self, parent: u32, name: &[u8], attributes: Attributes, kind: NodeKind) -> Option<u32> {
+        let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;
+        let name_at = Name { at: u32::try_from(self.names.len()).ok()?, length: u8::try_from(name.len()).ok()? };
+        self.names.extend_from_slice(name);
+        self.nodes.push(Node { attributes, kind, origin: Origin::default(), parent, name: name_at, hidden: false });
+        Some(index)
+    }
+
+    /// Adds a node to a directory that has none of this name.
+    pub(super) fn add(&mut self, parent: u32, name: &[u8], attributes: Attributes, kind: NodeKind) -> Option<u32> {
+        let is_directory = matches!(kind, NodeKind::Directory(_));
+        let at = self.rank(self.children(parent), name);
+        let index = self.push(parent, name, attributes, kind)?;
+        let directory = self.directory_mut(parent)?;
+        directory.children.insert(at, index);
+        directory.subdirectories += u32::from(is_directory);
+        Some(index)
+    }
+}

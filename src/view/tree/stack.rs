@@ -1,0 +1,200 @@
+//! Views: layers over each other. Nothing of a view is stored but which layers it shows; what its directories hold is
+//! computed from those of the layers.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use super::arena::Arena;
+use super::{Body, NodeId, Tree, index_of, number};
+
+/// What a directory shows: stored directories over each other.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The layers, the uppermost first. A path is that of the first layer that has it; directories show what those of all
+    /// layers hold.
+    pub layers: Vec<NodeId>,
+    /// Nodes of the layers that are not shown, as they are numbered there.
+    pub hidden: BTreeSet<NodeId>,
+    /// Other bodies for some files.
+    pub bodies: Option<Arc<dyn Bodies>>,
+}
+
+/// Bodies that a view shows in the place of those that its layers have.
+pub trait Bodies: Send + Sync + fmt::Debug {
+    /// The body of the file that has this number in its layer; `None` for the one that is stored.
+    fn body(&self, file: NodeId) -> Option<Body>;
+}
+
+/// A view at its place in the tree.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) number: u32,
+    /// The stored directory that it is in, and its name there.
+    pub(super) parent: u32,
+    pub(super) name: Box<[u8]>,
+    pub(super) roots: Box<[u32]>,
+    hidden: BTreeSet<u32>,
+    pub(super) bodies: Option<Arc<dyn Bodies>>,
+}
+
+impl Shown {
+    pub(super) fn new(number: u32, parent: u32, name: &[u8], view: View) -> Self {
+        let stored = |id: NodeId| index_of(id).filter(|(view, _)| *view == 0).map(|(_, index)| index);
+        Self {
+            number,
+            parent,
+            name: name.into(),
+            roots: view.layers.into_iter().filter_map(stored).collect(),
+            hidden: view.hidden.into_iter().filter_map(stored).collect(),
+            bodies: view.bodies,
+        }
+    }
+
+    /// The directory of the view itself: that of its uppermost layer.
+    pub(super) fn root(&self) -> Option<NodeId> {
+        self.roots.first().map(|&root| number(self.number, root))
+    }
+
+    /// Whether the directories of the view are those of its only layer.
+    fn is_plain(&self) -> bool {
+        self.roots.len() == 1 && self.hidden.is_empty()
+    }
+
+    fn shows(&self, index: u32) -> bool {
+        self.hidden.is_empty() || !self.hidden.contains(&index)
+    }
+
+    /// The directories of the layers that make up the view's directory `index`, the uppermost first.
+    pub(super) fn parts(&self, arena: &Arena, index: u32) -> Vec<u32> {
+        if self.is_plain() {
+            return vec![index];
+        }
+        let Some(names) = self.names(arena, index) else { return Vec::new() };
+        names.into_iter().rev().fold(self.roots.to_vec(), |parts, name| self.below(arena, &parts, name))
+    }
+
+    /// The directories called `name` in `parts`, down to the first one that is something else.
+    fn below(&self, arena: &Arena, parts: &[u32], name: &[u8]) -> Vec<u32> {
+        self.called(arena, parts, name).take_while(|&found| arena.directory(found).is_some()).collect()
+    }
+
+    /// What is called `name` in `parts`; the first is what the view shows.
+    pub(super) fn called(&self, arena: &Arena, parts: &[u32], name: &[u8]) -> impl Iterator<Item = u32> {
+        parts.iter().filter_map(move |&part| arena.find(part, name)).filter(|&found| self.shows(found))
+    }
+
+    /// The names that lead from a layer's root to a node, the last one first; `None` if it is in no layer of the view.
+    fn names<'a>(&self, arena: &'a Arena, mut index: u32) -> Option<Vec<&'a [u8]>> {
+        let mut names = Vec::new();
+        while !self.roots.contains(&index) {
+            names.push(arena.name(index));
+            index = arena.above(index)?;
+        }
+        Some(names)
+    }
+
+    /// The directory of the view that shows a node below the view's root.
+    pub(super) fn parent(&self, arena: &Arena, index: u32) -> Option<u32> {
+        self.parts(arena, arena.above(index)?).first().copied()
+    }
+
+    /// Which layer a node is in, if the view shows it.
+    pub(super) fn layer(&self, arena: &Arena, index: u32) -> Option<usize> {
+        let parent = arena.above(index)?;
+        let parts = self.parts(arena, parent);
+        if self.called(arena, &parts, arena.name(index)).next() != Some(index) {
+            return None;
+        }
+        let mut top = parent;
+        loop {
+            if let Some(layer) = self.roots.iter().position(|&root| root == top) {
+                return Some(layer);
+            }
+            top = arena.above(top)?;
+        }
+    }
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Child<'a> {
+    /// The name, without slashes.
+    pub name: &'a [u8],
+    /// The node it leads to.
+    pub node: NodeId,
+    /// Whether the name is left out of listings although it can be opened.
+    pub hidden: bool,
+}
+
+/// The children of a directory, sorted by name.
+#[derive(Clone, Debug)]
+pub struct Children<'a> {
+    pub(super) tree: &'a Tree,
+    /// The view, unless the directory is stored.
+    pub(super) shown: Option<Arc<Shown>>,
+    /// What is left of the children of the directories it is made of, the uppermost first.
+    pub(super) lists: Vec<&'a [u32]>,
+}
+
+impl<'a> Children<'a> {
+    fn child(&self, index: u32) -> Child<'a> {
+        let hidden = self.tree.arena.get(index).is_some_and(|node| node.hidden);
+        let view = self.shown.as_ref().map_or(0, |shown| shown.number);
+        Child { name: self.tree.arena.name(index), node: self.tree.entered(view, index), hidden }
+    }
+
+    /// Whether the children are those of one stored directory.
+    pub(super) fn is_plain(&self) -> bool {
+        self.lists.len() == 1 && self.shown.as_ref().is_none_or(|shown| shown.hidden.is_empty())
+    }
+
+    /// Drops what the view hides from the front of all lists.
+    fn skip_hidden(&mut self) {
+        let Some(shown) = self.shown.as_deref().filter(|shown| !shown.hidden.is_empty()) else { return };
+        for list in &mut self.lists {
+            while let [first, rest @ ..] = *list
+                && !shown.shows(*first)
+            {
+                *list = rest;
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Children<'a> {
+    type Item = Child<'a>;
+
+    fn next(&mut self) -> Option<Child<'a>> {
+        self.skip_hidden();
+        let arena = &self.tree.arena;
+        // Of several that are equal, the first one.
+        let heads = self.lists.iter().filter_map(|list| list.first().copied());
+        let next = heads.min_by(|&one, &other| arena.name(one).cmp(arena.name(other)))?;
+        let name = arena.name(next);
+        for list in &mut self.lists {
+            if let [first, rest @ ..] = *list
+                && arena.name(*first) == name
+            {
+                *list = rest;
+            }
+        }
+        Some(self.child(next))
+    }
+
+    fn nth(&mut self, number: usize) -> Option<Child<'a>> {
+        if self.is_plain()
+            && let Some(list) = self.lists.first_mut()
+        {
+            *list = list.get(number..).unwrap_or_default();
+            return self.next();
+        }
+        for _ in 0..number {
+            self.next()?;
+        }
+        self.next()
+    }
+}
+
+impl FusedIterator for Children<'_> {}
