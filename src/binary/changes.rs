@@ -34,6 +34,8 @@ pub(super) enum Piece {
     Symbols(Symbols),
     /// The checksum of the image that comes out.
     Checksum,
+    /// `length` bytes that are made when they are read: a number in a list that is given then.
+    Made { number: usize, length: u64 },
 }
 
 impl Piece {
@@ -55,8 +57,12 @@ impl Change {
     }
 }
 
-/// The changes as edits of `original`. Fails if they cannot be made of it.
-pub(super) fn edits(original: &Arc<dyn Content>, changes: &[Change]) -> Result<Vec<Edit>, BinaryError> {
+/// The changes as edits of `original`, with `made` for [`Piece::Made`]. Fails if they cannot be made of it.
+pub(super) fn edits(
+    original: &Arc<dyn Content>,
+    changes: &[Change],
+    made: &[Option<Arc<dyn Content>>],
+) -> Result<Vec<Edit>, BinaryError> {
     let convert = |checksum: &Segment| -> Result<Vec<Edit>, ReadError> {
         let segment = |piece: &Piece| match piece {
             Piece::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
@@ -64,6 +70,11 @@ pub(super) fn edits(original: &Arc<dyn Content>, changes: &[Change]) -> Result<V
             Piece::Original { offset, length } => Segment::range(Arc::clone(original), *offset, *length),
             Piece::Symbols(symbols) => symbols.of(original),
             Piece::Checksum => Ok(checksum.clone()),
+            Piece::Made { number, length } => {
+                let made = made.get(*number).and_then(Option::as_ref).filter(|made| made.size() == *length);
+                let missing = || ReadError::OutOfRange { offset: 0, length: *length, size: 0 };
+                Ok(Segment::whole(Arc::clone(made.ok_or_else(missing)?)))
+            }
         };
         let edit = |change: &Change| {
             let replacement = change.replacement.iter().map(segment).collect::<Result<_, _>>()?;

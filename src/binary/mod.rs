@@ -3,6 +3,7 @@
 mod changes;
 mod coff;
 mod elf;
+mod form;
 mod rewritten;
 mod split;
 
@@ -11,9 +12,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::changes::Change;
+use self::form::Form;
 use crate::rope::{Content, Edit, ReadError, Rope};
 
-pub use rewritten::Rewritten;
+pub use form::Replaced;
+pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};
 
 /// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
@@ -140,13 +143,27 @@ impl FatBinary {
 
     /// The changes after which the binary has no device code, and all wrappers point at `marker`.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
-        changes::edits(&self.content, &self.changes(marker)?)
+        changes::edits(&self.content, &self.host_changes(marker)?, &[])
     }
 
-    fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
+    fn host_changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
+        self.changes(&Form::marker(marker))
+    }
+
+    /// The changes after which the binary has these bundles instead of its own, which are given in the order of their
+    /// offsets.
+    fn thin_changes(&self, bundles: &[Replaced]) -> Result<Vec<Change>, BinaryError> {
+        let (device, address) = match &self.format {
+            Format::Elf(elf) => elf.device_code(),
+            Format::Coff(coff) => coff.device_code(),
+        };
+        self.changes(&Form::thin(&device, address, bundles)?)
+    }
+
+    fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
         match &self.format {
-            Format::Elf(elf) => elf.changes(marker),
-            Format::Coff(coff) => coff.changes(marker),
+            Format::Elf(elf) => elf.changes(form),
+            Format::Coff(coff) => coff.changes(form),
         }
     }
 

@@ -1,9 +1,10 @@
-//! A binary without its device code.
+//! A binary without its device code, or with less of it.
 
 use std::sync::Arc;
 
-use super::changes::{self, Change};
-use super::{BinaryError, FatBinary};
+use super::changes::{self, Change, Piece};
+use super::{BinaryError, FatBinary, Replaced};
+use crate::gpu::GpuSet;
 use crate::index::{Index, Kind};
 use crate::rope::{Content, Edit, Identity, ReadError, Rope};
 
@@ -21,7 +22,7 @@ impl Rewritten {
     pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
         let changes: Vec<Change> = index.get(Kind::Rewritten, &identity)?;
-        Self::new(original, &changes, Some(identity)).ok()
+        Self::new(original, &changes, &[], Some(identity)).ok()
     }
 
     /// Works out what `original` becomes when its wrappers point at `marker`.
@@ -32,16 +33,30 @@ impl Rewritten {
         marker: &[u8],
     ) -> Result<Self, BinaryError> {
         let identity = identity(&**original, marker);
-        let changes = fat.changes(marker)?;
-        let made = Self::new(original, &changes, identity)?;
+        let changes = fat.host_changes(marker)?;
+        let made = Self::new(original, &changes, &[], identity)?;
         if let Some(identity) = identity {
             index.put(Kind::Rewritten, &identity, &changes);
         }
         Ok(made)
     }
 
-    fn new(original: &Arc<dyn Content>, changes: &[Change], identity: Option<Identity>) -> Result<Self, BinaryError> {
-        let edits = changes::edits(original, changes)?;
+    /// The binary after the changes of [`ThinChanges`], with the compressed bundles that these ask for.
+    pub fn thin(
+        original: &Arc<dyn Content>,
+        changes: &ThinChanges,
+        compressed: &[Option<Arc<dyn Content>>],
+    ) -> Result<Self, BinaryError> {
+        Self::new(original, &changes.changes, compressed, changes.identity)
+    }
+
+    fn new(
+        original: &Arc<dyn Content>,
+        changes: &[Change],
+        compressed: &[Option<Arc<dyn Content>>],
+        identity: Option<Identity>,
+    ) -> Result<Self, BinaryError> {
+        let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
         Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity })
     }
@@ -55,6 +70,54 @@ impl Rewritten {
     pub fn edits(&self) -> &Arc<[Edit]> {
         &self.edits
     }
+}
+
+/// What has to be changed in a binary so that it has the code of some GPUs only.
+#[derive(Debug)]
+pub struct ThinChanges {
+    changes: Vec<Change>,
+    identity: Option<Identity>,
+}
+
+impl ThinChanges {
+    /// What was found out before.
+    pub fn get(index: &Index, original: &Arc<dyn Content>, gpus: &GpuSet) -> Option<Self> {
+        let identity = thin_identity(&**original, gpus)?;
+        let changes = index.get(Kind::Rewritten, &identity)?;
+        Some(Self { changes, identity: Some(identity) })
+    }
+
+    /// Works out what replaces the bundles of `fat`, which are given in the order of their offsets.
+    pub fn make(
+        index: &Index,
+        original: &Arc<dyn Content>,
+        fat: &FatBinary,
+        gpus: &GpuSet,
+        bundles: &[Replaced],
+    ) -> Result<Self, BinaryError> {
+        let identity = thin_identity(&**original, gpus);
+        let changes = fat.thin_changes(bundles)?;
+        if let Some(identity) = identity {
+            index.put(Kind::Rewritten, &identity, &changes);
+        }
+        Ok(Self { changes, identity })
+    }
+
+    /// The compressed bundles in the file: their numbers, and their lengths in bytes.
+    pub fn compressed(&self) -> impl Iterator<Item = (usize, u64)> {
+        let pieces = self.changes.iter().flat_map(|change| &change.replacement);
+        pieces.filter_map(|piece| match piece {
+            Piece::Made { number, length } => Some((*number, *length)),
+            _ => None,
+        })
+    }
+}
+
+/// Other versions of zstd may compress bundles to other lengths.
+fn thin_identity(original: &dyn Content, gpus: &GpuSet) -> Option<Identity> {
+    let mut identity = Identity::describe("device code of some GPUs");
+    identity.add(&original.identity()?.0).add(gpus.to_string().as_bytes());
+    Some(identity.number(zstd::zstd_safe::version_number().into()).finish())
 }
 
 fn identity(original: &dyn Content, marker: &[u8]) -> Option<Identity> {
@@ -113,10 +176,14 @@ mod tests {
             let bytes = fs::read(&path).unwrap();
             let original = content(&bytes);
             let Ok(Some(fat)) = FatBinary::scan(&original) else { continue };
-            let Ok(changes) = fat.changes(b"marker") else { continue };
+            let Ok(changes) = fat.host_changes(b"marker") else { continue };
             let rewritten = Rewritten::make(&index, &original, &fat, b"marker").unwrap();
             assert!(Rewritten::get(&index, &original, b"other").is_none());
-            assert!(Rewritten::new(&content(&bytes[..bytes.len() / 8]), &changes, None).is_err(), "{}", path.display());
+            assert!(
+                Rewritten::new(&content(&bytes[..bytes.len() / 8]), &changes, &[], None).is_err(),
+                "{}",
+                path.display()
+            );
             made.push((original, read(&rewritten)));
         }
         index.save().unwrap();

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use super::compressed::Compressed;
 use super::packing::{self, Packing};
@@ -14,7 +15,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 
 /// Magic of an uncompressed bundle.
-const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
+pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
 
 /// Bytes read at first; enough for the headers of a bundle for eight targets.
 const FIRST_READ: u64 = 1024;
@@ -24,23 +25,25 @@ const MAX_ENTRIES: u64 = 4096;
 const MAX_ID: u64 = 4096;
 
 /// An entry of a bundle's table.
-struct Entry {
-    offset: u64,
-    size: u64,
-    id: Vec<u8>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// Where its code begins in the (decompressed) bundle.
+    pub(super) offset: u64,
+    /// Bytes of its code.
+    pub(super) size: u64,
+    /// Offload kind, target triple and target ID, verbatim.
+    pub(super) id: ByteBuf,
 }
 
 /// What is in a bundle. Enough to read its code objects without looking at it again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bundle {
     /// Where it is in the file.
-    offset: u64,
+    pub(super) offset: u64,
     /// How it is compressed, if it is.
-    compressed: Option<Packing>,
-    /// Target, offset in the (decompressed) bundle and size of each code object.
-    objects: Vec<(TargetId, u64, u64)>,
-    /// Target IDs of entries with code that are not understood.
-    unknown: Vec<String>,
+    pub(super) compressed: Option<Packing>,
+    /// Its table.
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Bundle {
@@ -66,20 +69,13 @@ impl Bundle {
         } else {
             return Err(malformed(offset, "it begins with neither magic"));
         };
-        let mut bundle = Self { offset, compressed, objects: Vec::new(), unknown: Vec::new() };
-        for entry in entries {
-            match target(&entry.id) {
-                Ok(Some(target)) => bundle.objects.push((target, entry.offset, entry.size)),
-                Err(id) if entry.size > 0 => bundle.unknown.push(id),
-                Ok(None) | Err(_) => {}
-            }
-        }
-        Ok(bundle)
+        Ok(Self { offset, compressed, entries })
     }
 
-    /// The target IDs that are not understood: [`Bundle::objects`] lacks their code.
-    pub fn unknown_targets(&self) -> &[String] {
-        &self.unknown
+    /// The target IDs that are not understood, of entries with code: [`Bundle::objects`] lacks their code.
+    pub fn unknown_targets(&self) -> Vec<String> {
+        let with_code = self.entries.iter().filter(|entry| entry.size > 0);
+        with_code.filter_map(|entry| target(&entry.id).err()).collect()
     }
 
     /// The code objects.
@@ -92,17 +88,22 @@ impl Bundle {
         if self.compressed.is_some_and(|packing| !packing.is_possible(content.size())) {
             return Err(malformed(self.offset, "it is not as it was remembered"));
         }
-        let object = |(target, offset, size): &(TargetId, u64, u64)| -> Result<CodeObject, ReadError> {
+        let object = |(target, entry): (TargetId, &Entry)| -> Result<CodeObject, ReadError> {
             let content: Arc<dyn Content> = if let Some(bundle) = &bundle {
-                Arc::new(bundle.slice(*offset, *size)?)
+                Arc::new(bundle.slice(entry.offset, entry.size)?)
             } else {
-                let start = self.offset.saturating_add(*offset);
-                Arc::new(Rope::new([Segment::range(Arc::clone(content), start, *size)?])?)
+                let start = self.offset.saturating_add(entry.offset);
+                Arc::new(Rope::new([Segment::range(Arc::clone(content), start, entry.size)?])?)
             };
-            let offset = if bundle.is_some() { *offset } else { 0 };
-            Ok(CodeObject { target: target.clone(), content, bundle: bundle.clone(), offset })
+            let offset = if bundle.is_some() { entry.offset } else { 0 };
+            Ok(CodeObject { target, content, bundle: bundle.clone(), offset })
         };
-        Ok(self.objects.iter().map(object).collect::<Result<_, _>>()?)
+        Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
+    }
+
+    /// The entries for targets that are understood.
+    pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &Entry)> {
+        self.entries.iter().filter_map(|entry| Some((target(&entry.id).ok()??, entry)))
     }
 }
 
@@ -185,7 +186,7 @@ fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry
             return Ok(None);
         };
         rest = after;
-        entries.push(Entry { offset, size: length, id: id.to_vec() });
+        entries.push(Entry { offset, size: length, id: ByteBuf::from(id) });
     }
     Ok(Some(entries))
 }
@@ -199,7 +200,7 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
 /// The target of a device entry; `None` for the host's; the target ID itself if it is not understood. An entry id is the offload kind, a target triple, and the
 /// target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`: the triple's environment is empty, hence two dashes, but
 /// in bundles of old compilers there is one.
-fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
+pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
     let id = String::from_utf8_lossy(id);
     if id.starts_with("host-") {
         return Ok(None);

@@ -59,6 +59,11 @@ impl Compressed {
         self.packing.size
     }
 
+    /// Offset of its compressed bytes in the file.
+    pub fn start(&self) -> u64 {
+        self.packing.start
+    }
+
     /// A number that no other bundle of this input has, for comparing.
     pub fn id(&self) -> u64 {
         self.id
@@ -227,7 +232,7 @@ impl Compressed {
     fn decompress_to(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let size = self.buffer_size();
         bytes.clear();
-        match self.packing.method {
+        match self.packing.format.method {
             Method::Zstd => self.decompress_zstd(bytes)?,
             Method::Zlib => {
                 let mut stream = self.reader()?;
@@ -277,7 +282,7 @@ impl Compressed {
 
     fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
         let buffered = BufReader::with_capacity(4096, self.source());
-        Ok(match self.packing.method {
+        Ok(match self.packing.format.method {
             Method::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
                 decoder.window_log_max(WINDOW_LOG)?;
@@ -285,6 +290,11 @@ impl Compressed {
             }
             Method::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(buffered)),
         })
+    }
+
+    /// The decompressed bundle as a content.
+    pub fn whole(self: &Arc<Self>) -> Arc<dyn Content> {
+        Arc::new(Slice { bundle: Arc::clone(self), offset: 0, size: self.size() })
     }
 
     /// Some bytes of the decompressed bundle as a content.

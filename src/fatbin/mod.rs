@@ -7,6 +7,7 @@ mod bundle;
 mod compressed;
 mod open;
 mod packing;
+mod thin;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use crate::rope::{Content, ReadError};
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, Decompressed};
 pub use open::OpenBundle;
+pub use packing::{CompressedFormat, Method};
+pub use thin::{CODE_ALIGNMENT, Part, Parts, ThinBundle};
 
 /// Code for one target.
 #[derive(Clone)]

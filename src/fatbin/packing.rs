@@ -25,10 +25,55 @@ pub(super) const WINDOW_LOG: u32 = 27;
 /// The window of a zlib stream (RFC 1950), in bytes.
 const ZLIB_WINDOW: u64 = 32 << 10;
 
+/// How a bundle is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Method {
+pub enum Method {
+    /// As a zlib stream (RFC 1950).
     Zlib,
+    /// As a zstd frame (RFC 8878).
     Zstd,
+}
+
+/// The version of a compressed bundle, and its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompressedFormat {
+    version: u16,
+    /// How it is compressed.
+    pub method: Method,
+}
+
+impl CompressedFormat {
+    /// Bytes of the header.
+    pub fn header_size(self) -> u64 {
+        match self.version {
+            1 => 20,
+            2 => 24,
+            _ => 32,
+        }
+    }
+
+    /// The header of a bundle of `size` bytes that are compressed to `length`, with the lowest 64 bits of their MD5 as
+    /// `hash`. `None` if its fields cannot hold these sizes.
+    pub fn header(self, length: u64, size: u64, hash: u64) -> Option<Vec<u8>> {
+        let mut header = MAGIC.to_vec();
+        header.extend(self.version.to_le_bytes());
+        let method: u16 = match self.method {
+            Method::Zlib => 0,
+            Method::Zstd => 1,
+        };
+        header.extend(method.to_le_bytes());
+        let total = length.checked_add(self.header_size())?;
+        match self.version {
+            1 => header.extend(u32::try_from(size).ok()?.to_le_bytes()),
+            2 => [total, size].iter().try_for_each(|&field| {
+                header.extend(u32::try_from(field).ok()?.to_le_bytes());
+                Some(())
+            })?,
+            _ => header.extend([total, size].iter().flat_map(|field| field.to_le_bytes())),
+        }
+        header.extend(hash.to_le_bytes());
+        Some(header)
+    }
 }
 
 impl Method {
@@ -49,7 +94,7 @@ pub(super) struct Packing {
     /// Where the compressed bytes are in the file.
     pub(super) start: u64,
     pub(super) length: u64,
-    pub(super) method: Method,
+    pub(super) format: CompressedFormat,
     /// Bytes of the bundle when it is decompressed.
     pub(super) size: u64,
     /// Decompressed bytes that a decoder has to keep.
@@ -62,10 +107,10 @@ impl Packing {
     pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {
         let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
         let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is cut off"))?;
-        let (header_size, total, size) = match header {
-            Header { version: 1, narrow: [size, _], .. } => (20, available, size),
-            Header { version: 2, narrow: [total, size], .. } => (24, total, size),
-            Header { version: 3, wide: [total, size], .. } => (32, total, size),
+        let (version, total, size) = match header {
+            Header { version: 1, narrow: [size, _], .. } => (1, available, size),
+            Header { version: 2, narrow: [total, size], .. } => (2, total, size),
+            Header { version: 3, wide: [total, size], .. } => (3, total, size),
             Header { version, .. } => return Err(malformed(offset, format!("unknown version {version} of CCOB"))),
         };
         let method = match header.method {
@@ -73,6 +118,8 @@ impl Packing {
             1 => Method::Zstd,
             other => return Err(malformed(offset, format!("unknown compression method {other}"))),
         };
+        let format = CompressedFormat { version, method };
+        let header_size = format.header_size();
         if total > available || total < header_size {
             return Err(malformed(offset, format!("it claims to take {total} bytes of {available}")));
         }
@@ -98,14 +145,14 @@ impl Packing {
                 format!("decompressing it needs a window of {window} bytes; the limit is {most}"),
             ));
         }
-        Ok(Some(Self { start: offset + header_size, length, method, size, window: window.min(size) }))
+        Ok(Some(Self { start: offset + header_size, length, format, size, window: window.min(size) }))
     }
 
     /// Whether this can be in a file of `size` bytes. A record of an earlier session may be wrong.
     pub(super) fn is_possible(&self, size: u64) -> bool {
         let end = self.start.checked_add(self.length);
         end.is_some_and(|end| end <= size)
-            && self.size <= MAX_SIZE.min(self.method.most(self.length))
+            && self.size <= MAX_SIZE.min(self.format.method.most(self.length))
             && self.window <= self.size.min(1 << WINDOW_LOG)
     }
 

@@ -4,8 +4,10 @@ mod detect;
 mod hierarchy;
 mod id;
 mod key;
+mod set;
 
 pub use detect::{DetectError, KFD_TOPOLOGY, detect};
 pub use hierarchy::{BUNDLES, Bundle, Level, TARGETS, Target, Xnack, target_of_version};
 pub use id::{TargetId, TargetIdError};
 pub use key::BundleKey;
+pub use set::GpuSet;

@@ -1,16 +1,21 @@
-//! A code object as a zstd frame: made by the job of its bundle, kept by the frame store.
+//! A code object as a zstd frame, or some code objects as a compressed bundle: made by the job of their bundle, kept by
+//! the frame store.
 
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::jobs::BundleJobs;
-use crate::fatbin::{CodeObject, OpenBundle};
+use super::selection::{HASH_SIZE, Selection, compress_zlib};
+use crate::fatbin::{CodeObject, Method, OpenBundle};
 use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range, copy_from};
 use crate::source::is_cached;
+
+/// The zstd level of compressed bundles: that of clang's offload bundler. A constant of the format.
+const BUNDLE_LEVEL: i32 = 3;
 
 /// Bytes by which a frame in memory grows.
 const GROWTH: usize = 4 << 20;
@@ -20,6 +25,8 @@ const GROWTH: usize = 4 << 20;
 pub struct Frame {
     /// What is compressed.
     pub object: CodeObject,
+    /// Which parts of its bundle it consists of, if it is several code objects.
+    selection: Option<Selection>,
     level: i32,
     length: OnceLock<u64>,
     key: OnceLock<Identity>,
@@ -46,8 +53,17 @@ impl Made {
 impl Frame {
     /// A frame of a zstd level, not made yet.
     pub fn new(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Self {
+        Self::of(object, None, level, jobs)
+    }
+
+    /// Some code objects of a bundle, to be compressed together.
+    pub(super) fn of_selection(object: CodeObject, selection: Selection, jobs: &Arc<BundleJobs>) -> Self {
+        Self::of(object, Some(selection), BUNDLE_LEVEL, jobs)
+    }
+
+    fn of(object: CodeObject, selection: Option<Selection>, level: i32, jobs: &Arc<BundleJobs>) -> Self {
         let id = jobs.resources().next_id();
-        Self { object, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
+        Self { object, selection, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
     }
 
     /// Its length in bytes, if it was made before or is remembered.
@@ -58,7 +74,7 @@ impl Frame {
 
     /// Takes over the length that the frame had in an earlier session. `false` if it is known to have another one, or
     /// cannot have this one. If the length turns out to be wrong when the frame is made, reading it fails.
-    pub(super) fn get(&self, length: u64) -> bool {
+    pub(super) fn restore_length(&self, length: u64) -> bool {
         (1..=self.most()).contains(&length) && *self.length.get_or_init(|| length) == length
     }
 
@@ -68,6 +84,9 @@ impl Frame {
         let mut identity = Identity::describe("frame");
         identity.add(&object.0).add(&self.level.to_le_bytes()).number(zstd::zstd_safe::version_number().into());
         identity.number(STREAMED).number(u64::from(self.is_streamed()));
+        if let Some(selection) = &self.selection {
+            identity.add(selection.describe());
+        }
         Some(identity.finish())
     }
 
@@ -84,6 +103,11 @@ impl Frame {
         self.size() > STREAMED
     }
 
+    /// Whether it comes in several pieces.
+    fn has_pieces(&self) -> bool {
+        self.is_streamed() || self.selection.is_some()
+    }
+
     /// Bytes of the code object.
     pub(super) fn size(&self) -> u64 {
         self.object.content.size()
@@ -91,7 +115,8 @@ impl Frame {
 
     /// Bytes that it takes at most (`ZSTD_COMPRESSBOUND`).
     fn most(&self) -> u64 {
-        zstd::zstd_safe::compress_bound(usize::try_from(self.size()).unwrap_or(usize::MAX)) as u64
+        let bound = zstd::zstd_safe::compress_bound(usize::try_from(self.size()).unwrap_or(usize::MAX)) as u64;
+        bound.saturating_add(self.selection.as_ref().map_or(0, |_| HASH_SIZE))
     }
 
     /// Its number among all frames.
@@ -178,7 +203,7 @@ impl Frame {
 
     /// Makes it and puts it into the store, or else into the cache. `bundle` is the bundle that it is in.
     pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
-        let made = if self.is_streamed() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
+        let made = if self.has_pieces() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
         if *self.length.get_or_init(|| made.length()) != made.length() {
             return Err(ReadError::Changed { entry: self.name() });
         }
@@ -257,6 +282,9 @@ impl Frame {
         bundle: &mut OpenBundle,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {
+        if let Some(selection) = &self.selection {
+            return self.compress_selection(selection, bundle, sink);
+        }
         let CodeObject { content, bundle: compressed, offset, .. } = &self.object;
         let compress = |original: Original<ReadError>| {
             let failed = |error| self.failed(error);
@@ -283,5 +311,25 @@ impl Frame {
                 }))
             }
         }
+    }
+
+    /// The compressed bundle without its header, and behind it the hash that belongs there.
+    fn compress_selection(
+        &self,
+        selection: &Selection,
+        bundle: &mut OpenBundle,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
+        let mut reader = selection.reader(&self.object, bundle)?;
+        let mut read = |buffer: &mut [u8]| reader.fill(buffer);
+        match selection.method() {
+            Method::Zstd => {
+                let failed = |error| self.failed(error);
+                let original = Original::Source(&mut read);
+                self.resources().compressors.compress(self.level, self.size(), original, &mut *sink, failed)?;
+            }
+            Method::Zlib => compress_zlib(self.size(), &mut read, &mut *sink, |error| self.failed(error))?,
+        }
+        sink(&reader.hash())
     }
 }

@@ -249,7 +249,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
         let archives = archives(&resources);
         let (archive, lengths) = (&archives[1], made[1].lengths().unwrap());
         assert!(archive.made().is_none());
-        assert!(archive.get(&lengths));
+        assert!(archive.restore_lengths(&lengths));
         let content = archive.made().unwrap();
         let whole = usize::try_from(content.size()).unwrap();
         assert!(!content.is_prompt(0, whole) && content.is_prompt(0, 64));
@@ -261,7 +261,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
     let directory = tempfile::tempdir().unwrap();
     let resources = with_store(64 << 20, directory.path(), 1 << 30);
     let archives = archives(&resources);
-    assert!(archives[1].get(&made[1].lengths().unwrap()));
+    assert!(archives[1].restore_lengths(&made[1].lengths().unwrap()));
     archives[1].make().unwrap().read_at(80, &mut [0; 10]).unwrap();
     wait_for_frames(&resources, OF_ONE);
 }
@@ -274,12 +274,12 @@ fn lengths_that_are_wrong_are_refused_or_fail_but_never_serve() {
     let archives = archives(&Resources::new(64 << 20));
     let archive = &archives[0];
     assert_eq!(archive.lengths(), None);
-    assert!(!archive.get(&right[1..]));
-    assert!(!archive.get(&vec![0; right.len()]));
-    assert!(!archive.get(&vec![CODE * 2; right.len()]));
+    assert!(!archive.restore_lengths(&right[1..]));
+    assert!(!archive.restore_lengths(&vec![0; right.len()]));
+    assert!(!archive.restore_lengths(&vec![CODE * 2; right.len()]));
     let wrong: Vec<_> = right.iter().map(|length| length - 1).collect();
-    assert!(archive.get(&wrong));
-    assert!(!archive.get(&right), "now these are known");
+    assert!(archive.restore_lengths(&wrong));
+    assert!(!archive.restore_lengths(&right), "now these are known");
     assert!(matches!(read(archive), Err(ReadError::Changed { .. })));
 }
 

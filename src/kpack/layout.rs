@@ -82,7 +82,7 @@ impl Archive {
             }
             let identity = identity.finish();
             if let Some(lengths) = memory.get::<Vec<u64>>(Kind::Frames, &identity) {
-                self.get(&lengths);
+                self.restore_lengths(&lengths);
             }
             Some(identity)
         };
@@ -104,11 +104,11 @@ impl Archive {
     /// Takes over the lengths that the frames had in an earlier session, so that the archive's size is known before
     /// anything is compressed. `false` if these cannot be its lengths. A frame that turns out to have another length fails
     /// when it is read.
-    pub fn get(&self, lengths: &[u64]) -> bool {
+    pub fn restore_lengths(&self, lengths: &[u64]) -> bool {
         let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.known_length().is_none_or(|known| known == length);
         self.frames().count() == lengths.len()
             && self.frames().zip(lengths).all(fits)
-            && self.frames().zip(lengths).all(|(frame, &length)| frame.get(length))
+            && self.frames().zip(lengths).all(|(frame, &length)| frame.restore_length(length))
     }
 
     /// Bytes of the code objects when they are not compressed.

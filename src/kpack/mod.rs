@@ -7,6 +7,7 @@ mod jobs;
 mod layout;
 mod reader;
 mod schedule;
+mod selection;
 
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -20,6 +21,7 @@ pub use jobs::BundleJobs;
 pub use layout::{Archive, ArchiveEntry};
 pub use reader::Reader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
+pub use selection::PackedBundle;
 
 use crate::rope::ReadError;
 

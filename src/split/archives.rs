@@ -7,6 +7,7 @@ use super::roots::Roots;
 use super::scan::Fat;
 use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
+use crate::fatbin::Compressed;
 use crate::gpu::TargetId;
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
 use crate::resources::Resources;
@@ -103,7 +104,8 @@ pub(super) fn assign(
         match named.and_then(|(name, marker)| Ok((name, rewrite(&fat, content, &marker, resources)?))) {
             Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
-                let place = Place::Rewritten { content: Arc::clone(&content), link_group: link };
+                let bundles = compressed_bundles(&fat);
+                let place = Place::Rewritten { content: Arc::clone(&content), bundles, link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
                 twins.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
@@ -119,6 +121,14 @@ pub(super) fn assign(
         plan.archives.extend(archives(input, &stem, binaries, roots, options));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
+}
+
+/// The compressed bundles of a binary, each once.
+fn compressed_bundles(fat: &Fat) -> Arc<[Arc<Compressed>]> {
+    let frames = fat.wrappers.iter().filter_map(|frames| frames.first());
+    let bundles: BTreeMap<u64, _> =
+        frames.filter_map(|frame| frame.object.bundle.as_ref()).map(|bundle| (bundle.start(), bundle)).collect();
+    bundles.into_values().cloned().collect()
 }
 
 fn set_place(plan: &mut Plan, entry: usize, place: Place) {

@@ -7,6 +7,7 @@ mod scan;
 mod selection;
 mod statement;
 mod summary;
+mod thin;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
+use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{Archive, Compression};
 use crate::resources::Resources;
@@ -26,6 +28,7 @@ pub use roots::GroupError;
 pub use selection::is_wanted;
 pub use statement::{STATEMENT, Statement, StatementError};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
+pub use thin::ThinBinary;
 
 /// Names that a split uses itself, so that no target may have them.
 pub const RESERVED: [&str; 4] = [HOST, DEVICE, MERGED, WHEELS];
@@ -101,6 +104,8 @@ pub enum Place {
     Rewritten {
         /// What it becomes.
         content: Arc<Rewritten>,
+        /// Its compressed offload bundles.
+        bundles: Arc<[Arc<Compressed>]>,
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },

@@ -32,7 +32,7 @@ pub(super) struct Fat {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum ScanError {
+pub(super) enum ScanError {
     #[error(transparent)]
     Binary(#[from] BinaryError),
     #[error(transparent)]
@@ -104,8 +104,8 @@ fn scan_file(
         Compression::None => DEFAULT_LEVEL,
     };
     let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
-        if let Some(id) = bundle.unknown_targets().first() {
-            return Err(ScanError::Unknown(id.clone()));
+        if let Some(id) = bundle.unknown_targets().into_iter().next() {
+            return Err(ScanError::Unknown(id));
         }
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
@@ -118,20 +118,25 @@ fn scan_file(
 
 /// The device code of a file; `None` if it has none.
 #[derive(Debug, Serialize, Deserialize)]
-struct DeviceCode {
+pub(super) struct DeviceCode {
     bundles: Vec<Bundle>,
     /// For each wrapper, the position of its bundle among `bundles`.
     wrappers: Vec<usize>,
 }
 
 impl DeviceCode {
+    /// Its bundles.
+    pub(super) fn bundles(&self) -> &[Bundle] {
+        &self.bundles
+    }
+
     fn is_complete(&self) -> bool {
         self.wrappers.iter().all(|&bundle| bundle < self.bundles.len())
     }
 }
 
 /// Recalls what a file has, or looks into it.
-fn find(
+pub(super) fn find(
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
 ) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {

@@ -48,7 +48,7 @@ impl Comparison<'_> {
             let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
             let mut bundle = |wrapper: &Wrapper| -> Result<Vec<CodeObject>, FatbinError> {
                 let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, self.resources)?;
-                unknown.extend(bundle.unknown_targets().iter().cloned());
+                unknown.extend(bundle.unknown_targets());
                 bundle.objects(content, self.resources)
             };
             let Ok(bundles) = binary.wrappers().iter().map(&mut bundle).collect::<Result<Vec<_>, _>>() else {

@@ -34,6 +34,7 @@
 mod failures;
 mod headers;
 mod support;
+mod thin;
 
 use std::fs;
 

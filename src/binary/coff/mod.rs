@@ -93,6 +93,11 @@ impl FatCoff {
         Ok(Some(Self { image, section, device, wrappers }))
     }
 
+    /// Where the device code is in the file, and its address as linked.
+    pub(super) fn device_code(&self) -> (Range<u64>, u64) {
+        (self.device.offsets.clone(), self.image.base().wrapping_add(self.device.addresses.start))
+    }
+
     /// The wrappers, and the offset behind the last byte of device code.
     pub(super) fn wrappers(&self) -> Vec<Wrapper> {
         let loaded = self.image.sections.get(self.section).map_or(0, Section::loaded_size);

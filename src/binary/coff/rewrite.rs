@@ -6,20 +6,21 @@ use object::{LittleEndian as LE, U32};
 
 use super::checksum::{CHECKSUM_SIZE, FIELD};
 use super::layout::Layout;
-use super::{FatCoff, MARKER};
+use super::{CoffWrapper, FatCoff, MARKER};
+use crate::binary::BinaryError;
 use crate::binary::changes::{Change, Piece};
-use crate::binary::{BinaryError, HIPK_MAGIC};
+use crate::binary::form::Form;
 
 /// The most debug directory entries that are looked at; linkers write a handful.
 pub(super) const MAX_DEBUG: u64 = 1024;
 
 impl FatCoff {
-    /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
-    pub(in crate::binary) fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
-        let layout = Layout::plan(self, marker.len() as u64)?;
-        let mut changes = self.point_wrappers()?;
-        changes.extend(self.replace_device_code(&layout, marker)?);
-        changes.extend(self.patch_sections(&layout)?);
+    /// The changes after which the file has a form of its device code.
+    pub(in crate::binary) fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+        let layout = Layout::plan(self, form.size())?;
+        let mut changes = self.point_wrappers(form)?;
+        changes.extend(self.replace_device_code(&layout, form)?);
+        changes.extend(self.patch_sections(&layout, form)?);
         changes.extend(self.move_debug_data(&layout)?);
         changes.extend(self.drop_signature(&layout));
         let headers = self.headers(&layout)?;
@@ -41,34 +42,26 @@ impl FatCoff {
         Ok(changes)
     }
 
-    /// Each wrapper: magic HIPK, the marker's address as linked (its relocation stays), and the wrapper's index in the
-    /// field that was unused.
-    fn point_wrappers(&self) -> Result<Vec<Change>, BinaryError> {
-        let marker = self.image.base().checked_add(self.device.addresses.start);
-        let marker = marker.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
-        let changes = self.wrappers.iter().enumerate().map(|(index, wrapper)| {
-            let mut bytes = Vec::with_capacity(24);
-            bytes.extend(HIPK_MAGIC.to_le_bytes());
-            bytes.extend(1_u32.to_le_bytes());
-            bytes.extend(marker.to_le_bytes());
-            bytes.extend((index as u64).to_le_bytes());
-            Change::patch(wrapper.offset, bytes)
-        });
-        Ok(changes.collect())
+    /// Each wrapper leads to its place in the form, by its address as linked: its relocation stays.
+    fn point_wrappers(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+        let start = self.image.base().checked_add(self.device.addresses.start);
+        let start = start.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
+        let point = |(index, wrapper): (usize, &CoffWrapper)| {
+            let address = start.wrapping_add(form.place(wrapper.bundle)?);
+            Ok(Change::patch(wrapper.offset, form.wrapper(index, address)))
+        };
+        self.wrappers.iter().enumerate().map(point).collect()
     }
 
-    /// The marker, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
-    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
+    /// The form, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
+    fn replace_device_code(&self, layout: &Layout, form: &Form) -> Result<Vec<Change>, BinaryError> {
         let device = &self.device.offsets;
-        let padding = (layout.cut.start - device.start).checked_sub(marker.len() as u64);
+        let padding = (layout.cut.start - device.start).checked_sub(form.size());
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let replacement = vec![Piece::literal(marker), Piece::Zeros(padding)];
+        let mut changes = form.replace(vec![Piece::Zeros(padding)], device.start..layout.cut.end);
         let rest = vec![Piece::Zeros(device.end - layout.cut.end)];
-        Ok(vec![
-            Change { start: device.start, end: layout.cut.start, replacement },
-            Change::cut(layout.cut.start, layout.cut.end),
-            Change { start: layout.cut.end, end: device.end, replacement: rest },
-        ])
+        changes.push(Change { start: layout.cut.end, end: device.end, replacement: rest });
+        Ok(changes)
     }
 
     /// The file and optional header, without a checksum.
@@ -88,14 +81,17 @@ impl FatCoff {
         Ok(headers)
     }
 
-    fn patch_sections(&self, layout: &Layout) -> Result<Option<Change>, BinaryError> {
+    fn patch_sections(&self, layout: &Layout, form: &Form) -> Result<Option<Change>, BinaryError> {
         let image = &self.image;
         let cut = cut_size(layout)?;
         let mut sections = Vec::with_capacity(image.sections.len());
         for (index, section) in image.sections.iter().enumerate() {
             let mut header = section.header;
             if index == self.section {
-                become_marker(&mut header, section.virtual_size, cut)?;
+                shrink(&mut header, section.virtual_size, cut)?;
+                if !form.is_thin() {
+                    become_marker(&mut header);
+                }
             } else if section.raw_size > 0 {
                 header.pointer_to_raw_data = U32::new(LE, layout.moved(header.pointer_to_raw_data.get(LE))?);
             }
@@ -141,15 +137,18 @@ fn cut_size(layout: &Layout) -> Result<u32, BinaryError> {
     u32::try_from(layout.cut.end - layout.cut.start).map_err(|_| BinaryError::malformed("its size"))
 }
 
-fn become_marker(header: &mut ImageSectionHeader, virtual_size: u64, cut: u32) -> Result<(), BinaryError> {
+fn shrink(header: &mut ImageSectionHeader, virtual_size: u64, cut: u32) -> Result<(), BinaryError> {
     let malformed = || BinaryError::malformed("its .hip_fat section has an impossible size");
     let size = header.size_of_raw_data.get(LE).checked_sub(cut).ok_or_else(malformed)?;
-    header.name = MARKER;
     header.virtual_size = U32::new(LE, u32::try_from(virtual_size).map_err(|_| malformed())?);
     header.size_of_raw_data = U32::new(LE, size);
+    Ok(())
+}
+
+fn become_marker(header: &mut ImageSectionHeader) {
+    header.name = MARKER;
     // Relocatable device code makes it writable, though nobody writes. Memory that could be written would have to be
     // set aside for all of the section.
     let flags = header.characteristics.get(LE).0 & !pe::IMAGE_SCN_MEM_WRITE.0;
     header.characteristics = U32::new(LE, SectionFlags(flags));
-    Ok(())
 }

@@ -74,6 +74,11 @@ impl FatElf {
         Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
+    /// Where the device code is in the file, and its address.
+    pub(super) fn device_code(&self) -> (Range<u64>, u64) {
+        (self.device.offsets.clone(), self.addresses.start)
+    }
+
     /// The wrappers, and the offset behind the last byte of device code.
     pub(super) fn wrappers(&self) -> Vec<Wrapper> {
         let limit = self.device.offsets.end;

@@ -23,7 +23,7 @@ const HEADER: u64 = 64;
 /// What a file may look like afterwards, apart from what has to change.
 struct Old {
     content: Arc<dyn Content>,
-    /// With symbols of the device code moved to where it began; not every splitter does that.
+    /// With symbols of the device code moved to where it is now; not every splitter does that.
     moved_symbols: Option<Arc<dyn Content>>,
 }
 
@@ -40,7 +40,7 @@ impl FatElf {
             return Ok(Some("its file header has changed".to_owned()));
         }
         let patched = self.patched();
-        let old = self.old();
+        let old = self.old(&self.moves(split));
         for (_, load) in image.loads() {
             for range in without(load.offset..load.end(), &patched) {
                 if let Some(at) = self.compare_memory(&old, &other, &range)? {
@@ -89,10 +89,23 @@ impl FatElf {
         Ok(None)
     }
 
-    fn old(&self) -> Old {
+    /// How far each bundle begins behind the device code's beginning here and in `other`, if that has device code left.
+    fn moves(&self, other: &Arc<dyn Content>) -> Vec<(u64, u64)> {
+        let Ok(Some(other)) = Self::scan(other) else { return Vec::new() };
+        let distance = |elf: &Self, bundle: u64| bundle.saturating_sub(elf.device.offsets.start);
+        let pairs = self.wrappers.iter().zip(&other.wrappers);
+        let mut moves: Vec<_> =
+            pairs.map(|(old, new)| (distance(self, old.bundle), distance(&other, new.bundle))).collect();
+        moves.sort_unstable();
+        moves.dedup_by_key(|(before, _)| *before);
+        moves
+    }
+
+    /// What stays of this file, with symbols of the device code moved.
+    fn old(&self, moves: &[(u64, u64)]) -> Old {
         let content = Arc::clone(&self.image.content);
-        let symbols = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start));
-        let edits = symbols.and_then(|changes| changes::edits(&content, &changes).ok());
+        let symbols = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start, moves));
+        let edits = symbols.and_then(|changes| changes::edits(&content, &changes, &[]).ok());
         let moved_symbols = edits.and_then(|edits| changes::rope(&content, edits).ok());
         Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
     }

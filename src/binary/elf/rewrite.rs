@@ -11,8 +11,9 @@ use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
 use super::layout::Layout;
 use super::relocation::{Carrier, Machine};
 use super::symbols;
+use crate::binary::BinaryError;
 use crate::binary::changes::{Change, Piece};
-use crate::binary::{BinaryError, HIPK_MAGIC};
+use crate::binary::form::Form;
 
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
@@ -30,18 +31,20 @@ struct Names {
 }
 
 impl FatElf {
-    /// The changes after which the file has no device code. `marker` is what all wrappers point at then.
-    pub(in crate::binary) fn changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
-        let mut layout = Layout::plan(&self.image, &self.device, marker.len() as u64)?;
-        let mut changes = self.point_wrappers()?;
+    /// The changes after which the file has a form of its device code.
+    pub(in crate::binary) fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+        let mut layout = Layout::plan(&self.image, &self.device, form.size())?;
+        let mut changes = self.point_wrappers(form)?;
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
-            let names = self.add_name(section, &mut layout)?;
+            let names = if form.is_thin() { None } else { Some(self.add_name(section, &mut layout)?) };
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, layout.moved(offset));
-            changes.push(Change::patch(offset, self.section_headers(section, &layout, &names, marker)));
-            changes.extend(symbols::replace(&self.image, section, self.addresses.start));
-            changes.push(names.change);
+            let headers = self.section_headers(section, &layout, names.as_ref(), form.size());
+            changes.push(Change::patch(offset, headers));
+            let moves = form.moves(self.device.offsets.start);
+            changes.extend(symbols::replace(&self.image, section, self.addresses.start, &moves));
+            changes.extend(names.map(|names| names.change));
         } else {
             // What is said of section headers that are not there would lead anywhere in the new file.
             header.e_shoff = U64::new(LE, 0);
@@ -51,28 +54,23 @@ impl FatElf {
         header.e_phoff = U64::new(LE, layout.moved(layout.table));
         changes.push(Change::patch(0, bytes_of(&header)));
         changes.extend(self.patch_program_headers(&layout)?);
-        changes.extend(self.replace_device_code(&layout, marker)?);
+        changes.extend(self.replace_device_code(&layout, form)?);
         Ok(changes)
     }
 
-    /// Each wrapper: magic HIPK, the marker's address, and the wrapper's index in the field that was unused.
-    fn point_wrappers(&self) -> Result<Vec<Change>, BinaryError> {
-        let marker = self.addresses.start;
+    /// Each wrapper leads to its place in the form.
+    fn point_wrappers(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
         let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
         let mut changes = Vec::new();
         for (index, wrapper) in self.wrappers.iter().enumerate() {
-            let mut bytes = Vec::with_capacity(24);
-            bytes.extend(HIPK_MAGIC.to_le_bytes());
-            bytes.extend(1_u32.to_le_bytes());
-            bytes.extend(marker.to_le_bytes());
-            bytes.extend((index as u64).to_le_bytes());
-            changes.push(Change::patch(wrapper.offset, bytes));
+            let address = self.addresses.start.wrapping_add(form.place(wrapper.bundle)?);
+            changes.push(Change::patch(wrapper.offset, form.wrapper(index, address)));
             if let Carrier::Addend { entry } = wrapper.carrier {
                 let old: Rela64<LE> = read_pod(&self.image.content, entry)?;
                 let new = Rela64 {
                     r_offset: old.r_offset,
                     r_info: U64::new(LE, machine.relative.into()),
-                    r_addend: I64::new(LE, marker.cast_signed()),
+                    r_addend: I64::new(LE, address.cast_signed()),
                 };
                 changes.push(Change::patch(entry, bytes_of(&new)));
             }
@@ -80,23 +78,23 @@ impl FatElf {
         Ok(changes)
     }
 
-    /// The marker, perhaps the program header table, zeros, and the cut.
-    fn replace_device_code(&self, layout: &Layout, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
+    /// The form, perhaps the program header table, zeros, and the cut.
+    fn replace_device_code(&self, layout: &Layout, form: &Form) -> Result<Vec<Change>, BinaryError> {
         let device = &self.device.offsets;
-        let mut front = marker.to_vec();
+        let too_small = || BinaryError::unsupported("its device code is too small");
+        let mut behind = Vec::new();
+        let mut at = device.start + form.size();
         if layout.table_moved {
-            let at = usize::try_from(layout.table - device.start)
-                .map_err(|_| BinaryError::unsupported("its marker is too long"))?;
-            front.resize(at, 0);
-            front.extend(encode_segments(&layout.segments));
+            let table = encode_segments(&layout.segments);
+            behind.push(Piece::Zeros(layout.table.checked_sub(at).ok_or_else(too_small)?));
+            at = layout.table + table.len() as u64;
+            behind.push(Piece::literal(table));
         }
-        let end = if layout.cut.is_empty() { device.end } else { layout.cut.start };
-        let padding = (end - device.start).checked_sub(front.len() as u64);
-        let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let replacement = vec![Piece::literal(front), Piece::Zeros(padding)];
-        let mut changes = vec![Change { start: device.start, end, replacement }];
+        let (end, cut_end) =
+            if layout.cut.is_empty() { (device.end, device.end) } else { (layout.cut.start, layout.cut.end) };
+        behind.push(Piece::Zeros(end.checked_sub(at).ok_or_else(too_small)?));
+        let mut changes = form.replace(behind, device.start..cut_end);
         if !layout.cut.is_empty() {
-            changes.push(Change::cut(layout.cut.start, layout.cut.end));
             let replacement = vec![Piece::Zeros(device.end - layout.cut.end)];
             changes.push(Change { start: layout.cut.end, end: device.end, replacement });
             let gap = &layout.gap;
@@ -170,12 +168,16 @@ impl FatElf {
         Ok(Some(Change::patch(layout.table, table)))
     }
 
-    fn section_headers(&self, device: usize, layout: &Layout, names: &Names, marker: &[u8]) -> Vec<u8> {
+    /// The section headers. With a marker there are other section names, too.
+    fn section_headers(&self, device: usize, layout: &Layout, names: Option<&Names>, size: u64) -> Vec<u8> {
         let mut sections = self.image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
             if index == device {
-                become_marker(section, names.marker, marker.len() as u64);
-            } else if index == self.image.names_index {
+                match names {
+                    Some(names) => become_marker(section, names.marker, size),
+                    None => section.header.sh_size = U64::new(LE, size),
+                }
+            } else if let Some(names) = names.filter(|_| index == self.image.names_index) {
                 section.header.sh_offset = U64::new(LE, names.offset);
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() {
@@ -183,7 +185,7 @@ impl FatElf {
                 let offset = of_padding.unwrap_or_else(|| layout.moved(section.offset));
                 section.header.sh_offset = U64::new(LE, offset);
             }
-            if let Some(&name) = names.packed.get(index) {
+            if let Some(&name) = names.and_then(|names| names.packed.get(index)) {
                 section.header.sh_name = U32::new(LE, name);
             }
         }

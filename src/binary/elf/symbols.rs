@@ -15,14 +15,17 @@ use crate::rope::{Content, ReadError, Segment, check_range};
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
 
-/// A symbol table in which symbols of one section stand at its beginning and have no size. It is looked through when it
-/// is read, since it can be larger than everything else that planning reads.
+/// A symbol table in which symbols of one section stand where their bundle does, or at the section's beginning, and have
+/// no size. It is looked through when it is read, since it can be larger than everything else that planning reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::binary) struct Symbols {
     offset: u64,
     size: u64,
     section: u16,
+    /// Of the section.
     address: u64,
+    /// Distances from there before and after, ascending.
+    moves: Vec<(u64, u64)>,
 }
 
 /// The same as a content.
@@ -32,8 +35,9 @@ struct Changed {
     symbols: Symbols,
 }
 
-/// Replaces all symbol tables: symbols of section number `section` stand at `address` afterwards.
-pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Change> {
+/// Replaces all symbol tables: symbols of section number `section`, which begins at `address`, move with what is at or
+/// before their places, by these distances from there before and after.
+pub(super) fn replace(image: &Image, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Change> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
@@ -53,7 +57,8 @@ pub(super) fn replace(image: &Image, section: usize, address: u64) -> Vec<Change
     tables
         .map(|table| {
             let size = table.size / ENTRY * ENTRY;
-            let replacement = vec![Piece::Symbols(Symbols { offset: table.offset, size, section, address })];
+            let replacement =
+                vec![Piece::Symbols(Symbols { offset: table.offset, size, section, address, moves: moves.to_vec() })];
             Change { start: table.offset, end: table.offset + size, replacement }
         })
         .collect()
@@ -73,7 +78,10 @@ impl Symbols {
         let Ok((old, _)) = from_bytes::<Sym64<LE>>(symbol) else { return };
         if old.st_shndx.get(LE).0 == self.section {
             let mut new = *old;
-            new.st_value = U64::new(LE, self.address);
+            let distance = old.st_value.get(LE).wrapping_sub(self.address);
+            let before = self.moves.partition_point(|(before, _)| *before <= distance);
+            let after = before.checked_sub(1).and_then(|last| self.moves.get(last)).map_or(0, |(_, after)| *after);
+            new.st_value = U64::new(LE, self.address.wrapping_add(after));
             new.st_size = U64::new(LE, 0);
             symbol.copy_from_slice(bytes_of(&new));
         }

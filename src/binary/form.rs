@@ -1,0 +1,180 @@
+//! What a binary has in place of its device code: a marker that leads to archives, or bundles with less code.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::changes::{Change, Piece};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, HIPK_MAGIC};
+use crate::fatbin::{CODE_ALIGNMENT, Part, ThinBundle};
+
+/// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
+const READ_BY_HIP: u64 = 4096;
+
+/// A bundle of a binary, and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// Its offset in the file.
+    pub offset: u64,
+    /// What becomes of it.
+    pub bundle: ThinBundle,
+    /// Bytes of what it is compressed to, with the header, if it is. The bundle stays whole if that is not less.
+    pub compressed: Option<u64>,
+}
+
+/// A form of device code.
+#[derive(Debug)]
+pub(super) struct Form {
+    kind: Kind,
+    front: Vec<Piece>,
+    size: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// All wrappers lead to the marker.
+    Host,
+    /// For each bundle, by its old offset in the file, how far behind the old device code's beginning it begins.
+    Thin(BTreeMap<u64, u64>),
+}
+
+impl Form {
+    /// A marker.
+    pub(super) fn marker(bytes: &[u8]) -> Self {
+        Self { kind: Kind::Host, front: vec![Piece::literal(bytes)], size: bytes.len() as u64 }
+    }
+
+    /// Bundles, in the order of their offsets. The device code is at `device` in the file, and its beginning at
+    /// `address` in memory.
+    ///
+    /// No bundle gets longer, and none is aligned to more than it was, so there is always a place for all.
+    pub(super) fn thin(device: &Range<u64>, address: u64, bundles: &[Replaced]) -> Result<Self, BinaryError> {
+        let mut form = Self { kind: Kind::Thin(BTreeMap::new()), front: Vec::new(), size: 0 };
+        let mut last = 0;
+        let mut places = BTreeMap::new();
+        for (number, replaced) in bundles.iter().enumerate() {
+            let before = replaced.offset.checked_sub(device.start);
+            let before = before.ok_or_else(|| BinaryError::malformed("a bundle lies outside of its device code"))?;
+            let old = address.wrapping_add(before);
+            let alignment = 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2());
+            let padding = address.wrapping_add(form.size).wrapping_neg() & (alignment - 1);
+            form.push(Piece::Zeros(padding), padding);
+            last = form.size;
+            places.insert(replaced.offset, form.size);
+            form.push_bundle(number, replaced);
+        }
+        let room = device.end - device.start;
+        if form.size > room {
+            let reason = format!("its device code takes {} bytes, and there are {room}", form.size);
+            return Err(BinaryError::unsupported(reason));
+        }
+        let readable = last.saturating_add(READ_BY_HIP).min(room).saturating_sub(form.size);
+        form.push(Piece::Zeros(readable), readable);
+        form.kind = Kind::Thin(places);
+        Ok(form)
+    }
+
+    fn push(&mut self, piece: Piece, length: u64) {
+        if length > 0 {
+            self.front.push(piece);
+            self.size = self.size.saturating_add(length);
+        }
+    }
+
+    fn push_bundle(&mut self, number: usize, replaced: &Replaced) {
+        match (&replaced.bundle, replaced.made()) {
+            (ThinBundle::Compressed { .. }, Some(length)) => self.push(Piece::Made { number, length }, length),
+            (ThinBundle::Whole { length } | ThinBundle::Compressed { length, .. }, _) => {
+                self.push(Piece::Original { offset: replaced.offset, length: *length }, *length);
+            }
+            (ThinBundle::Raw(parts), _) => {
+                for part in &parts.list {
+                    match part {
+                        Part::Literal(bytes) => self.push(Piece::literal(bytes.as_slice()), bytes.len() as u64),
+                        Part::Zeros(length) => self.push(Piece::Zeros(*length), *length),
+                        &Part::Code { offset, length } => self.push(Piece::Original { offset, length }, length),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes of what stands in place of the device code.
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether device code is left in the file.
+    pub(super) fn is_thin(&self) -> bool {
+        matches!(self.kind, Kind::Thin(_))
+    }
+
+    /// The magic of the wrappers.
+    pub(super) fn magic(&self) -> u32 {
+        if self.is_thin() { FATBIN_WRAPPER_MAGIC } else { HIPK_MAGIC }
+    }
+
+    /// What a wrapper has in the field that is unused in a fat binary: its index.
+    pub(super) fn index(&self, index: usize) -> Option<u64> {
+        (!self.is_thin()).then_some(index as u64)
+    }
+
+    /// How far behind the beginning of the old device code a wrapper leads that led to the bundle at this offset.
+    pub(super) fn place(&self, bundle: u64) -> Result<u64, BinaryError> {
+        match &self.kind {
+            Kind::Host => Ok(0),
+            Kind::Thin(places) => {
+                let place = places.get(&bundle).copied();
+                place.ok_or_else(|| BinaryError::malformed("a wrapper leads to a bundle that is not known"))
+            }
+        }
+    }
+
+    /// For each bundle, in the order of their old places, how far it begins behind the device code's beginning before and
+    /// after. `start` is the offset of the device code in the file.
+    pub(super) fn moves(&self, start: u64) -> Vec<(u64, u64)> {
+        match &self.kind {
+            Kind::Host => vec![(0, 0)],
+            Kind::Thin(places) => places.iter().map(|(old, new)| (old.saturating_sub(start), *new)).collect(),
+        }
+    }
+
+    /// The wrapper's fields from its beginning on, with a pointer to `address`.
+    pub(super) fn wrapper(&self, index: usize, address: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24);
+        bytes.extend(self.magic().to_le_bytes());
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(address.to_le_bytes());
+        bytes.extend(self.index(index).into_iter().flat_map(u64::to_le_bytes));
+        bytes
+    }
+
+    /// The changes that put the form and `behind` in place of the bytes `range`. Code that stays where it is, but for
+    /// what is cut out before it, is not a part of any change, so that a deflate stream of it can be taken over.
+    pub(super) fn replace(&self, behind: Vec<Piece>, range: Range<u64>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut at = range.start;
+        let mut replacement = Vec::new();
+        for piece in self.front.iter().cloned().chain(behind) {
+            match piece {
+                Piece::Original { offset, length } if offset >= at && offset.saturating_add(length) <= range.end => {
+                    changes.push(Change { start: at, end: offset, replacement: std::mem::take(&mut replacement) });
+                    at = offset + length;
+                }
+                piece => replacement.push(piece),
+            }
+        }
+        changes.push(Change { start: at, end: range.end, replacement });
+        changes.retain(|change| change.start < change.end || !change.replacement.is_empty());
+        changes
+    }
+}
+
+impl Replaced {
+    /// Bytes of what it is compressed to, if that is less than it was.
+    pub(super) fn made(&self) -> Option<u64> {
+        match &self.bundle {
+            ThinBundle::Compressed { length, .. } => self.compressed.filter(|made| made < length),
+            ThinBundle::Whole { .. } | ThinBundle::Raw(_) => None,
+        }
+    }
+}

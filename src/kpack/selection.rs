@@ -1,0 +1,245 @@
+//! Some code objects of a compressed bundle, compressed together to a bundle that has only these.
+//!
+//! What the jobs make and the store keeps is the compressed data with the hash behind it; the header is written in front
+//! when both are there.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use md5::{Digest, Md5};
+
+use super::frame::Frame;
+use super::jobs::BundleJobs;
+use crate::fatbin::{CodeObject, Compressed, CompressedFormat, Method, OpenBundle, Part, Parts};
+use crate::gpu::TargetId;
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
+
+/// Bytes of the hash: the low half of an MD5 (LLVM's `CompressedOffloadBundle::compress`).
+pub(super) const HASH_SIZE: u64 = 8;
+
+/// Bytes that zlib is given at once.
+const PIECE: u64 = 128 << 10;
+
+/// What is taken of a bundle.
+#[derive(Debug)]
+pub(super) struct Selection {
+    parts: Parts,
+    format: CompressedFormat,
+}
+
+impl Selection {
+    pub(super) fn method(&self) -> Method {
+        self.format.method
+    }
+
+    /// What distinguishes its frame from that of the same bytes in an archive.
+    pub(super) fn describe(&self) -> &'static [u8] {
+        match self.format.method {
+            Method::Zlib => b"bundle, zlib",
+            Method::Zstd => b"bundle, zstd",
+        }
+    }
+
+    /// Reads the parts in their order.
+    pub(super) fn reader<'a>(
+        &'a self,
+        object: &'a CodeObject,
+        open: &'a mut OpenBundle,
+    ) -> Result<Reader<'a>, ReadError> {
+        let missing = || ReadError::damaged(&"compressed bundle".into(), "it is not open");
+        let bundle = object.bundle.as_deref().ok_or_else(missing)?;
+        Ok(Reader { parts: self.parts.list.iter(), part: None, at: 0, bundle, open, md5: Md5::new() })
+    }
+}
+
+/// Reads the parts of a bundle one after the other.
+pub(super) struct Reader<'a> {
+    parts: std::slice::Iter<'a, Part>,
+    part: Option<&'a Part>,
+    /// Bytes of `part` that were read.
+    at: u64,
+    bundle: &'a Compressed,
+    open: &'a mut OpenBundle,
+    md5: Md5,
+}
+
+impl Reader<'_> {
+    /// Fills `buffer` with the next bytes.
+    pub(super) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let mut rest = &mut *buffer;
+        while !rest.is_empty() {
+            let end = || ReadError::damaged(&"compressed bundle".into(), "it has fewer bytes than were planned");
+            let part = match self.part {
+                Some(part) => part,
+                None => self.parts.next().ok_or_else(end)?,
+            };
+            self.part = Some(part);
+            let left = length(part) - self.at;
+            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let (piece, behind) = rest.split_at_mut(here);
+            self.read(part, piece)?;
+            self.at += here as u64;
+            if self.at == length(part) {
+                (self.part, self.at) = (None, 0);
+            }
+            rest = behind;
+        }
+        self.md5.update(&*buffer);
+        Ok(())
+    }
+
+    fn read(&mut self, part: &Part, buffer: &mut [u8]) -> Result<(), ReadError> {
+        let offset = match part {
+            Part::Zeros(_) => {
+                buffer.fill(0);
+                return Ok(());
+            }
+            Part::Literal(bytes) => return copy_from(bytes, self.at, buffer),
+            Part::Code { offset, .. } => offset.saturating_add(self.at),
+        };
+        match self.open {
+            OpenBundle::Whole(bundle) => copy_from(bundle, offset, buffer),
+            OpenBundle::Stream(Some(stream)) => {
+                self.bundle.seek(stream, offset)?;
+                self.bundle.read_stream(stream, buffer)
+            }
+            OpenBundle::Stream(None) | OpenBundle::None => {
+                Err(ReadError::damaged(&"compressed bundle".into(), "it is not open"))
+            }
+        }
+    }
+
+    /// The hash of all that was read, as the header has it.
+    pub(super) fn hash(self) -> [u8; 8] {
+        let digest: [u8; 16] = self.md5.finalize().into();
+        let (low, _) = digest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        *low
+    }
+}
+
+fn length(part: &Part) -> u64 {
+    match part {
+        Part::Literal(bytes) => bytes.len() as u64,
+        Part::Zeros(length) | Part::Code { length, .. } => *length,
+    }
+}
+
+/// Compresses `size` bytes to a zlib stream of the level that clang uses.
+pub(super) fn compress_zlib(
+    size: u64,
+    read: &mut dyn FnMut(&mut [u8]) -> Result<(), ReadError>,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+    failed: impl Fn(std::io::Error) -> ReadError,
+) -> Result<(), ReadError> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    let mut left = size;
+    while left > 0 {
+        let mut buffer = vec![0; usize::try_from(left.min(PIECE)).unwrap_or(0)];
+        read(&mut buffer)?;
+        left -= buffer.len() as u64;
+        encoder.write_all(&buffer).map_err(&failed)?;
+        sink(encoder.get_ref())?;
+        encoder.get_mut().clear();
+    }
+    sink(&encoder.finish().map_err(failed)?)
+}
+
+/// A compressed bundle with some code objects of another one, to be made.
+#[derive(Debug)]
+pub struct PackedBundle {
+    frame: Arc<Frame>,
+    format: CompressedFormat,
+}
+
+impl PackedBundle {
+    /// The parts of the decompressed `bundle`, in a format.
+    pub fn new(
+        bundle: &Arc<Compressed>,
+        parts: Parts,
+        format: CompressedFormat,
+        target: &TargetId,
+        jobs: &Arc<BundleJobs>,
+    ) -> Result<Self, ReadError> {
+        let content: Arc<dyn Content> = Arc::new(parts.rope(&bundle.whole())?);
+        let first =
+            parts.list.iter().find_map(|part| if let Part::Code { offset, .. } = part { Some(*offset) } else { None });
+        let (target, offset) = (target.clone(), first.unwrap_or(0));
+        let object = CodeObject { target, content, bundle: Some(Arc::clone(bundle)), offset };
+        let frame = Arc::new(Frame::of_selection(object, Selection { parts, format }, jobs));
+        Ok(Self { frame, format })
+    }
+
+    /// Its size in bytes, if it was made before or is remembered.
+    pub fn known_size(&self) -> Option<u64> {
+        Some(self.format.header_size() + self.frame.known_length()?.checked_sub(HASH_SIZE)?)
+    }
+
+    /// Takes over the size that it had in an earlier session. `false` if it cannot have it.
+    pub fn restore_size(&self, size: u64) -> bool {
+        let length = size.checked_sub(self.format.header_size()).and_then(|length| length.checked_add(HASH_SIZE));
+        length.is_some_and(|length| self.frame.restore_length(length))
+    }
+
+    /// Has several of them made, each bundle decompressed once.
+    pub fn make_all(bundles: &[&Self]) -> Result<(), ReadError> {
+        let frames: Vec<_> = bundles.iter().map(|bundle| Arc::clone(&bundle.frame)).collect();
+        frames.first().map_or(Ok(()), |frame| frame.jobs().demand(&frames).wait(|_| ()).map(drop))
+    }
+
+    /// The bundle, when its size is known.
+    pub fn content(&self) -> Option<Arc<dyn Content>> {
+        let length = self.frame.known_length()?;
+        Some(Arc::new(Packed { frame: Arc::clone(&self.frame), format: self.format, size: self.known_size()?, length }))
+    }
+}
+
+/// A compressed bundle of a known size.
+#[derive(Debug)]
+struct Packed {
+    frame: Arc<Frame>,
+    format: CompressedFormat,
+    size: u64,
+    /// Bytes of the frame and the hash behind it.
+    length: u64,
+}
+
+impl Packed {
+    fn header(&self) -> Result<Vec<u8>, ReadError> {
+        let mut hash = [0; 8];
+        let packed = self.length.saturating_sub(HASH_SIZE);
+        self.frame.read_at(self.length, packed, &mut hash)?;
+        let header = self.format.header(packed, self.frame.size(), u64::from_le_bytes(hash));
+        header.ok_or_else(|| ReadError::damaged(&"compressed bundle".into(), "it is too large for its version"))
+    }
+}
+
+impl Content for Packed {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size)?;
+        let header_size = self.format.header_size();
+        let in_header = usize::try_from(header_size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let (front, behind) = buffer.split_at_mut(in_header);
+        if !front.is_empty() {
+            copy_from(&self.header()?, offset, front)?;
+        }
+        if behind.is_empty() {
+            return Ok(());
+        }
+        self.frame.read_at(self.length, offset.saturating_sub(header_size), behind)
+    }
+
+    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+        let behind = offset.checked_sub(self.format.header_size());
+        behind.is_some_and(|offset| self.frame.is_prompt(offset, length))
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(Identity::describe("compressed bundle").add(&self.frame.identity()?.0).finish())
+    }
+}
