@@ -222,6 +222,7 @@ impl SplitOptions {
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
             statement: Statement::of(&self.to_options(Packaging::Bundles)?).to_json(),
+            has_local_versions: false,
             stamp,
             fingerprint: 0,
         };

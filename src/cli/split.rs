@@ -80,7 +80,7 @@ impl Split {
                     let name = match part.part() {
                         Part::Host => HOST,
                         Part::Device(key) => key.as_str(),
-                        Part::Variant(_) => return Ok(None),
+                        Part::Variant(_) | Part::Thin { .. } => return Ok(None),
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };

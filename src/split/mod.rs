@@ -17,7 +17,7 @@ use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
-use crate::kpack::{Archive, Compression};
+use crate::kpack::{Archive, BundleJobs, Compression};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
@@ -28,10 +28,10 @@ pub use roots::GroupError;
 pub use selection::is_wanted;
 pub use statement::{STATEMENT, Statement, StatementError};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
-pub use thin::ThinBinary;
+pub use thin::{FatBinaries, ThinBinary};
 
 /// Names that a split uses itself, so that no target may have them.
-pub const RESERVED: [&str; 4] = [HOST, DEVICE, MERGED, WHEELS];
+pub const RESERVED: [&str; 6] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS];
 /// The host part.
 pub const HOST: &str = "host";
 /// Links to the device parts.
@@ -40,6 +40,10 @@ pub const DEVICE: &str = "device";
 pub const MERGED: &str = "merged";
 /// Wheels made of the parts.
 pub const WHEELS: &str = "wheels";
+/// What installations for some GPUs look like, with device code in binaries.
+pub const THIN: &str = "thin";
+/// A wheel for each of these.
+pub const THIN_WHEELS: &str = "thin-wheels";
 
 /// The most files and directories in all views together. The largest ROCm wheels would make some hundred thousand.
 const MOST_SHOWN: usize = 8 << 20;
@@ -91,6 +95,8 @@ pub struct Plan {
     pub group: String,
     /// What the user should know: what could not be split, and why.
     pub warnings: Vec<String>,
+    /// What makes compressed code objects and bundles.
+    pub jobs: Arc<BundleJobs>,
     /// Binaries that keep their device code because they cannot be split; `warnings` say why.
     pub unsplit: Vec<EntryPath>,
 }
@@ -236,6 +242,7 @@ impl Plan {
             keys: BTreeSet::new(),
             group,
             warnings: input.warnings.clone(),
+            jobs: BundleJobs::of(resources),
             unsplit: Vec::new(),
         };
         let fat = scan::scan(input, &mut plan, options, resources, progress);

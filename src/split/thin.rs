@@ -1,6 +1,6 @@
 //! A binary with the code of some GPUs only, planned when somebody asks for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::scan::{DeviceCode, find};
@@ -9,6 +9,9 @@ use crate::fatbin::{Bundle, Compressed, ThinBundle};
 use crate::gpu::GpuSet;
 use crate::kpack::{BundleJobs, PackedBundle};
 use crate::rope::{Content, Make, ReadError};
+use crate::source::{EntryPath, Input};
+
+use super::{Place, Plan};
 
 /// A binary of the input in its thin form.
 ///
@@ -24,6 +27,45 @@ pub struct ThinBinary {
     bundles: Arc<[Arc<Compressed>]>,
     jobs: Arc<BundleJobs>,
     made: Mutex<Option<Arc<Rewritten>>>,
+}
+
+/// The binaries of an input that have a thin form.
+#[derive(Debug)]
+pub struct FatBinaries {
+    list: HashMap<EntryPath, Fat>,
+    jobs: Arc<BundleJobs>,
+    /// Those that were asked for.
+    thin: Mutex<HashMap<(Arc<GpuSet>, EntryPath), Arc<ThinBinary>>>,
+}
+
+#[derive(Debug)]
+struct Fat {
+    original: Arc<dyn Content>,
+    bundles: Arc<[Arc<Compressed>]>,
+}
+
+impl FatBinaries {
+    /// The binaries that a plan rewrites.
+    pub fn new(input: &Input, plan: &Plan) -> Self {
+        let fat = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
+            Place::Rewritten { content, bundles, .. } => {
+                let (original, bundles) = (Arc::clone(content.original()), Arc::clone(bundles));
+                Some((entry.path.clone(), Fat { original, bundles }))
+            }
+            Place::Host | Place::Device(..) | Place::Unwanted(..) => None,
+        });
+        Self { list: fat.collect(), jobs: Arc::clone(&plan.jobs), thin: Mutex::default() }
+    }
+
+    /// The thin form of the binary at a path of the input; `None` if it has none.
+    pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
+        let fat = self.list.get(path)?;
+        let mut thin = self.thin.lock().unwrap_or_else(PoisonError::into_inner);
+        let binary = thin.entry((Arc::clone(gpus), path.clone())).or_insert_with(|| {
+            Arc::new(ThinBinary::new(&path.to_text(), &fat.original, gpus, &fat.bundles, &self.jobs))
+        });
+        Some(Arc::clone(binary))
+    }
 }
 
 /// What a bundle becomes, and the compressed bundle that has to be made for that.

@@ -75,15 +75,22 @@ fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> 
 
 /// The RECORD of an installed part.
 fn record(part: &Arc<WheelPart>) -> Result<Body, ViewError> {
-    let record = InstalledRecord { part: Arc::clone(part), made: OnceLock::new() };
+    let record = InstalledRecord::new(part);
     let is_made = part.archives().next().is_some();
     Ok(if is_made { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) })
 }
 
+/// The RECORD of a part, which is made when it is asked for.
 #[derive(Debug)]
-struct InstalledRecord {
+pub(super) struct InstalledRecord {
     part: Arc<WheelPart>,
     made: OnceLock<Arc<dyn Content>>,
+}
+
+impl InstalledRecord {
+    pub(super) fn new(part: &Arc<WheelPart>) -> Self {
+        Self { part: Arc::clone(part), made: OnceLock::new() }
+    }
 }
 
 impl Make for InstalledRecord {

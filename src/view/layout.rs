@@ -7,12 +7,14 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
+use super::thin::{Layers, Thin, show_thin};
+use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, HOST, MERGED, Plan, WHEELS, join};
+use crate::split::{DEVICE, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::wheel::WheelError;
 
 /// Reports of the mount itself. Not listed.
@@ -105,7 +107,41 @@ pub fn lay_out(
         overlaid(&tree, &chain_of_all(plan, arch)?)?
     };
     tree.show(&path(&[HOST]), host_view)?;
+    let devices = device_layers.into_iter().map(|(key, layer)| (key.clone(), layer)).collect();
+    let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
+    let binaries = Arc::new(FatBinaries::new(input, plan));
+    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, installed.is_some()));
+    if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
+        lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
+    }
+    let thin = Thin::new(&tree, plan, layers, binaries, thin);
+    show_thin(&mut tree, &thin, root)?;
     Ok(tree)
+}
+
+/// The layers of thin wheels. What is different for each set of GPUs is exchanged by their views.
+fn lay_out_thin_wheel(
+    tree: &mut Tree,
+    input: &Input,
+    wheels: &WheelSet,
+    thin: &Arc<ThinWheels>,
+    layers: &mut Layers,
+) -> Result<(), ViewError> {
+    let attributes = dist_info_attributes(input);
+    let empty = || NodeKind::File { body: fixed(String::new()), link_group: None };
+    let dist_info = tree.layer(input.root)?;
+    for file in thin.dist_info()? {
+        let body = Body::Ready(Arc::clone(file.digest.content()));
+        tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
+    }
+    let record = tree.insert(dist_info, &thin.record_path()?, attributes, empty())?;
+    layers.dist_info = Some((dist_info, record));
+    let directory = tree.layer(input.root)?;
+    let name = EntryPath::root().child(thin.file_name()?.as_bytes());
+    let wheel = tree.insert(directory, &name, wheel_attributes(input, wheels), empty())?;
+    tree.set_origin(wheel, Origin::made(OriginKind::Wheel));
+    layers.wheel = Some((directory, wheel));
+    Ok(())
 }
 
 /// The parts that an installation for all of these consists of: chains of several targets share their upper parts.
@@ -166,8 +202,7 @@ fn become_unpacked_wheel(
             items.push(item);
         }
     }
-    let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
-    let attributes = metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes);
+    let attributes = dist_info_attributes(input);
     let mut add = |path, body, digest| {
         let origin = Origin::default().with_digest(digest);
         items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
@@ -183,10 +218,20 @@ fn become_unpacked_wheel(
     Ok(())
 }
 
+/// The attributes of files in dist-info directories that the input does not have.
+fn dist_info_attributes(input: &Input) -> Attributes {
+    let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
+    metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
+}
+
+fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
+    let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
+    Attributes { mode: 0o644, mtime_nanoseconds, ..input.root }
+}
+
 /// The directory of `.whl` files.
 fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
-    let mtime_nanoseconds = wheels.fingerprint % 1_000_000_000;
-    let attributes = Attributes { mode: 0o644, mtime_nanoseconds, ..input.root };
+    let attributes = wheel_attributes(input, wheels);
     let mut add = |name: &str, body: Body, kind| -> Result<(), TreeError> {
         let file = NodeKind::File { body, link_group: None };
         let node = tree.insert(ROOT, &path(&[WHEELS, name]), attributes, file)?;

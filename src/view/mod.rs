@@ -11,10 +11,12 @@ mod recombined;
 mod report;
 mod sizes;
 mod spliced;
+mod thin;
+mod thin_wheels;
 mod tree;
 mod wheels;
 
-pub use crate::split::{DEVICE, HOST, MERGED, WHEELS};
+pub use crate::split::{DEVICE, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};

@@ -14,7 +14,7 @@ use crate::kpack::{Archive, make_archives};
 use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan};
+use crate::split::{Place, Plan, ThinBinary};
 use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
 
 /// What a user can choose about wheels.
@@ -26,6 +26,8 @@ pub struct WheelOptions {
     pub variant: Option<Label>,
     /// What host wheels say of the split's restrictions, if there are any.
     pub statement: Option<String>,
+    /// Whether the versions of thin wheels name the GPUs.
+    pub has_local_versions: bool,
     /// The time that all files in the wheels have.
     pub stamp: Stamp,
     /// Differs when options differ that the wheels depend on. It becomes a part of their time of change, because uv takes
@@ -46,6 +48,8 @@ pub struct WheelSet {
     pub warnings: Vec<String>,
     /// Whether the wheels lack symlinks that the input has; `warnings` name them.
     pub has_symlinks: bool,
+    /// See [`WheelOptions::has_local_versions`].
+    pub has_local_versions: bool,
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
     wheels: Arc<Wheels>,
@@ -71,8 +75,10 @@ pub struct WheelPart {
 enum Payload {
     /// A file of the input, as it is.
     Unchanged(File),
-    /// A binary that is rewritten.
-    Rewritten(File, Arc<Rewritten>),
+    /// A binary that is rewritten, and its path in the input.
+    Rewritten(File, Arc<Rewritten>, EntryPath),
+    /// A binary that is cut down.
+    Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive at its path in the input.
     Archive(EntryPath, u16, Arc<Archive>),
 }
@@ -93,7 +99,7 @@ impl WheelSet {
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
             let paths = payload.iter().map(|payload| match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,
-                Payload::Archive(path, ..) => path,
+                Payload::Archive(path, ..) | Payload::Thin(path, ..) => path,
             });
             Ok(Arc::new(WheelPart {
                 dist_info: wheels.dist_info(&part, paths)?,
@@ -131,7 +137,18 @@ impl WheelSet {
         let places = input.entries.iter().zip(&plan.places);
         let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
         let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
-        Ok(Some(Self { hosts, devices, variants_index, warnings, has_symlinks, fingerprint, wheels, originals }))
+        let has_local_versions = options.has_local_versions;
+        Ok(Some(Self {
+            hosts,
+            devices,
+            variants_index,
+            warnings,
+            has_symlinks,
+            has_local_versions,
+            fingerprint,
+            wheels,
+            originals,
+        }))
     }
 
     /// Compares the binaries that are rewritten with what the input's RECORD claims of them, and all other files as well if
@@ -186,7 +203,8 @@ fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Paylo
             (Place::Rewritten { content, .. }, _) => {
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
                 let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
-                payload.extend(file.map(|file| Payload::Rewritten(file, Arc::clone(content))));
+                let rewritten = |file| Payload::Rewritten(file, Arc::clone(content), entry.path.clone());
+                payload.extend(file.map(rewritten));
             }
             _ => {}
         }
@@ -214,6 +232,57 @@ fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Paylo
 }
 
 impl WheelPart {
+    /// A wheel of the files of `host` and those of `devices` that are no archives, with other binaries: `binary` gives
+    /// those for paths of the input.
+    pub(super) fn thin(
+        part: Part,
+        host: &Self,
+        devices: &[&Self],
+        binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
+    ) -> Result<Self, WheelError> {
+        let wheels = &host.wheels;
+        let mut payload = Vec::with_capacity(host.payload.len());
+        for from in std::iter::once(host).chain(devices.iter().copied()) {
+            for file in &from.payload {
+                match file {
+                    Payload::Unchanged(file) => {
+                        let path = wheels.renamed(&from.part, &part, &file.path)?;
+                        payload.push(Payload::Unchanged(File { path, ..file.clone() }));
+                    }
+                    Payload::Rewritten(file, _, entry) => {
+                        let path = wheels.renamed(&from.part, &part, &file.path)?;
+                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
+                        payload.push(Payload::Thin(path, file.executable, binary));
+                    }
+                    Payload::Archive(..) | Payload::Thin(..) => {}
+                }
+            }
+        }
+        Ok(Self {
+            dist_info: wheels.dist_info(&part, std::iter::empty())?,
+            part,
+            wheels: Arc::clone(wheels),
+            payload,
+            stamp: host.stamp,
+            resources: Arc::clone(&host.resources),
+            assembled: Mutex::default(),
+            wheel: Mutex::default(),
+        })
+    }
+
+    /// The dist-info files of thin wheels with the version of this one, without RECORD.
+    pub(super) fn thin_dist_info(&self) -> Result<Vec<File>, WheelError> {
+        self.wheels.thin_dist_info(&self.wheels.name(&self.part)?)
+    }
+
+    /// Plans the binaries that are cut down, on all cores.
+    fn plan_thin(&self) -> Result<(), ReadError> {
+        self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
+            Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
+            Payload::Unchanged(_) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
+        })
+    }
+
     /// The wheel's file name.
     pub fn file_name(&self) -> Result<String, WheelError> {
         Ok(self.wheels.name(&self.part)?.to_string())
@@ -233,7 +302,7 @@ impl WheelPart {
     pub fn archives(&self) -> impl Iterator<Item = &Archive> {
         self.payload.iter().filter_map(|payload| match payload {
             Payload::Archive(_, _, archive) => Some(&**archive),
-            Payload::Unchanged(_) | Payload::Rewritten(..) => None,
+            Payload::Unchanged(_) | Payload::Rewritten(..) | Payload::Thin(..) => None,
         })
     }
 
@@ -243,6 +312,7 @@ impl WheelPart {
         if let Some(assembled) = &*assembled {
             return Ok(Arc::clone(assembled));
         }
+        self.plan_thin()?;
         let mut files = Vec::with_capacity(self.payload.len());
         for payload in &self.payload {
             match payload {
@@ -250,6 +320,9 @@ impl WheelPart {
                 Payload::Archive(path, mode, archive) => {
                     let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
                     files.extend(file.map_err(|error| self.failed(&error))?);
+                }
+                Payload::Thin(path, executable, binary) => {
+                    files.push(self.wheels.file(path.clone(), *executable, binary.make()?));
                 }
             }
         }
@@ -285,7 +358,8 @@ impl WheelPart {
         }
         let is_known = |payload: &Payload| match payload {
             Payload::Unchanged(_) => true,
-            Payload::Rewritten(_, rewritten) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
+            Payload::Rewritten(_, rewritten, _) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
+            Payload::Thin(..) => false,
             Payload::Archive(_, _, make) => make.made().is_some(),
         };
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
@@ -295,8 +369,8 @@ impl WheelPart {
     /// the archives are.
     pub(super) fn digests(&self) -> HashMap<&EntryPath, &Arc<Digest>> {
         let files = self.payload.iter().filter_map(|payload| match payload {
-            Payload::Unchanged(file) | Payload::Rewritten(file, _) => Some(file),
-            Payload::Archive(..) => None,
+            Payload::Unchanged(file) | Payload::Rewritten(file, ..) => Some(file),
+            Payload::Archive(..) | Payload::Thin(..) => None,
         });
         files.map(|file| (&file.path, &file.digest)).collect()
     }
@@ -304,8 +378,8 @@ impl WheelPart {
     /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
     pub(super) fn rewritten_size(&self) -> u64 {
         let size = |payload: &Payload| match payload {
-            Payload::Rewritten(_, rewritten) => rewritten.original().size(),
-            Payload::Unchanged(_) | Payload::Archive(..) => 0,
+            Payload::Rewritten(_, rewritten, _) => rewritten.original().size(),
+            Payload::Unchanged(_) | Payload::Archive(..) | Payload::Thin(..) => 0,
         };
         self.payload.iter().map(size).sum()
     }
@@ -318,9 +392,13 @@ impl WheelPart {
         }
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let splice = |payload: &Payload| {
-            let Payload::Rewritten(file, rewritten) = payload else { return Ok(None) };
-            let stream = spliced(&file.path.to_text(), rewritten, &self.resources)?;
-            Ok(stream.map(|stream| (file.path.clone(), stream)))
+            let (path, rewritten) = match payload {
+                Payload::Rewritten(file, rewritten, _) => (&file.path, Arc::clone(rewritten)),
+                Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
+                Payload::Unchanged(_) | Payload::Archive(..) => return Ok(None),
+            };
+            let stream = spliced(&path.to_text(), &rewritten, &self.resources)?;
+            Ok(stream.map(|stream| (path.clone(), stream)))
         };
         let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
         let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();

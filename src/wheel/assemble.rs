@@ -7,7 +7,7 @@ use super::variant::{has_property, variant_json};
 use super::{
     Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, installed, record,
 };
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
 
@@ -29,6 +29,13 @@ pub enum Part {
     Variant(Label),
     /// The device code of a bundle key.
     Device(BundleKey),
+    /// All of it, with device code for some GPUs in binaries.
+    Thin {
+        /// The GPUs.
+        gpus: GpuSet,
+        /// Whether the version names them. Such a version sorts above the plain one (PEP 440).
+        has_local_version: bool,
+    },
 }
 
 /// The wheels that a fat wheel is split into.
@@ -81,6 +88,10 @@ impl Wheels {
                 None => Ok(name.of_variant(label.as_str())),
             },
             Part::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
+            Part::Thin { gpus, has_local_version: true } => {
+                Ok(WheelName { version: local_version(&name.version, gpus), ..name.clone() })
+            }
+            Part::Thin { .. } => Ok(name.clone()),
         }
     }
 
@@ -112,6 +123,23 @@ impl Wheels {
         let crc32 = content.packed().map(|packed| packed.crc32);
         let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
         Some(digest.claimed(claim.sha256, false))
+    }
+
+    /// Where another part has a file of one part: the dist-info and data directories have the part's own name.
+    pub fn renamed(&self, from: &Part, to: &Part, path: &EntryPath) -> Result<EntryPath, WheelError> {
+        let [from, to] = [self.name(from)?, self.name(to)?];
+        let first = path.components().next().unwrap_or_default();
+        let suffix =
+            ["dist-info", "data"].into_iter().find(|suffix| first == format!("{}.{suffix}", from.stem()).as_bytes());
+        let Some(suffix) = suffix else { return Ok(path.clone()) };
+        let directory = EntryPath::root().child(format!("{}.{suffix}", to.stem()).as_bytes());
+        Ok(path.components().skip(1).fold(directory, |path, component| path.child(component)))
+    }
+
+    /// A new file at its path in a wheel.
+    pub fn file(&self, path: EntryPath, executable: bool, content: Arc<dyn Content>) -> File {
+        let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
+        File { path, executable, digest, deflated: None }
     }
 
     /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
@@ -150,13 +178,14 @@ impl Wheels {
                     add(STATEMENT.as_bytes(), statement.clone().into_bytes())?;
                 }
             }
-            Part::Device(_) => {}
+            Part::Device(_) | Part::Thin { .. } => {}
         }
         match part {
             Part::Host => {
                 add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
             }
+            Part::Thin { .. } => return self.thin_dist_info(&name),
             Part::Variant(label) => {
                 let targets = self.variant_targets()?;
                 add(b"METADATA", self.fat.metadata.variant(&self.devices, &targets).bytes)?;
@@ -180,6 +209,17 @@ impl Wheels {
             }
         }
         Ok(files)
+    }
+
+    /// The dist-info files of a thin wheel of this name, without RECORD.
+    pub fn thin_dist_info(&self, name: &WheelName) -> Result<Vec<File>, WheelError> {
+        let directory = dist_info(name);
+        let metadata = (b"METADATA".as_slice(), self.fat.metadata.of_version(&name.version));
+        let files = [metadata, (b"WHEEL", self.fat.wheel_file.host(name))].into_iter().map(|(file, text)| {
+            let content = Arc::new(Rope::new([Segment::literal(text)])?);
+            Ok(File::stored(directory.child(file), content))
+        });
+        files.collect()
     }
 
     /// A part with RECORD. `files` are payload and dist-info files.
@@ -289,6 +329,17 @@ impl Assembled {
         }
         warnings
     }
+}
+
+/// A version with a local part that names GPUs. It consists of letters, digits and dots (PEP 440, "Local version
+/// identifiers"): `2.10.0+rocm7.1` for `gfx90a:xnack-` becomes `2.10.0+rocm7.1.gfx90a.xnackoff`.
+fn local_version(version: &str, gpus: &GpuSet) -> String {
+    let part = |target: &TargetId| {
+        target.to_string().replace('+', "on").replace(":sramecc-", ":srameccoff").replace(":xnack-", ":xnackoff")
+    };
+    let names: Vec<_> = gpus.targets().iter().map(|target| part(target).replace([':', '-', '_'], ".")).collect();
+    let separator = if version.contains('+') { '.' } else { '+' };
+    format!("{version}{separator}{}", names.join("."))
 }
 
 fn dist_info(name: &WheelName) -> EntryPath {

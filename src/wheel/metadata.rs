@@ -211,6 +211,16 @@ impl Metadata {
         format!("Requires-Dist: {distribution}=={}; {marker}", self.version)
     }
 
+    /// The fat wheel's METADATA, every byte of it, but for another version.
+    pub fn of_version(&self, version: &str) -> Vec<u8> {
+        let field = self.headers.list.iter().find(|header| header.is("Version") && self.version != version);
+        let Some(field) = field else { return self.bytes.clone() };
+        let before = self.bytes.get(..field.range.start).unwrap_or_default();
+        let after = self.bytes.get(field.range.end..).unwrap_or_default();
+        let line = format!("Version: {version}{}", self.headers.newline);
+        [before, line.as_bytes(), after].concat()
+    }
+
     fn insert(&self, lines: &[String]) -> Vec<u8> {
         let (before, after) = self.bytes.split_at_checked(self.headers.end).unwrap_or((&self.bytes, &[]));
         [before, self.headers.lines(lines).as_bytes(), after].concat()

@@ -1,0 +1,233 @@
+//! The thin views: the whole input as an installation for some GPUs has it, for every HIP runtime there is.
+//!
+//! A thin view shows the host part with the databases of its GPUs over it, and other bodies for binaries with device code.
+//! So it adds nothing to the tree but what was asked for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use super::origin::OriginKind;
+use super::thin_wheels::ThinWheels;
+use super::tree::{Bodies, Body, Finder, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
+use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
+use crate::source::{Attributes, EntryPath};
+use crate::split::{FatBinaries, Plan, THIN, THIN_WHEELS};
+
+/// What all thin views have in common.
+pub(super) struct Thin {
+    /// The layers of a whole tree.
+    layers: Layers,
+    /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
+    hidden: BTreeSet<NodeId>,
+    /// Paths of binaries with device code in the input, by their nodes in the layers.
+    paths: HashMap<NodeId, EntryPath>,
+    binaries: Arc<FatBinaries>,
+    /// What the input has code for.
+    code: Vec<TargetId>,
+    keys: BTreeSet<BundleKey>,
+    wheels: Option<Arc<ThinWheels>>,
+}
+
+/// The layers of a whole tree, as an installation has them.
+pub(super) struct Layers {
+    /// The dist-info of thin wheels: the layer, and in it RECORD.
+    pub(super) dist_info: Option<(NodeId, NodeId)>,
+    /// A directory of a thin wheel: the layer, and in it the wheel.
+    pub(super) wheel: Option<(NodeId, NodeId)>,
+    pub(super) host: NodeId,
+    pub(super) devices: BTreeMap<BundleKey, NodeId>,
+}
+
+impl Thin {
+    pub(super) fn new(
+        tree: &Tree,
+        plan: &Plan,
+        layers: Layers,
+        binaries: Arc<FatBinaries>,
+        wheels: Option<Arc<ThinWheels>>,
+    ) -> Arc<Self> {
+        let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
+        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
+        Arc::new(Self {
+            hidden: hidden(tree, &layers),
+            paths: rewritten(tree),
+            binaries,
+            code: code.into_iter().cloned().collect(),
+            keys: plan.keys.clone(),
+            layers,
+            wheels,
+        })
+    }
+
+    /// The GPUs that have a view which is listed: those that the input has something for, and those that can be given
+    /// its generic code.
+    pub(super) fn listed(&self) -> Vec<GpuSet> {
+        let native = self.code.iter().filter(|code| BundleKey::of(code).level() == Level::Target && !code.is_generic());
+        let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
+        let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
+        let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
+        let of_databases = self.keys.iter().filter(|key| key.level() == Level::Target);
+        let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
+        // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
+        let gpus =
+            native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
+        let gpus: BTreeSet<TargetId> = gpus.collect();
+        gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).collect()
+    }
+
+    /// Whether the input has something for each of the GPUs.
+    pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
+        let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
+        let has_part = |gpu: &TargetId| chain(gpu).iter().any(|key| self.keys.contains(key));
+        gpus.targets().iter().all(|gpu| has_code(gpu) || has_part(gpu))
+    }
+
+    /// The whole tree for these GPUs.
+    pub(super) fn view(self: &Arc<Self>, gpus: GpuSet) -> View {
+        let mut layers: Vec<_> = self.layers.dist_info.iter().map(|(layer, _)| *layer).collect();
+        layers.push(self.layers.host);
+        let keys: BTreeSet<_> = gpus.targets().iter().flat_map(chain).collect();
+        layers.extend(keys.iter().filter_map(|key| self.layers.devices.get(key)));
+        let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
+        View { layers, hidden: self.hidden.clone(), bodies: Some(Arc::new(bodies)) }
+    }
+
+    /// The directory of the wheel for these GPUs.
+    fn view_of_wheel(self: &Arc<Self>, gpus: GpuSet) -> View {
+        let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
+        let layers = self.layers.wheel.iter().map(|(layer, _)| *layer).collect();
+        View { layers, hidden: BTreeSet::new(), bodies: Some(Arc::new(bodies)) }
+    }
+
+    /// A name as a set of GPUs, if it is the one that the set is shown under.
+    pub(super) fn parse(&self, name: &[u8]) -> Option<GpuSet> {
+        let name = std::str::from_utf8(name).ok()?;
+        let gpus: GpuSet = name.parse().ok()?;
+        (gpus.to_string() == name && self.serves(&gpus)).then_some(gpus)
+    }
+}
+
+impl fmt::Debug for Thin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Thin").field("code", &self.code).finish_non_exhaustive()
+    }
+}
+
+/// The bodies that a thin view has for itself.
+#[derive(Debug)]
+struct ThinBodies {
+    thin: Arc<Thin>,
+    gpus: Arc<GpuSet>,
+}
+
+impl Bodies for ThinBodies {
+    fn body(&self, file: NodeId) -> Option<Body> {
+        let Thin { layers, wheels, .. } = &*self.thin;
+        let is = |place: Option<(NodeId, NodeId)>| place.is_some_and(|(_, there)| there == file);
+        if is(layers.dist_info) {
+            return wheels.as_ref().map(|wheels| wheels.record(&self.gpus));
+        }
+        if is(layers.wheel) {
+            return wheels.as_ref().map(|wheels| wheels.wheel(&self.gpus));
+        }
+        let binary = self.thin.binaries.thin(&self.gpus, self.thin.paths.get(&file)?)?;
+        Some(Body::Made(binary))
+    }
+}
+
+/// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
+pub(super) fn show_thin(tree: &mut Tree, thin: &Arc<Thin>, root: Attributes) -> Result<(), TreeError> {
+    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)))?;
+    if thin.layers.wheel.is_some() {
+        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)))?;
+    }
+    Ok(())
+}
+
+fn show_views(tree: &mut Tree, name: &str, thin: &Thin, root: Attributes, finding: Finding) -> Result<(), TreeError> {
+    let directory = EntryPath::root().child(name.as_bytes());
+    let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
+    for gpus in thin.listed() {
+        let name = gpus.to_string();
+        tree.show(&directory.child(name.as_bytes()), finding.view(gpus))?;
+    }
+    tree.find_with(place, Arc::new(finding));
+    Ok(())
+}
+
+/// Views for sets of GPUs.
+#[derive(Debug)]
+enum Finding {
+    Trees(Arc<Thin>),
+    Wheels(Arc<Thin>),
+}
+
+impl Finding {
+    fn view(&self, gpus: GpuSet) -> View {
+        match self {
+            Self::Trees(thin) => thin.view(gpus),
+            Self::Wheels(thin) => thin.view_of_wheel(gpus),
+        }
+    }
+}
+
+impl Finder for Finding {
+    fn find(&self, name: &[u8]) -> Option<View> {
+        let (Self::Trees(thin) | Self::Wheels(thin)) = self;
+        Some(self.view(thin.parse(name)?))
+    }
+}
+
+/// Whether a GPU can be given this code.
+fn is_given(gpu: &TargetId, code: &TargetId) -> bool {
+    GpuSet::new([gpu.clone()]).is_some_and(|gpus| gpus.keeps(&[code]) == [true])
+}
+
+/// The parts that an installation for a GPU consists of.
+fn chain(gpu: &TargetId) -> Vec<BundleKey> {
+    BundleKey::of(gpu).packaging_chain()
+}
+
+/// The nodes of the layers that thin views do without.
+fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
+    let mut hidden = BTreeSet::new();
+    for &layer in layers.devices.values() {
+        hide_archives(tree, layer, &mut hidden);
+    }
+    if layers.dist_info.is_none() {
+        return hidden;
+    }
+    // The dist-info of the device wheels, and the statement of the host wheel.
+    for &layer in layers.devices.values() {
+        let children = tree.children(layer).into_iter().flatten();
+        hidden.extend(children.filter(|child| child.name.ends_with(b".dist-info")).map(|child| child.node));
+    }
+    let of_host = tree.children(layers.host).into_iter().flatten().filter(|child| child.name.ends_with(b".dist-info"));
+    let statement = crate::wheel::STATEMENT.as_bytes();
+    hidden.extend(of_host.filter_map(|dist_info| tree.lookup(dist_info.node, statement)));
+    hidden
+}
+
+/// Hides archives, and directories that hold nothing else. Whether nothing is left of the directory.
+fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) -> bool {
+    let mut is_empty = true;
+    for child in tree.children(directory).into_iter().flatten() {
+        let is_archive = tree.node(child.node).is_some_and(|node| node.origin.kind() == OriginKind::Archive);
+        let is_gone = is_archive || (tree.children(child.node).is_some() && hide_archives(tree, child.node, hidden));
+        if is_gone {
+            hidden.insert(child.node);
+        }
+        is_empty &= is_gone;
+    }
+    is_empty
+}
+
+/// The paths of rewritten binaries in the input, by the nodes that show them.
+fn rewritten(tree: &Tree) -> HashMap<NodeId, EntryPath> {
+    let of_node = |(id, node): (NodeId, &Node)| {
+        let entry = node.origin.entry().filter(|_| node.origin.kind() == OriginKind::Rewritten)?;
+        Some((id, entry.clone()))
+    };
+    (ROOT..).zip(tree.stored()).filter_map(of_node).collect()
+}

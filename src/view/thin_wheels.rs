@@ -1,0 +1,142 @@
+//! Thin wheels: one self-contained wheel for each set of GPUs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::installed::InstalledRecord;
+use super::tree::Body;
+use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
+use crate::gpu::{BundleKey, GpuSet};
+use crate::rope::{Content, Make, ReadError};
+use crate::source::EntryPath;
+use crate::split::FatBinaries;
+use crate::wheel::{File, Part, WheelError};
+
+/// The thin wheels of an input.
+#[derive(Debug)]
+pub struct ThinWheels {
+    host: Arc<WheelPart>,
+    devices: BTreeMap<BundleKey, Arc<WheelPart>>,
+    binaries: Arc<FatBinaries>,
+    /// Whether versions name the GPUs.
+    has_local_version: bool,
+    /// Whether a whole tree has files elsewhere than the wheel, because it has a data directory.
+    is_moved: bool,
+    /// Those that were asked for.
+    made: Mutex<HashMap<Arc<GpuSet>, Arc<ThinWheel>>>,
+}
+
+/// A thin wheel. What it consists of is listed when it is asked for.
+#[derive(Debug)]
+struct ThinWheel {
+    wheels: Arc<ThinWheels>,
+    gpus: Arc<GpuSet>,
+    part: OnceLock<Arc<WheelPart>>,
+}
+
+impl ThinWheels {
+    /// The thin wheels of a wheel.
+    pub(super) fn new(set: &WheelSet, binaries: &Arc<FatBinaries>, is_moved: bool) -> Option<Arc<Self>> {
+        Some(Arc::new(Self {
+            host: Arc::clone(set.hosts.first()?),
+            devices: set.devices.clone(),
+            binaries: Arc::clone(binaries),
+            has_local_version: set.has_local_versions,
+            is_moved,
+            made: Mutex::default(),
+        }))
+    }
+
+    /// The dist-info files but for RECORD, which are the same for all GPUs.
+    pub(super) fn dist_info(&self) -> Result<Vec<File>, WheelError> {
+        self.host.thin_dist_info()
+    }
+
+    /// Where RECORD is.
+    pub(super) fn record_path(&self) -> Result<EntryPath, WheelError> {
+        self.host.record_path()
+    }
+
+    /// The name of the wheel in a mount, where it is in a directory for each set of GPUs.
+    pub(super) fn file_name(&self) -> Result<String, WheelError> {
+        self.host.file_name()
+    }
+
+    /// The wheel for these GPUs.
+    pub fn part(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Result<Arc<WheelPart>, WheelError> {
+        self.of(gpus).part()
+    }
+
+    /// The wheel's file.
+    pub(super) fn wheel(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
+        Body::Made(Arc::new(Later { wheel: self.of(gpus), kind: Kind::Wheel, made: OnceLock::new() }))
+    }
+
+    /// The RECORD of an installation.
+    pub(super) fn record(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
+        let kind = if self.is_moved { Kind::InstalledRecord } else { Kind::Record };
+        Body::Made(Arc::new(Later { wheel: self.of(gpus), kind, made: OnceLock::new() }))
+    }
+
+    fn of(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Arc<ThinWheel> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || ThinWheel { wheels: Arc::clone(self), gpus: Arc::clone(gpus), part: OnceLock::new() };
+        Arc::clone(made.entry(Arc::clone(gpus)).or_insert_with(|| Arc::new(new())))
+    }
+}
+
+impl ThinWheel {
+    fn part(&self) -> Result<Arc<WheelPart>, WheelError> {
+        if let Some(part) = self.part.get() {
+            return Ok(Arc::clone(part));
+        }
+        let Self { wheels, gpus, .. } = self;
+        let part = Part::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
+        let keys = gpus.targets().iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain());
+        let keys: std::collections::BTreeSet<_> = keys.collect();
+        let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
+        let part = WheelPart::thin(part, &wheels.host, &devices, &|path| wheels.binaries.thin(gpus, path))?;
+        Ok(Arc::clone(self.part.get_or_init(|| Arc::new(part))))
+    }
+}
+
+/// A file that needs the list of all files of a wheel.
+#[derive(Debug)]
+struct Later {
+    wheel: Arc<ThinWheel>,
+    kind: Kind,
+    made: OnceLock<Box<dyn Make>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Wheel,
+    Record,
+    InstalledRecord,
+}
+
+impl Later {
+    fn file(&self) -> Result<&dyn Make, ReadError> {
+        if let Some(file) = self.made.get() {
+            return Ok(&**file);
+        }
+        let failed = |error: WheelError| ReadError::damaged(&"thin wheel".into(), error.to_string());
+        let part = self.wheel.part().map_err(failed)?;
+        let file: Box<dyn Make> = match self.kind {
+            Kind::Wheel => Box::new(WheelBody(part)),
+            Kind::Record => Box::new(Record(part)),
+            Kind::InstalledRecord => Box::new(InstalledRecord::new(&part)),
+        };
+        Ok(&**self.made.get_or_init(|| file))
+    }
+}
+
+impl Make for Later {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.made.get()?.made()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.file()?.make()
+    }
+}
