@@ -15,8 +15,9 @@ use crate::gpu::TargetId;
 use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub use compressed::{Compressed, Decompressed};
+pub use compressed::{Compressed, DECODER, Decompressed};
 pub use open::OpenBundle;
+pub use packing::{WINDOW_LOG, window_of};
 
 /// Code for one target.
 #[derive(Clone)]

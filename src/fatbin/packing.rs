@@ -20,7 +20,7 @@ const MAX_SIZE: u64 = 1 << 30;
 
 /// The largest zstd window that is accepted, as a power of two: zstd's own default. clang writes single-segment frames,
 /// whose window is the whole bundle.
-pub(super) const WINDOW_LOG: u32 = 27;
+pub const WINDOW_LOG: u32 = 27;
 
 /// The window of a zlib stream (RFC 1950), in bytes.
 const ZLIB_WINDOW: u64 = 32 << 10;
@@ -126,7 +126,7 @@ fn longest(size: u64) -> u64 {
 
 /// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
 /// little-endian.
-fn window_of(frame: &[u8]) -> Option<u64> {
+pub fn window_of(frame: &[u8]) -> Option<u64> {
     let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
     let (&descriptor, rest) = rest.split_first()?;
     if descriptor & 0x20 == 0 {
