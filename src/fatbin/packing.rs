@@ -18,6 +18,11 @@ pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 /// The largest bundle that is decompressed, in bytes. The largest known one holds 114 MB.
 const MAX_SIZE: u64 = 1 << 30;
 
+/// Bundles of code become up to 100 times as large (jax's: 29 MB for 2437 MB). From this ratio and this size on, hardly any code can
+/// be in one.
+const ABSURD_RATIO: u64 = 1000;
+const ABSURD_SIZE: u64 = 16 << 20;
+
 /// The largest zstd window that is accepted, as a power of two: zstd's own default. clang writes single-segment frames,
 /// whose window is the whole bundle.
 pub const WINDOW_LOG: u32 = 27;
@@ -99,6 +104,11 @@ impl Packing {
             ));
         }
         Ok(Some(Self { start: offset + header_size, length, method, size, window: window.min(size) }))
+    }
+
+    /// Whether it claims to become so much more than it is that it may have been made to exhaust memory or disk.
+    pub(super) fn is_absurd(&self) -> bool {
+        self.size >= ABSURD_SIZE && self.size / ABSURD_RATIO >= self.length
     }
 
     /// Whether this can be in a file of `size` bytes. A record of an earlier session may be wrong.

@@ -192,6 +192,22 @@ fn code_objects_are_checked_and_written_in_pieces() {
     assert_eq!(place.path().join("unbundled/bomb.so.0.gfx942.hsaco").metadata().unwrap().len(), 200 * MIB);
 }
 
+#[test]
+fn a_bundle_that_claims_an_absurd_size_is_named() {
+    let inspect = |size: u64| {
+        let place = tempfile::tempdir().unwrap();
+        let tree = bomb(place.path(), &[("gfx942", size)], 21)?;
+        let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("inspect").arg(tree).output().unwrap();
+        assert!(output.status.success());
+        Some(String::from_utf8(output.stderr).unwrap())
+    };
+    let Some(said) = inspect(100 * MIB) else { return };
+    assert!(said.contains("lib/bomb.so: the offload bundle at 0x"), "{said}");
+    assert!(said.contains("claims to become 104861696 bytes out of "), "{said}");
+    // Small files of zeros are nothing to worry about.
+    assert_eq!(inspect(MIB).unwrap(), "");
+}
+
 /// What holds a bundle must not wait for memory to stream it.
 #[test]
 fn a_split_of_such_a_bundle_can_be_compared_with_it() {
