@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::json;
 use super::options::SplitOptions;
-use super::output::prepare_output;
+use super::output::Output;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
 use super::split::{clear_set_id, write_with_archives};
@@ -185,11 +185,11 @@ pub(super) fn write(
     };
     let views: Vec<_> = parts.iter().map(place).collect();
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-    let replaced = prepare_output(output, &places, force, input, resources)?;
+    let output = Output::prepare(output, &places, force, input, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
-    write_with_archives(&tree, &views, &archives)?;
-    replaced.finish();
+    write_with_archives(&tree, &output.views(&views), &archives)?;
+    output.publish()?;
     keep_learnt(resources);
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
+use super::interrupt;
 use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
@@ -74,6 +75,7 @@ impl Recombine {
         let shards = either(&self.shards, &self.named_shards);
         match (&self.output, &self.mount) {
             (Some(output), _) => {
+                interrupt::watch()?;
                 let (recombined, resources) = self.prepare(&config, &shards)?;
                 write(&recombined.parts, output, true, self.force, &shards, &resources)?;
             }

@@ -14,10 +14,8 @@ use sd_notify::NotifyState;
 use super::FsError;
 use super::announce::{self, ReadyFile};
 use super::mount::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use super::sys::{self, Signal};
-
-/// Signals that ask for the end.
-const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
+use super::signals::{self, ENDING};
+use super::sys;
 
 /// How much of a reason crosses the pipe: one write of this size is never torn (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
@@ -178,9 +176,9 @@ fn start_quietly<E: Display>(
 ) -> Result<Mounted, FsError> {
     check_early(options)?;
     // Before any other thread is made: a signal goes to any thread that does not block it.
-    sys::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
-    sys::ignore(libc::SIGHUP);
-    sys::ignore(libc::SIGPIPE);
+    signals::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
+    signals::ignore(libc::SIGHUP);
+    signals::ignore(libc::SIGPIPE);
     sys::raise_open_files().map_err(FsError::system("RLIMIT_NOFILE"))?;
     let target = Target::default();
     let listener = Arc::clone(&target);
@@ -197,9 +195,9 @@ fn start_quietly<E: Display>(
 
 fn listen(target: &Target) {
     let mut is_ending = false;
-    while let Ok(signal) = sys::wait_signal(&ENDING) {
+    while let Ok(signal) = signals::wait(&ENDING) {
         let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(unmounter) = target.filter(|_| !is_ending) else { sys::die_of(signal) };
+        let Some(unmounter) = target.filter(|_| !is_ending) else { signals::die_of(signal) };
         is_ending = true;
         announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
@@ -207,7 +205,7 @@ fn listen(target: &Target) {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
                 unmounter.unmount(true)
             }
-            Err(FsError::NotMade(_)) => sys::die_of(signal),
+            Err(FsError::NotMade(_)) => signals::die_of(signal),
             result => result,
         };
         if let Err(error) = result {
