@@ -89,7 +89,7 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
-            serve(&recombined.parts, &shards, &[], None, &resources)
+            serve(&recombined.parts, &shards, &recombined.witnesses, None, &resources)
         };
         self.serving.serve(&shards, mount_point, served)
     }

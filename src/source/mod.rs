@@ -31,6 +31,9 @@ use crate::rope::Content;
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 
+/// Contents of which one cannot be read any more once an input has changed.
+pub type Witnesses = Vec<Arc<dyn Content>>;
+
 /// An input that has been listed.
 #[derive(Debug)]
 pub struct Input {
@@ -156,6 +159,19 @@ impl Input {
         match &self.kind {
             InputKind::Tree => None,
             InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
+        }
+    }
+
+    /// What tells whether it has changed.
+    pub fn witnesses(&self) -> Witnesses {
+        let mut files = self.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
+            _ => None,
+        });
+        match self.kind {
+            // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
+            InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
+            InputKind::Tree | InputKind::UnpackedWheel(_) => files.cloned().collect(),
         }
     }
 

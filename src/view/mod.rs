@@ -12,6 +12,7 @@ mod report;
 mod sizes;
 mod spliced;
 mod tree;
+mod watch;
 mod wheels;
 
 pub use crate::split::{DEVICE, HOST, MERGED, WHEELS};
