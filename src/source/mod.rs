@@ -116,6 +116,14 @@ pub enum SourceError {
     /// It is neither a directory nor a zip file.
     #[error("{}: neither a directory nor a wheel (a zip file)", .0.display())]
     UnknownKind(PathBuf),
+    /// Its files are made by the kernel as they are read.
+    #[error("{}: {name}, whose files the kernel makes, and which holds nothing to split", path.display())]
+    OfKernel {
+        /// The directory.
+        path: PathBuf,
+        /// The file system's name.
+        name: &'static str,
+    },
     /// It is a directory, a device or the like.
     #[error("{}: not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -142,11 +150,20 @@ pub enum SourceError {
 impl Input {
     /// Lists the directory or wheel at `location`.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        Self::list(location, true, resources)
+    }
+
+    /// The same, but what this user may not list is left out with a warning. Nothing may be made of such an input.
+    pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        Self::list(location, false, resources)
+    }
+
+    fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let location = location.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;
         if metadata.is_dir() {
-            tree::list(location, resources)
+            tree::list(location, is_strict, resources)
         } else if metadata.is_file() {
             wheel::list(location, resources)
         } else {
