@@ -96,6 +96,12 @@ fn commands_print_what_the_schemas_say() {
         );
         assert!(list[field] != Value::Null, "{list}");
     }
+    let indexes = place.path().join("cache");
+    let cache = ["--cache-dir", indexes.to_str().unwrap()];
+    let listed = || check("cache-list", &printed(&[&["cache", "list", "--json"], &cache[..]].concat()));
+    assert_eq!(listed()["indexes"].as_array().unwrap().len(), 0);
+    printed(&[&["inspect", "tree"], &cache[..]].concat());
+    assert_eq!(listed()["indexes"][0]["usable"], true);
     // libodd.so is still fat.
     let verified = check("verify", &printed(&["verify", "--json", "zstd", "--against", "tree"]));
     assert!(!verified["findings"].as_array().unwrap().is_empty());

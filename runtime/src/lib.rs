@@ -36,5 +36,6 @@ pub use error::{Code, Error};
 pub use file::ArchiveFile;
 pub use format::{HEADER_SIZE, MAGIC, Scheme, VERSION, header, toc_key};
 pub use marker::Marker;
+pub use object::MAX_OBJECT_SIZE;
 pub use source::Source;
 pub use toc::{Blob, Toc, TocEntry};

@@ -9,8 +9,8 @@ use crate::frame;
 use crate::source::{self, Source};
 use crate::toc::Blob;
 
-/// The largest code object that is read. AMDGPU code is addressed by signed 32-bit offsets, so that none is larger.
-const MAX_SIZE: u64 = 1 << 31;
+/// The largest code object that is read, in bytes. AMDGPU code is addressed by signed 32-bit offsets, so that none is larger.
+pub const MAX_OBJECT_SIZE: u64 = 1 << 31;
 
 /// Knows how long the code object is, having checked that what is stored can become that.
 pub(crate) struct Object<'a, S> {
@@ -26,7 +26,7 @@ enum Stored<'a> {
 
 impl<'a, S: Source> Object<'a, S> {
     pub(crate) fn new(source: &'a S, scheme: Scheme, blob: Blob, original_size: u64) -> Result<Self, Error> {
-        let size = usize::try_from(original_size).ok().filter(|_| original_size <= MAX_SIZE);
+        let size = usize::try_from(original_size).ok().filter(|_| original_size <= MAX_OBJECT_SIZE);
         let size = size.ok_or_else(|| malformed(format!("a code object of {original_size} bytes is too large")))?;
         let stored = match scheme {
             Scheme::None if blob.size == original_size => Stored::Plain(blob.offset),

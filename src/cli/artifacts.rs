@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::json;
 use super::options::SplitOptions;
-use super::output::prepare_output;
+use super::output::Output;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
 use super::split::{clear_set_id, write_with_archives};
@@ -21,8 +21,8 @@ use crate::fs::Served;
 use crate::fs::autosave;
 use crate::kpack::Archive;
 use crate::resources::Resources;
-use crate::rope::Make;
-use crate::source::{EntryPath, Input};
+use crate::rope::{Content, Make};
+use crate::source::EntryPath;
 use crate::split::{self, Packaging, Summary};
 use crate::view::{ArtifactPart, Artifacts, Body, SplitArtifact, Status, fixed, lay_out_artifacts};
 
@@ -74,8 +74,7 @@ impl PreparedArtifacts {
 
     pub(super) fn served(&self) -> anyhow::Result<Served> {
         let report = json::text(&self.report())?;
-        let inputs: Vec<_> = self.artifacts.split.iter().map(|artifact| &artifact.input).collect();
-        serve(&self.artifacts.parts, &self.input, &inputs, Some(report), &self.resources)
+        serve(&self.artifacts.parts, &self.input, &self.artifacts.witnesses, Some(report), &self.resources)
     }
 
     /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
@@ -145,11 +144,11 @@ impl PreparedArtifacts {
     }
 }
 
-/// What a mount of parts serves, which are made of these inputs.
+/// What a mount of parts serves, which says when one of `witnesses` can no longer be read.
 pub(super) fn serve(
     parts: &[ArtifactPart],
     source: &Path,
-    inputs: &[&Input],
+    witnesses: &[Arc<dyn Content>],
     report: Option<String>,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Served> {
@@ -157,8 +156,7 @@ pub(super) fn serve(
     let archives = parts
         .iter()
         .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));
-    let status = Status::new(source.to_string_lossy(), resources, archives);
-    let status = inputs.iter().fold(status, |status, input| status.watching(input));
+    let status = Status::new(source.to_string_lossy(), resources, archives).watching(witnesses.iter().cloned());
     let mut reports = vec![("status.json", Body::Live(Arc::new(status)))];
     reports.extend(report.map(|report| ("report.json", fixed(report))));
     let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
@@ -185,11 +183,11 @@ pub(super) fn write(
     };
     let views: Vec<_> = parts.iter().map(place).collect();
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-    let replaced = prepare_output(output, &places, force, input, resources)?;
+    let output = Output::prepare(output, &places, force, input, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
-    write_with_archives(&tree, &views, &archives)?;
-    replaced.finish();
+    write_with_archives(&tree, &output.views(&views), &archives)?;
+    output.publish()?;
     keep_learnt(resources);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `kpackfs cache`.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::json;
 use super::options::CacheOptions;
 use super::table::{counted, size};
 use super::terminal::message;
@@ -30,7 +31,7 @@ pub(super) struct Cache {
 enum Command {
     /// List the indexes, and say what code objects take
     List {
-        /// Print JSON, of the indexes only
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -44,11 +45,25 @@ enum Command {
     Clear,
 }
 
-/// An index as it is listed. Sizes in bytes, times in seconds since 1970.
+/// All that is listed. Sizes in bytes, times in seconds since 1970.
+#[derive(Serialize)]
+struct Listing<'a> {
+    indexes: Vec<Listed<'a>>,
+    code_objects: CodeObjects,
+}
+
+/// What compressed code objects take.
+#[derive(Serialize)]
+struct CodeObjects {
+    inputs: usize,
+    size: u64,
+}
+
+/// An index as it is listed.
 #[derive(Serialize)]
 struct Listed<'a> {
-    file: &'a Path,
-    input: Option<&'a PathBuf>,
+    file: Cow<'a, str>,
+    input: Option<Cow<'a, str>>,
     size: u64,
     written: u64,
     usable: bool,
@@ -62,8 +77,10 @@ impl Cache {
         let kept = index::list(&folder)?;
         let explain = || folder.display().to_string();
         match &self.command {
-            Command::List { json: true } => list_json(&kept)?,
-            Command::List { json: false } => list(&kept, index::frames_usage(&folder).with_context(explain)?)?,
+            Command::List { json } => {
+                let frames = index::frames_usage(&folder).with_context(explain)?;
+                if *json { list_json(&kept, &frames)? } else { list(&kept, &frames)? }
+            }
             Command::Prune { older_than } => {
                 index::remove_orphans(&folder)?;
                 let age = |kept: &CacheEntry| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
@@ -96,21 +113,20 @@ fn code_objects_of(inputs: usize) -> String {
     format!("compressed code objects of {}", counted(inputs, "input", "inputs"))
 }
 
-fn list_json(kept: &[CacheEntry]) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+fn list_json(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
     let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let listed = kept.iter().map(|kept| Listed {
-        file: &kept.path,
-        input: kept.location.as_ref(),
+    let indexes = kept.iter().map(|kept| Listed {
+        file: kept.path.to_string_lossy(),
+        input: kept.location.as_ref().map(|location| location.to_string_lossy()),
         size: kept.size,
         written: seconds(kept.modified),
         usable: kept.is_usable,
     });
-    serde_json::to_writer_pretty(&mut out, &listed.collect::<Vec<_>>())?;
-    Ok(writeln!(out)?)
+    let code_objects = CodeObjects { inputs: frames.inputs, size: frames.bytes };
+    json::write(&mut io::stdout().lock(), &Listing { indexes: indexes.collect(), code_objects })
 }
 
-fn list(kept: &[CacheEntry], frames: FramesUsage) -> anyhow::Result<()> {
+fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for kept in kept {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::json;
 use super::options::{Source, SplitOptions};
-use super::prepare::{keep_learnt, prepare};
+use super::prepare::{keep_learnt, prepare_listed};
 use super::progress::show_bytes;
 use super::table::{Column, Style, Table, known_size, percent, size};
+use crate::source::Input;
 use crate::split::Summary;
 use crate::view::{Making, PartSize, Sizes};
 
@@ -52,7 +53,7 @@ impl Inspect {
             artifacts.inspect(self.sizes, self.json, style)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = prepare(self.source.path(), &self.options)?;
+        let prepared = prepare_listed(self.source.path(), &self.options, Input::survey)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
             let progress = Making::default();

@@ -12,9 +12,10 @@ use clap::{Args, Subcommand};
 use super::json;
 use super::table::size;
 use super::terminal::escaped;
-use super::unbundle::unbundle;
+use super::unbundle::{new_file, unbundle};
 use crate::gpu::TargetId;
 use crate::kpack::Reader;
+use crate::memory::Budget;
 use crate::resources::Resources;
 use crate::source::open_file;
 
@@ -100,17 +101,21 @@ fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
 
 fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str>) -> anyhow::Result<()> {
     let reader = open(file)?;
+    // One code object at a time takes what its frame needs.
+    let budget = Budget::new(0);
     let is_wanted = |key: &str, of: &str| {
         let name = key.rsplit_once('#').map_or(key, |(name, _)| name);
         binary.is_none_or(|binary| binary == key || binary == name) && target.is_none_or(|target| target == of)
     };
     let mut count = 0;
     for (key, target, entry) in reader.entries().filter(|(key, target, _)| is_wanted(key, target)) {
-        let bytes = reader.read(entry).with_context(|| format!("{}: {key}, {target}", file.display()))?;
         let path = output.join(file_name(key, target)?);
         let directory = path.parent().unwrap_or(output);
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        let mut new = new_file(&path)?;
+        let read = reader.read(entry, &budget, |piece| new.write_all(piece));
+        read.with_context(|| format!("{}: {key}, {target}", file.display()))?;
+        new.persist(&path).with_context(|| path.display().to_string())?;
         count += 1;
     }
     if count == 0 {

@@ -5,6 +5,7 @@ mod cache;
 mod generate;
 mod index;
 mod inspect;
+mod interrupt;
 mod json;
 mod kpack;
 mod lists;

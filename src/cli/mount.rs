@@ -77,7 +77,7 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         let place = format!("{}/{}", planned.key, planned.path);
         (place, Arc::clone(&planned.archive))
     });
-    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input);
+    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
     let mut reports = vec![("report.json", fixed(summary)), ("status.json", view::Body::Live(Arc::new(status)))];
     reports.extend(statement.clone().with_arch(arch).to_json().map(|text| (STATEMENT, fixed(text))));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {

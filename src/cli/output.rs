@@ -1,177 +1,281 @@
 //! The directory that parts are written to. It may hold other things: a build has one for all of its components. Only what would
 //! be overwritten is refused, or replaced on request.
+//!
+//! Parts are written to a hidden directory in it, and get their names when all of them are complete. What fails, is interrupted or
+//! killed before leaves what was there.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
 use tempfile::{Builder, TempDir};
 
+use super::interrupt::{delete, unfinished};
 use crate::resources::Resources;
+use crate::source::EntryPath;
 
 /// As many names as a message says.
 const NAMED: usize = 3;
 
-/// What was there before, until the new parts are complete. If they never are, it comes back.
-pub(super) struct Replaced {
-    aside: Option<TempDir>,
-    /// Where each was, and where it is now.
-    moved: Vec<(PathBuf, PathBuf)>,
+/// What the names of hidden directories begin with.
+const PREFIX: &str = ".kpackfs-partial-";
+
+/// What the name begins with that something has while another takes its place, where the file system cannot exchange the two.
+const ASIDE: &str = ".kpackfs-replaced-";
+
+/// How often a hidden directory is made again that another process took for one that was left behind.
+const TRIES: usize = 100;
+
+/// An output that is being written. Dropped before it is published, it leaves nothing.
+pub(super) struct Output {
+    place: PathBuf,
+    hidden: TempDir,
+    /// Locked as long as this process lives, so that nobody takes the directory for one that was left behind.
+    _lock: File,
+    parts: Vec<Part>,
+    /// Files that are no part, and go when the parts are there.
+    outdated: Vec<PathBuf>,
 }
 
-/// Makes the directory `output`, and sees to it that nothing is at `places` in it. Code objects are compressed once; until they
-/// are written they lie in the directory, in a file without a name.
-pub(super) fn prepare_output(
-    output: &Path,
-    places: &[PathBuf],
-    force: bool,
-    input: &Path,
-    resources: &Resources,
-) -> anyhow::Result<Replaced> {
-    let name = || output.display().to_string();
-    fs::create_dir_all(output).with_context(name)?;
-    let taken: Vec<&PathBuf> = places.iter().filter(|place| place.symlink_metadata().is_ok()).collect();
-    if !force && let Some(first) = taken.first() {
-        let more = match taken.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
-        let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
-        bail!("{shown}{more}: there already; name another directory, or replace what is there by --force");
-    }
-    let replaced = Replaced::move_aside(output, &taken, input)?;
-    resources.store.spool_to(output);
-    Ok(replaced)
+/// Something that is written to `staged` and belongs to `place`.
+struct Part {
+    staged: PathBuf,
+    place: PathBuf,
+    may_replace: bool,
 }
 
-impl Replaced {
-    fn move_aside(output: &Path, taken: &[&PathBuf], input: &Path) -> anyhow::Result<Self> {
-        let mut replaced = Self { aside: None, moved: Vec::new() };
-        if taken.is_empty() {
-            return Ok(replaced);
+impl Output {
+    /// Makes the directory `place`, if nothing is at `parts` in it or `force` has that replaced. Code objects are compressed once;
+    /// until they are written they lie in the directory, in a file without a name.
+    pub(super) fn prepare(
+        place: &Path,
+        parts: &[PathBuf],
+        force: bool,
+        input: &Path,
+        resources: &Resources,
+    ) -> anyhow::Result<Self> {
+        let name = || place.display().to_string();
+        fs::create_dir_all(place).with_context(name)?;
+        let taken: Vec<&PathBuf> = parts.iter().filter(|part| part.symlink_metadata().is_ok()).collect();
+        if !force && let Some(first) = taken.first() {
+            let more = match taken.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
+            let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
+            bail!("{shown}{more}: there already; name another directory, or replace what is there by --force");
         }
-        let input = input.canonicalize().unwrap_or_else(|_| input.to_owned());
-        for place in taken {
-            // A link is replaced, not what it leads to.
-            if !place.is_symlink() && place.canonicalize().is_ok_and(|place| input.starts_with(place)) {
-                bail!("{}: it is the input or holds it, and is not replaced", place.display());
+        check_input(&taken, input)?;
+        clear(place);
+        let (hidden, lock) = hidden_in(place).with_context(name)?;
+        *unfinished() = Some(hidden.path().to_owned());
+        resources.store.spool_to(place);
+        let (place, outdated) = (place.to_owned(), Vec::new());
+        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), outdated };
+        for part in parts {
+            output.add(part, force);
+        }
+        Ok(output)
+    }
+
+    /// Where what belongs to `place` is written until all is complete.
+    fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
+        let staged = self.staged(place);
+        self.parts.push(Part { staged: staged.clone(), place: place.to_owned(), may_replace });
+        staged
+    }
+
+    fn staged(&self, place: &Path) -> PathBuf {
+        // Messages name it, so it keeps its name.
+        self.hidden.path().join(place.strip_prefix(&self.place).unwrap_or(place))
+    }
+
+    /// Views, and where each is written until all are complete.
+    pub(super) fn views(&self, views: &[(EntryPath, PathBuf)]) -> Vec<(EntryPath, PathBuf)> {
+        views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
+    }
+
+    /// Adds a file that belongs to the parts and replaces that of others.
+    pub(super) fn write_file(&mut self, place: &Path, text: &str) -> anyhow::Result<()> {
+        let staged = self.add(place, true);
+        let name = || staged.display().to_string();
+        if let Some(directory) = staged.parent() {
+            fs::create_dir_all(directory).with_context(name)?;
+        }
+        fs::write(&staged, text).with_context(name)
+    }
+
+    /// Has a file go that is about what was there before.
+    pub(super) fn outdate(&mut self, place: PathBuf) {
+        self.outdated.push(place);
+    }
+
+    /// Gives everything its name. Nothing has a new one if this fails.
+    pub(super) fn publish(self) -> anyhow::Result<()> {
+        // An interrupt waits until this is done.
+        let _unfinished = unfinished();
+        for (number, part) in self.parts.iter().enumerate() {
+            if let Err(error) = part.publish() {
+                let (published, _) = self.parts.split_at(number);
+                published.iter().rev().for_each(Part::take_back);
+                return Err(error).with_context(|| part.place.display().to_string());
             }
         }
-        let aside = Builder::new().prefix(".kpackfs-replaced-").tempdir_in(output);
-        let aside = replaced.aside.insert(aside.with_context(|| output.display().to_string())?);
-        for (number, place) in taken.iter().enumerate() {
-            let kept = aside.path().join(number.to_string());
-            fs::rename(place, &kept).with_context(|| place.display().to_string())?;
-            replaced.moved.push(((*place).clone(), kept));
+        for place in &self.outdated {
+            fs::remove_file(place).ok();
         }
-        Ok(replaced)
-    }
-
-    /// The new parts are complete.
-    pub(super) fn finish(mut self) {
-        self.moved.clear();
-        if let Some(Err(error)) = self.aside.take().map(TempDir::close) {
-            eprintln!("kpackfs: warning: what was replaced cannot be deleted: {error}");
-        }
+        Ok(())
     }
 }
 
-impl Drop for Replaced {
+impl Drop for Output {
     fn drop(&mut self) {
-        for (place, kept) in self.moved.drain(..) {
-            let back = remove(&place).and_then(|()| fs::rename(&kept, &place));
-            if let Err(error) = back {
-                // It stays where it is.
-                let aside = self.aside.take().map(TempDir::keep);
-                let aside = aside.as_deref().unwrap_or(&kept).display();
-                eprintln!("kpackfs: {}: it cannot be put back, and is in {aside}: {error}", place.display());
-            }
+        let mut unfinished = unfinished();
+        *unfinished = None;
+        let directory = self.hidden.path();
+        if let Err(error) = delete(directory) {
+            eprintln!("kpackfs: warning: {}: it cannot be deleted: {error}", directory.display());
         }
     }
 }
 
-fn remove(place: &Path) -> io::Result<()> {
-    match place.symlink_metadata() {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(place),
-        Ok(_) => fs::remove_file(place),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+impl Part {
+    /// Gives it its name. What was there before is where it was written.
+    fn publish(&self) -> io::Result<()> {
+        if let Some(directory) = self.place.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        match self.rename(RenameFlags::NOREPLACE) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.may_replace => {
+                self.rename(RenameFlags::EXCHANGE)
+            }
+            result => result,
+        }
+    }
+
+    fn take_back(&self) {
+        let is_replaced = self.staged.symlink_metadata().is_ok();
+        let back = Self { staged: self.place.clone(), place: self.staged.clone(), may_replace: true };
+        let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+        if let Err(error) = back.rename(flags) {
+            eprintln!("kpackfs: warning: {}: it is new, and cannot be taken back: {error}", self.place.display());
+        }
+    }
+
+    fn rename(&self, flags: RenameFlags) -> io::Result<()> {
+        let (staged, place) = (Movable::new(&self.staged), Movable::new(&self.place));
+        let result = match renameat_with(CWD, &self.staged, CWD, &self.place, flags) {
+            // Some file systems have no such flags (rename(2)), as NFS and 9p.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::EXCHANGE => self.exchange(),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if self.place.symlink_metadata().is_err() => {
+                fs::rename(&self.staged, &self.place)
+            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Err(io::ErrorKind::AlreadyExists.into()),
+            result => result.map_err(io::Error::from),
+        };
+        let is_exchanged = result.is_ok() && flags == RenameFlags::EXCHANGE;
+        let (ours, theirs) = if result.is_ok() { (&self.place, &self.staged) } else { (&self.staged, &self.place) };
+        staged.restore(ours);
+        if is_exchanged || result.is_err() {
+            place.restore(theirs);
+        }
+        result
+    }
+
+    /// Exchanges both in three steps. Killed in between, it leaves what was replaced under a name that the next run names.
+    fn exchange(&self) -> io::Result<()> {
+        let mut name = std::ffi::OsString::from(ASIDE);
+        name.push(self.place.file_name().unwrap_or_default());
+        let aside = self.place.with_file_name(name);
+        fs::rename(&self.place, &aside)?;
+        if let Err(error) = fs::rename(&self.staged, &self.place) {
+            fs::rename(&aside, &self.place)?;
+            return Err(error);
+        }
+        fs::rename(&aside, &self.staged)
+    }
+}
+
+/// A directory can be moved to another one only by a user who may write to it, since its `..` changes (`may_write`).
+struct Movable(Option<Permissions>);
+
+impl Movable {
+    /// Has it be writable for a moment if it is a directory that is not.
+    fn new(path: &Path) -> Self {
+        let metadata =
+            path.symlink_metadata().ok().filter(|metadata| metadata.is_dir() && metadata.mode() & 0o200 == 0);
+        Self(metadata.and_then(|metadata| {
+            let writable = Permissions::from_mode(metadata.mode() | 0o200);
+            fs::set_permissions(path, writable).is_ok().then(|| metadata.permissions())
+        }))
+    }
+
+    fn restore(self, path: &Path) {
+        if let Some(permissions) = self.0 {
+            fs::set_permissions(path, permissions).ok();
+        }
+    }
+}
+
+/// Fails if the input would be replaced.
+fn check_input(taken: &[&PathBuf], input: &Path) -> anyhow::Result<()> {
+    let input = input.canonicalize().unwrap_or_else(|_| input.to_owned());
+    for place in taken {
+        // A link is replaced, not what it leads to.
+        if !place.is_symlink() && place.canonicalize().is_ok_and(|place| input.starts_with(place)) {
+            bail!("{}: it is the input or holds it, and is not replaced", place.display());
+        }
+    }
+    Ok(())
+}
+
+/// Makes a hidden directory, locked.
+fn hidden_in(place: &Path) -> io::Result<(TempDir, File)> {
+    for _ in 0..TRIES {
+        let directory = Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place)?;
+        // Another process may have taken it for one that was left behind, before it was locked.
+        match lock(directory.path()) {
+            Ok(Some(lock)) => return Ok((directory, lock)),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("other processes remove what is made there"))
+}
+
+/// Locks a directory. `None` if another process has it, or has removed it.
+fn lock(directory: &Path) -> io::Result<Option<File>> {
+    let file = File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(directory)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(None);
+    }
+    let is_there = directory.symlink_metadata()?.ino() == file.metadata()?.ino();
+    Ok(is_there.then_some(file))
+}
+
+/// Deletes what processes that were killed have left in an output directory, and names what only a user can judge.
+fn clear(output: &Path) {
+    let entries = fs::read_dir(output).into_iter().flatten().flatten();
+    for entry in entries {
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        if name.starts_with(PREFIX) && lock(&path).is_ok_and(|lock| lock.is_some()) {
+            if let Err(error) = delete(&path) {
+                eprintln!("kpackfs: warning: {}: left by a run that was killed: {error}", path.display());
+            }
+        } else if name.starts_with(ASIDE) {
+            let path = path.display();
+            eprintln!("kpackfs: warning: {path}: a run that was killed has left it; it is what was replaced");
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Replaced> {
-        let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
-        prepare_output(output, &places, force, input, &Resources::new(0))
-    }
-
-    fn names(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn only_what_would_be_overwritten_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let (output, input) = (directory.path().join("out"), directory.path().join("in"));
-        fs::create_dir_all(output.join("old")).unwrap();
-        prepare(&output, &["host", "gfx942"], false, &input).unwrap().finish();
-        fs::write(output.join("old/file"), "old").unwrap();
-        std::os::unix::fs::symlink("nowhere", output.join("link")).unwrap();
-        for taken in ["old", "link"] {
-            let error = prepare(&output, &["new", taken], false, &input).err().unwrap().to_string();
-            assert!(error.contains(taken) && error.contains("--force") && !error.contains("new"), "{error}");
-        }
-        let all = ["a", "b", "c", "d", "e"];
-        for name in all {
-            fs::write(output.join(name), "").unwrap();
-        }
-        let error = prepare(&output, &all, false, &input).err().unwrap().to_string();
-        assert!(error.contains("out/c, and 2 more: ") && !error.contains("out/d"), "{error}");
-    }
-
-    #[test]
-    fn what_is_replaced_comes_back_unless_the_new_is_complete() {
-        let directory = tempfile::tempdir().unwrap();
-        let (output, input) = (directory.path().join("out"), directory.path().join("in"));
-        fs::create_dir_all(output.join("part")).unwrap();
-        fs::write(output.join("part/old"), "").unwrap();
-        fs::write(output.join("other"), "").unwrap();
-        let replaced = prepare(&output, &["part"], true, &input).unwrap();
-        assert!(!output.join("part").exists());
-        fs::create_dir(output.join("part")).unwrap();
-        fs::write(output.join("part/half"), "").unwrap();
-        drop(replaced);
-        assert_eq!(
-            (names(&output), names(&output.join("part"))),
-            (vec!["other".into(), "part".into()], vec!["old".into()])
-        );
-        let replaced = prepare(&output, &["part"], true, &input).unwrap();
-        fs::write(output.join("part"), "new").unwrap();
-        replaced.finish();
-        assert_eq!(names(&output), ["other", "part"]);
-        assert_eq!(fs::read(output.join("part")).unwrap(), b"new");
-    }
-
-    #[test]
-    fn the_input_is_never_replaced() {
-        let directory = tempfile::tempdir().unwrap();
-        let output = directory.path().join("out");
-        fs::create_dir_all(output.join("above/input")).unwrap();
-        std::os::unix::fs::symlink("out/above/input", directory.path().join("link")).unwrap();
-        for input in [output.join("above/input"), directory.path().join("link")] {
-            for place in ["above", "above/input"] {
-                let error = prepare(&output, &[place], true, &input).err().unwrap().to_string();
-                assert!(error.contains("is the input"), "{error}");
-            }
-        }
-        assert_eq!(names(&output.join("above")), ["input"]);
-    }
-}
+#[path = "output_tests.rs"]
+mod tests;

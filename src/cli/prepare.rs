@@ -12,7 +12,7 @@ use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
 use crate::resources::Resources;
-use crate::source::Input;
+use crate::source::{Input, SourceError};
 use crate::split::{Packaging, Plan, Progress, Statement};
 use crate::view::WheelSet;
 
@@ -61,9 +61,18 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
 
 /// Plans, and tells on stderr what could not be split.
 pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
+    prepare_listed(input, options, Input::open)
+}
+
+/// The same of an input that `list` lists.
+pub(super) fn prepare_listed(
+    input: &Path,
+    options: &SplitOptions,
+    list: fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>,
+) -> anyhow::Result<Prepared> {
     let choices = options.to_options(Packaging::Bundles)?;
     let resources = resources(input, options)?;
-    let input = Input::open(input, &resources)?;
+    let input = list(input, &resources)?;
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
         Plan::make(&input, &choices, &resources, &progress)

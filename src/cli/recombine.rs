@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
+use super::interrupt;
 use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
@@ -74,6 +75,7 @@ impl Recombine {
         let shards = either(&self.shards, &self.named_shards);
         match (&self.output, &self.mount) {
             (Some(output), _) => {
+                interrupt::watch()?;
                 let (recombined, resources) = self.prepare(&config, &shards)?;
                 write(&recombined.parts, output, true, self.force, &shards, &resources)?;
             }
@@ -87,7 +89,7 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
-            serve(&recombined.parts, &shards, &[], None, &resources)
+            serve(&recombined.parts, &shards, &recombined.witnesses, None, &resources)
         };
         self.serving.serve(&shards, mount_point, served)
     }

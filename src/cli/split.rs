@@ -8,13 +8,13 @@ use anyhow::{Context, bail};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
+use super::interrupt;
 use super::options::{Source, SplitOptions};
-use super::output::prepare_output;
+use super::output::Output;
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use crate::export::{self, Progress};
 use crate::kpack::{Archive, make_archives, unmade_size};
-use crate::resources::Resources;
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, STATEMENT};
 use crate::view::{self, HOST, MERGED, REPORTS, ROOT, Tree, WHEELS, WheelPart, WheelSet};
@@ -62,6 +62,7 @@ enum Format {
 impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
+        interrupt::watch()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
                 Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id, self.force),
@@ -84,31 +85,31 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
-                self.write_parts(wheels, &prepared.resources, &tree, Vec::new(), place)?;
+                self.write_parts(wheels, &prepared, &tree, Vec::new(), place)?;
             }
             (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
-            (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared.resources, &tree)?,
+            (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
             (Format::Wheel, None) => {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
-        }
-        if let Format::Directory = self.format {
-            self.write_statement(&prepared)?;
         }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
 
     /// Writes what the split is restricted to, for `verify`. Wheels say so themselves.
-    fn write_statement(&self, prepared: &Prepared) -> anyhow::Result<()> {
+    fn write_statement(&self, prepared: &Prepared, output: &mut Output) -> anyhow::Result<()> {
         // Views without the host part are no split that could lack something.
         let has_host = self.view.iter().any(|view| view.trim_matches('/') == HOST);
         let views = if has_host { &*self.view } else { &[] };
-        let Some(text) = prepared.statement.clone().with_views(views).to_json() else { return Ok(()) };
-        let directory = self.output.join(REPORTS);
-        let file = directory.join(STATEMENT);
-        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        std::fs::write(&file, text).with_context(|| file.display().to_string())
+        let file = self.output.join(REPORTS).join(STATEMENT);
+        match prepared.statement.clone().with_views(views).to_json() {
+            Some(text) => output.write_file(&file, &text)?,
+            // What is there is about the host part that is replaced.
+            None if has_host || self.view.is_empty() => output.outdate(file),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Refuses options that would do nothing with this format.
@@ -154,27 +155,32 @@ impl Split {
             bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
         }
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), &prepared.resources)?;
+        let mut output = self.prepare_output(&places, prepared)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        write_with_archives(tree, &views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())?;
-        replaced.finish();
-        Ok(())
+        let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
+        write_with_archives(tree, &output.views(&views), &archives)?;
+        self.write_statement(prepared, &mut output)?;
+        output.publish()
     }
 
-    fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
+    fn prepare_output(&self, places: &[PathBuf], prepared: &Prepared) -> anyhow::Result<Output> {
+        Output::prepare(&self.output, places, self.force, self.source.path(), &prepared.resources)
+    }
+
+    fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
-        self.write_parts(wheels, resources, tree, index, |part| Ok(Some(place(&part.file_name()?))))
+        self.write_parts(wheels, prepared, tree, index, |part| Ok(Some(place(&part.file_name()?))))
     }
 
     /// Writes the parts of a wheel, and `others`. `place` says which node of the tree shows a part, and where to write it.
     fn write_parts(
         &self,
         wheels: &WheelSet,
-        resources: &Resources,
+        prepared: &Prepared,
         tree: &Tree,
         others: Vec<(EntryPath, PathBuf)>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
@@ -183,16 +189,18 @@ impl Split {
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), resources)?;
+        let mut output = self.prepare_output(&places, prepared)?;
         let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
             wheels.check_claims(false, &AtomicU64::new(0));
-            Ok(export::write(tree, &views, &progress)?)
+            Ok(export::write(tree, &output.views(&views), &progress)?)
         })?;
-        replaced.finish();
-        Ok(())
+        if let Format::Directory = self.format {
+            self.write_statement(prepared, &mut output)?;
+        }
+        output.publish()
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {

@@ -1,13 +1,16 @@
 //! `kpackfs kpack unbundle`: code objects out of fat binaries and offload bundles.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
+use tempfile::{Builder, NamedTempFile};
 
 use crate::binary::FatBinary;
+use crate::export;
 use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -87,11 +90,18 @@ fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u
     Ok(found.then_some(from + padding as u64))
 }
 
+/// A code object may be larger than the memory, so it goes to the file piece by piece.
 fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
-    let name = || path.display().to_string();
-    let mut bytes = vec![0; usize::try_from(object.content.size())?];
-    object.content.read_at(0, &mut bytes).with_context(name)?;
+    let mut file = new_file(path)?;
+    export::copy(&*object.content, file.as_file_mut(), path, &AtomicU64::new(0))?;
     // Two inputs of the same name would be written to the same files.
-    let mut file = File::options().write(true).create_new(true).open(path).with_context(name)?;
-    file.write_all(&bytes).with_context(name)
+    file.persist_noclobber(path).map(drop).with_context(|| path.display().to_string())
+}
+
+/// A file for what belongs to `path`. It gets this name when it is complete.
+pub(super) fn new_file(path: &Path) -> anyhow::Result<NamedTempFile> {
+    let directory = path.parent().unwrap_or(path);
+    let mut name = Builder::new();
+    name.prefix(".kpackfs-").suffix(".partial").permissions(fs::Permissions::from_mode(0o666));
+    name.tempfile_in(directory).with_context(|| path.display().to_string())
 }

@@ -153,13 +153,14 @@ fn write_file(job: &Job, content: &dyn Content, progress: &Progress) -> Result<(
     let directory = job.path.parent().unwrap_or(&job.path);
     let temporary = Builder::new().prefix(".kpackfs-").suffix(".partial").tempfile_in(directory);
     let mut file = temporary.map_err(at(&job.path))?;
-    copy(content, file.as_file_mut(), &job.path, progress)?;
+    copy(content, file.as_file_mut(), &job.path, &progress.done)?;
     finish(file.path(), &job.attributes)?;
     file.persist_noclobber(&job.path).map_err(|error| at(&job.path)(error.error))?;
     Ok(())
 }
 
-fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress) -> Result<(), ExportError> {
+/// Writes a content to a file piece by piece, which errors call `path`. Adds the bytes to `done`.
+pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
     let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
     let mut offset = 0;
@@ -169,7 +170,7 @@ fn copy(content: &dyn Content, file: &mut File, path: &Path, progress: &Progress
         content.read_at(offset, piece).map_err(reading(path))?;
         file.write_all(piece).map_err(at(path))?;
         offset += here as u64;
-        progress.done.fetch_add(here as u64, Ordering::Relaxed);
+        done.fetch_add(here as u64, Ordering::Relaxed);
     }
     Ok(())
 }

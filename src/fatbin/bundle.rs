@@ -78,6 +78,12 @@ impl Bundle {
         with_code.filter_map(|entry| target(&entry.id).err()).collect()
     }
 
+    /// Where it is and its length, compressed and claimed, if the latter is out of all proportion.
+    pub fn absurd_claim(&self) -> Option<(u64, u64, u64)> {
+        let packing = self.compressed.filter(Packing::is_absurd)?;
+        Some((self.offset, packing.length, packing.size))
+    }
+
     /// The code objects.
     pub fn objects(
         &self,

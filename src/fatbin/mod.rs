@@ -16,9 +16,9 @@ use crate::gpu::TargetId;
 use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub use compressed::{Compressed, Decompressed};
+pub use compressed::{Compressed, DECODER, Decompressed};
 pub use open::OpenBundle;
-pub use packing::{CompressedFormat, Method};
+pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
 pub use thin::{CODE_ALIGNMENT, Part, Parts, ThinBundle};
 
 /// Code for one target.

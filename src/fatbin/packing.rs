@@ -18,9 +18,14 @@ pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 /// The largest bundle that is decompressed, in bytes. The largest known one holds 114 MB.
 const MAX_SIZE: u64 = 1 << 30;
 
+/// Bundles of code become up to 100 times as large (jax's: 29 MB for 2437 MB). From this ratio and this size on, hardly any code can
+/// be in one.
+const ABSURD_RATIO: u64 = 1000;
+const ABSURD_SIZE: u64 = 16 << 20;
+
 /// The largest zstd window that is accepted, as a power of two: zstd's own default. clang writes single-segment frames,
 /// whose window is the whole bundle.
-pub(super) const WINDOW_LOG: u32 = 27;
+pub const WINDOW_LOG: u32 = 27;
 
 /// The window of a zlib stream (RFC 1950), in bytes.
 const ZLIB_WINDOW: u64 = 32 << 10;
@@ -148,6 +153,11 @@ impl Packing {
         Ok(Some(Self { start: offset + header_size, length, format, size, window: window.min(size) }))
     }
 
+    /// Whether it claims to become so much more than it is that it may have been made to exhaust memory or disk.
+    pub(super) fn is_absurd(&self) -> bool {
+        self.size >= ABSURD_SIZE && self.size / ABSURD_RATIO >= self.length
+    }
+
     /// Whether this can be in a file of `size` bytes. A record of an earlier session may be wrong.
     pub(super) fn is_possible(&self, size: u64) -> bool {
         let end = self.start.checked_add(self.length);
@@ -173,7 +183,7 @@ fn longest(size: u64) -> u64 {
 
 /// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
 /// little-endian.
-fn window_of(frame: &[u8]) -> Option<u64> {
+pub fn window_of(frame: &[u8]) -> Option<u64> {
     let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
     let (&descriptor, rest) = rest.split_first()?;
     if descriptor & 0x20 == 0 {

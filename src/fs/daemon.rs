@@ -14,13 +14,14 @@ use sd_notify::NotifyState;
 use super::FsError;
 use super::announce::{self, ReadyFile};
 use super::mount::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use super::sys::{self, Signal};
+use super::signals::{self, ENDING};
+use super::sys;
 
-/// Signals that ask for the end.
-const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
+/// How much of a reason crosses the pipe: one write of this size and a byte more is never torn (`PIPE_BUF`, pipe(7)).
+const MAX_REASON: usize = 4095;
 
-/// How much of a reason crosses the pipe: one write of this size is never torn (`PIPE_BUF`, pipe(7)).
-const MAX_REASON: usize = 512;
+/// Stands for what is left out of a reason.
+const OMITTED: &str = "[…]";
 
 const READY: u8 = 0;
 const FAILED: u8 = 1;
@@ -118,14 +119,20 @@ fn daemon<E: Display>(
     }
 }
 
-/// What the status pipe carries: one byte, and a reason that is cut between characters.
+/// What the status pipe carries: one byte, and a reason. One that is too long loses its middle, which is that of a long name:
+/// what failed comes last.
 fn message(status: u8, reason: &str) -> Vec<u8> {
-    let mut end = reason.len().min(MAX_REASON);
-    while !reason.is_char_boundary(end) {
-        end -= 1;
-    }
     let mut message = vec![status];
-    message.extend_from_slice(reason.get(..end).unwrap_or_default().as_bytes());
+    if reason.len() <= MAX_REASON {
+        message.extend_from_slice(reason.as_bytes());
+        return message;
+    }
+    let half = (MAX_REASON - OMITTED.len()) / 2;
+    let head = (0..=half).rev().find_map(|end| reason.get(..end));
+    let tail = (reason.len() - half..=reason.len()).find_map(|start| reason.get(start..));
+    for part in [head, Some(OMITTED), tail] {
+        message.extend_from_slice(part.unwrap_or_default().as_bytes());
+    }
     message
 }
 
@@ -178,9 +185,9 @@ fn start_quietly<E: Display>(
 ) -> Result<Mounted, FsError> {
     check_early(options)?;
     // Before any other thread is made: a signal goes to any thread that does not block it.
-    sys::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
-    sys::ignore(libc::SIGHUP);
-    sys::ignore(libc::SIGPIPE);
+    signals::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
+    signals::ignore(libc::SIGHUP);
+    signals::ignore(libc::SIGPIPE);
     sys::raise_open_files().map_err(FsError::system("RLIMIT_NOFILE"))?;
     let target = Target::default();
     let listener = Arc::clone(&target);
@@ -197,9 +204,9 @@ fn start_quietly<E: Display>(
 
 fn listen(target: &Target) {
     let mut is_ending = false;
-    while let Ok(signal) = sys::wait_signal(&ENDING) {
+    while let Ok(signal) = signals::wait(&ENDING) {
         let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(unmounter) = target.filter(|_| !is_ending) else { sys::die_of(signal) };
+        let Some(unmounter) = target.filter(|_| !is_ending) else { signals::die_of(signal) };
         is_ending = true;
         announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
@@ -207,7 +214,7 @@ fn listen(target: &Target) {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
                 unmounter.unmount(true)
             }
-            Err(FsError::NotMade(_)) => sys::die_of(signal),
+            Err(FsError::NotMade(_)) => signals::die_of(signal),
             result => result,
         };
         if let Err(error) = result {
@@ -241,11 +248,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_cut_between_characters() {
+    fn long_reasons_lose_their_middle_between_characters() {
         assert_eq!(message(READY, ""), [READY]);
-        let long = "ä".repeat(300);
-        assert_eq!(message(FAILED, &long).len(), 1 + MAX_REASON);
-        let odd = format!("x{long}");
-        assert_eq!(message(FAILED, &odd), [&[FAILED], &odd.as_bytes()[..511]].concat());
+        let fits = "x".repeat(MAX_REASON);
+        assert_eq!(message(FAILED, &fits), [&[FAILED], fits.as_bytes()].concat());
+        for shift in 0..4 {
+            let long = format!("{}/tree/{}: name too long", "x".repeat(shift), "日".repeat(3000));
+            let message = message(FAILED, &long);
+            assert!(message.len() <= 1 + MAX_REASON && message.len() > MAX_REASON - 8, "{}", message.len());
+            let text = std::str::from_utf8(&message[1..]).unwrap();
+            assert!(text.contains("/tree/日") && text.contains("日[…]日") && text.ends_with("日: name too long"));
+        }
     }
 }

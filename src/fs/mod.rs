@@ -17,6 +17,7 @@ mod neighbours;
 mod nodes;
 mod passthrough;
 mod requests;
+pub mod signals;
 mod sys;
 
 pub use announce::ReadyFile;

@@ -11,9 +11,6 @@ use std::ptr;
 
 use rustix::process::{Resource, Rlimit, getgid, getrlimit, getuid, setrlimit};
 
-/// Number of a signal.
-pub(super) type Signal = libc::c_int;
-
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -165,66 +162,4 @@ pub(super) fn become_stdio(file: &impl AsRawFd) -> io::Result<()> {
         check(result)?;
     }
     Ok(())
-}
-
-fn set_of(signals: &[Signal]) -> libc::sigset_t {
-    #[expect(unsafe_code, reason = "system calls with a C structure")]
-    // SAFETY: `sigset_t` is plain data for which zeros are valid, and the calls write to this local only.
-    unsafe {
-        let mut set: libc::sigset_t = mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        for &signal in signals {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        set
-    }
-}
-
-/// Blocks signals in this thread and in all that it makes, so that [`wait_signal`] gets them.
-pub(super) fn block(signals: &[Signal]) -> io::Result<()> {
-    mask(libc::SIG_BLOCK, signals)
-}
-
-fn mask(how: libc::c_int, signals: &[Signal]) -> io::Result<()> {
-    let set = set_of(signals);
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: the set is a local that outlives the call; the old mask is not asked for.
-    let error = unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
-    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
-}
-
-/// Waits for one of these signals, which have to be blocked.
-pub(super) fn wait_signal(signals: &[Signal]) -> io::Result<Signal> {
-    let set = set_of(signals);
-    let mut signal = 0;
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: both pointers are to locals that outlive the call.
-    let error = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
-    if error == 0 { Ok(signal) } else { Err(io::Error::from_raw_os_error(error)) }
-}
-
-/// Ignores a signal from now on.
-pub(super) fn ignore(signal: Signal) {
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: no handler is installed that could run.
-    unsafe {
-        libc::signal(signal, libc::SIG_IGN);
-    }
-}
-
-/// Ends this process the way a signal does that nobody catches, so that a shell sees what happened.
-pub(super) fn die_of(signal: Signal) -> ! {
-    #[expect(unsafe_code, reason = "system calls")]
-    // SAFETY: the default action replaces a handler, and none is installed.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-    }
-    // Whether or not this succeeds, the process ends below.
-    mask(libc::SIG_UNBLOCK, &[signal]).ok();
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: the call takes a number.
-    unsafe {
-        libc::raise(signal);
-    }
-    std::process::exit(128 + signal)
 }

@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often the file is opened again that another process removes between open and lock. Nobody removes it that often.
+const TRIES: usize = 100;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -36,27 +39,37 @@ impl Pending {
     pub(super) fn mark(index: &Path) -> Option<Self> {
         let path = index.with_extension(SUFFIX);
         records::create_directory(path.parent()?).ok()?;
-        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
-        // One that waits holds it for an instant only.
-        flock(&file, FlockOperation::LockShared).ok()?;
-        Some(Self { path, file })
+        for _ in 0..TRIES {
+            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+            // One that waits holds it for an instant only.
+            flock(&file, FlockOperation::LockShared).ok()?;
+            // That one may have removed it before. Nobody sees the lock of a file without a name.
+            if is_at(&path, &file) {
+                return Some(Self { path, file });
+            }
+        }
+        None
     }
 
     /// Waits until no mount has anything to save to `index`, or one that goes on has saved, but not for long.
     pub(super) fn wait(index: &Path) {
         let path = index.with_extension(SUFFIX);
-        let Ok(file) = File::options().write(true).open(&path) else { return };
         let version =
             || fs::metadata(index).map(|metadata| (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())).ok();
         let (before, limit) = (version(), Instant::now() + PATIENCE);
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            if version() != before || Instant::now() > limit {
+        for _ in 0..TRIES {
+            let Ok(file) = File::options().write(true).open(&path) else { return };
+            while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                if version() != before || Instant::now() > limit {
+                    return;
+                }
+                thread::sleep(PAUSE);
+            }
+            // Nobody has it, so the file is one that was left behind, unless another one is there by now.
+            if remove(&path, &file) {
                 return;
             }
-            thread::sleep(PAUSE);
         }
-        // Nobody has it, so the file is one that was left behind.
-        remove(&path, &file);
     }
 
     /// Removes the mark that a killed mount has left behind. A mount that goes on makes another one.
@@ -74,13 +87,21 @@ impl Drop for Pending {
     }
 }
 
-/// Removes the file at `path` if it is still this one.
-fn remove(path: &Path, file: &File) {
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    if let (Ok(here), Ok(there)) = (file.metadata(), fs::symlink_metadata(path))
-        && identity(here) == identity(there)
-    {
+/// Removes the file at `path` if it is still this one. Whether it was.
+fn remove(path: &Path, file: &File) -> bool {
+    let is_there = is_at(path, file);
+    if is_there {
         fs::remove_file(path).ok();
+    }
+    is_there
+}
+
+/// Whether `path` still leads to this file.
+fn is_at(path: &Path, file: &File) -> bool {
+    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(here), Ok(there)) => identity(here) == identity(there),
+        _ => false,
     }
 }
 
@@ -120,5 +141,38 @@ mod tests {
         fs::write(index.with_extension(SUFFIX), "").unwrap();
         Pending::wait(&index);
         assert_eq!(count(), 1, "the index");
+    }
+
+    /// Waits until somebody is blocked by a lock of this file: `/proc/locks` marks such a line with an arrow.
+    fn wait_for_blocked(file: &File) {
+        let inode = format!(":{} ", file.metadata().unwrap().ino());
+        let is_blocked = || {
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+        };
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !is_blocked() {
+            assert!(Instant::now() < limit, "nobody waits for the lock");
+            thread::yield_now();
+        }
+    }
+
+    /// A mount that marks while another one removes a mark that was left behind.
+    #[test]
+    fn a_mark_that_is_removed_before_it_is_locked_is_made_again() {
+        let place = tempfile::tempdir().unwrap();
+        let index = place.path().join("x.index");
+        let path = index.with_extension(SUFFIX);
+        let left_behind = File::create(&path).unwrap();
+        flock(&left_behind, FlockOperation::LockExclusive).unwrap();
+        thread::scope(|scope| {
+            let marking = scope.spawn(|| Pending::mark(&index).unwrap());
+            wait_for_blocked(&left_behind);
+            assert!(remove(&path, &left_behind));
+            drop(left_behind);
+            let mark = marking.join().unwrap();
+            assert!(is_at(&path, &mark.file), "the lock is on a file that nobody sees");
+        });
+        assert!(!path.exists());
     }
 }

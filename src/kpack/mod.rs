@@ -5,6 +5,7 @@
 mod frame;
 mod jobs;
 mod layout;
+mod pieces;
 mod reader;
 mod schedule;
 mod selection;

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, Error, Source, Toc, TocEntry};
+use rocm_kpack::{Archive, Error, Scheme, Source, Toc, TocEntry};
 
+use super::pieces::{Part, Pieces};
+use crate::memory::Budget;
 use crate::rope::Content;
 
 /// A content that an archive is read from.
@@ -24,6 +26,7 @@ impl Source for ArchiveContent {
 /// An archive that has been opened: its whole table of contents, and where each code object is.
 #[derive(Debug)]
 pub struct Reader {
+    content: Arc<dyn Content>,
     archive: Archive<ArchiveContent>,
     toc: Toc,
 }
@@ -31,10 +34,10 @@ pub struct Reader {
 impl Reader {
     /// Reads header and table of contents, and finds all code objects.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
-        let archive = Archive::open(ArchiveContent(content))?;
+        let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
         archive.index()?;
         let toc = archive.toc()?;
-        Ok(Self { archive, toc })
+        Ok(Self { content, archive, toc })
     }
 
     /// The table of contents.
@@ -69,8 +72,20 @@ impl Reader {
         self.archive.get(key, target)
     }
 
-    /// The code object of an entry of this archive.
-    pub fn read(&self, entry: &TocEntry) -> Result<Vec<u8>, Error> {
-        self.archive.read(entry)
+    /// Gives `sink` the code object of an entry of this archive piece by piece: it can be larger than the memory. An error of
+    /// `sink` is [`Error::Read`].
+    pub fn read(
+        &self,
+        entry: &TocEntry,
+        budget: &Arc<Budget>,
+        sink: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let blob = self.archive.stored(entry)?;
+        let mut pieces = Pieces::new(entry.original_size, sink)?;
+        match self.archive.scheme() {
+            Scheme::None => pieces.copy(Part::new(&self.content, blob))?,
+            Scheme::ZstdPerKernel => pieces.decompress(&self.content, blob, budget)?,
+        }
+        pieces.finish()
     }
 }

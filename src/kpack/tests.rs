@@ -39,6 +39,17 @@ fn bytes(archive: &Archive) -> Vec<u8> {
     bytes
 }
 
+/// A code object by [`Reader::read`], without memory for anything.
+fn in_pieces(reader: &Reader, entry: &TocEntry) -> Result<Vec<u8>, KpackError> {
+    let mut code = Vec::new();
+    reader.read(entry, &Resources::new(0).budget, |piece| {
+        assert!(!piece.is_empty() && piece.len() <= 128 << 10);
+        code.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(code)
+}
+
 fn codes() -> Vec<(&'static str, usize, Vec<u8>)> {
     vec![
         ("lib/a.so", 0, b"first".repeat(1000)),
@@ -55,7 +66,9 @@ fn what_is_written_is_read() {
         assert_eq!(reader.toc().gfx_arches, ["gfx90a:xnack+"]);
         assert_eq!(reader.toc().group_name, "torch");
         for (name, wrapper, code) in codes() {
-            assert_eq!(reader.get(&toc_key(name, wrapper), "gfx90a:xnack+").unwrap().as_ref(), Some(&code));
+            let key = toc_key(name, wrapper);
+            assert_eq!(reader.get(&key, "gfx90a:xnack+").unwrap().as_ref(), Some(&code));
+            assert_eq!(in_pieces(&reader, &reader.toc().toc[&key]["gfx90a:xnack+"]).unwrap(), code);
         }
         assert_eq!(reader.get("lib/a.so#1", "gfx90a:xnack+").unwrap(), None);
         assert_eq!(reader.get("lib/a.so#0", "gfx90a").unwrap(), None);
@@ -134,6 +147,57 @@ fn broken_archives_are_errors() {
     }
 }
 
+/// zstd's own functions take several frames for their concatenation, skippable ones for nothing; and so do loaders.
+#[test]
+fn frames_of_others_are_read_in_pieces_as_loaders_read_them() {
+    let code = b"some code ".repeat(50_000);
+    let frame = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).unwrap();
+    let skippable = [&0x184D_2A50_u32.to_le_bytes()[..], &5_u32.to_le_bytes(), b"notes"].concat();
+    let whole = frame(&code);
+    let two = [&frame(&code[..9])[..], &skippable, &frame(&code[9..])].concat();
+    let unsized_frame = zstd::stream::encode_all(&code[..], 3).unwrap();
+    let damaged = [&whole[..whole.len() / 2], &[0; 40]].concat();
+    let cases = [
+        (&whole, code.len(), true),
+        (&two, code.len(), true),
+        (&unsized_frame, code.len(), true),
+        (&whole, code.len() - 1, false),
+        (&whole, code.len() + 1, false),
+        (&two, 9, false),
+        (&damaged, code.len(), false),
+        (&skippable, code.len(), false),
+    ];
+    for (number, (stored, size, is_right)) in cases.into_iter().enumerate() {
+        let reader = Reader::open(content(&archive_of(stored, size))).unwrap();
+        let (key, target, entry) = reader.entries().next().unwrap();
+        let loaded = reader.get(key, target);
+        assert_eq!(loaded.is_ok(), is_right, "{number}: {loaded:?}");
+        let read = in_pieces(&reader, entry);
+        assert_eq!(read.is_ok(), is_right, "{number}: {read:?}");
+        assert!(!is_right || read.unwrap() == code);
+    }
+}
+
+/// An archive with one stored code object, of which the table of contents says `size`.
+fn archive_of(stored: &[u8], size: usize) -> Vec<u8> {
+    let stored_size = u32::try_from(stored.len()).unwrap();
+    let region = [&1_u32.to_le_bytes()[..], &stored_size.to_le_bytes(), stored].concat();
+    let entry = TocEntry { kind: "hsaco".to_owned(), ordinal: 0, original_size: size as u64 };
+    let toc = Toc {
+        format_version: 1,
+        group_name: "x".to_owned(),
+        gfx_arch_family: "gfx942".to_owned(),
+        gfx_arches: vec!["gfx942".to_owned()],
+        compression_scheme: "zstd-per-kernel".to_owned(),
+        zstd_offset: Some(64),
+        zstd_size: Some(region.len() as u64),
+        blobs: None,
+        toc: [("x#0".to_owned(), [("gfx942".to_owned(), entry)].into())].into(),
+    };
+    let header = rocm_kpack::header(64 + region.len() as u64);
+    [&header[..], &region, &rmp_serde::to_vec_named(&toc).unwrap()].concat()
+}
+
 proptest! {
     #[test]
     fn nothing_panics(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), compressed: bool) {
@@ -145,7 +209,7 @@ proptest! {
         }
         if let Ok(reader) = Reader::open(content(&bytes)) {
             for (_, _, entry) in reader.entries() {
-                let _ = reader.read(entry);
+                let _ = in_pieces(&reader, entry);
             }
         }
     }

@@ -31,6 +31,9 @@ use crate::rope::Content;
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 
+/// Contents of which one cannot be read any more once an input has changed.
+pub type Witnesses = Vec<Arc<dyn Content>>;
+
 /// An input that has been listed.
 #[derive(Debug)]
 pub struct Input {
@@ -113,6 +116,14 @@ pub enum SourceError {
     /// It is neither a directory nor a zip file.
     #[error("{}: neither a directory nor a wheel (a zip file)", .0.display())]
     UnknownKind(PathBuf),
+    /// Its files are made by the kernel as they are read.
+    #[error("{}: {name}, whose files the kernel makes, and which holds nothing to split", path.display())]
+    OfKernel {
+        /// The directory.
+        path: PathBuf,
+        /// The file system's name.
+        name: &'static str,
+    },
     /// It is a directory, a device or the like.
     #[error("{}: not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -139,11 +150,20 @@ pub enum SourceError {
 impl Input {
     /// Lists the directory or wheel at `location`.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        Self::list(location, true, resources)
+    }
+
+    /// The same, but what this user may not list is left out with a warning. Nothing may be made of such an input.
+    pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
+        Self::list(location, false, resources)
+    }
+
+    fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let location = location.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;
         if metadata.is_dir() {
-            tree::list(location, resources)
+            tree::list(location, is_strict, resources)
         } else if metadata.is_file() {
             wheel::list(location, resources)
         } else {
@@ -156,6 +176,19 @@ impl Input {
         match &self.kind {
             InputKind::Tree => None,
             InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
+        }
+    }
+
+    /// What tells whether it has changed.
+    pub fn witnesses(&self) -> Witnesses {
+        let mut files = self.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
+            _ => None,
+        });
+        match self.kind {
+            // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
+            InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
+            InputKind::Tree | InputKind::UnpackedWheel(_) => files.cloned().collect(),
         }
     }
 

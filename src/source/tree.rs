@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
+use rustix::fs::statfs;
 use rustix::process::{Resource, getrlimit};
 
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
@@ -20,16 +21,21 @@ use crate::rope::{Backing, Content, Identity, ReadError};
 const OPEN_FILES: u64 = 128;
 
 /// Lists everything below the directory `location`. Symlinks are not followed. What is neither a file, a directory
-/// nor a symlink is left out with a warning.
-pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
-    let files = Arc::new(OpenFiles::new(most_open_files()));
+/// nor a symlink is left out with a warning, and so is what this user may not list, unless that `is_strict`.
+pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let root = metadata(&location)?;
-    let mut input =
-        Input { kind: InputKind::Tree, root: attributes(&root), location, entries: Vec::new(), warnings: Vec::new() };
-    let mut directories = vec![EntryPath::root()];
-    while let Some(directory) = directories.pop() {
-        list_directory(&mut input, &directory, &mut directories, &files, resources)?;
+    if let Some(name) = kernel_file_system(&location) {
+        return Err(SourceError::OfKernel { path: location, name });
     }
+    let device = root.dev();
+    let input =
+        Input { kind: InputKind::Tree, root: attributes(&root), location, entries: Vec::new(), warnings: Vec::new() };
+    let files = Arc::new(OpenFiles::new(most_open_files()));
+    let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, is_strict };
+    while let Some((directory, device)) = lister.directories.pop() {
+        lister.list(&directory, device)?;
+    }
+    let mut input = lister.input;
     input.entries.sort_by(|a, b| a.path.cmp(&b.path));
     if let Some(dist_info) = find_dist_info(&input.entries) {
         input.kind = InputKind::UnpackedWheel(dist_info);
@@ -38,70 +44,116 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     Ok(input)
 }
 
+/// File systems whose files are the kernel's answers, made as they are read, by the magic numbers of linux/magic.h.
+const OF_KERNEL: [(u32, &str); 15] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6165_676c, "pstore"),
+    (0x0000_1cd1, "devpts"),
+    (0x6265_6570, "configfs"),
+    (0xde5e_81e4, "efivarfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0x4249_4e4d, "binfmt_misc"),
+    (0x6573_5543, "fusectl"),
+];
+
+/// The name of the file system that a directory is in if the kernel makes its files.
+fn kernel_file_system(directory: &Path) -> Option<&'static str> {
+    let found = statfs(directory).ok()?.f_type;
+    OF_KERNEL.iter().find(|(magic, _)| i64::from(*magic) == found).map(|(_, name)| *name)
+}
+
 /// How many files are kept open: an eighth of what the process may open, and the usual limit of 1024 allows [`OPEN_FILES`].
 fn most_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from((limit / 8).min(OPEN_FILES)).unwrap_or(usize::MAX)
 }
 
-fn list_directory(
-    input: &mut Input,
-    directory: &EntryPath,
-    directories: &mut Vec<EntryPath>,
-    files: &Arc<OpenFiles>,
-    resources: &Arc<Resources>,
-) -> Result<(), SourceError> {
-    let place = input.location.join(directory.as_path());
-    let is_root = *directory == EntryPath::root();
-    let Some(entries) = there(fs::read_dir(&place), &place, &mut input.warnings, is_root)? else { return Ok(()) };
-    for found in entries {
-        let Some(found) = there(found, &place, &mut input.warnings, is_root)? else { break };
-        let path = directory.child(found.file_name().as_bytes());
-        let place = input.location.join(path.as_path());
-        let found = fs::symlink_metadata(&place);
-        let Some(metadata) = there(found, &place, &mut input.warnings, false)? else { continue };
-        let kind = if metadata.is_dir() {
-            directories.push(path.clone());
-            EntryKind::Directory
-        } else if metadata.is_symlink() {
-            let target = fs::read_link(&place);
-            let Some(target) = there(target, &place, &mut input.warnings, false)? else { continue };
-            EntryKind::Symlink(target.into_os_string().into_vec().into())
-        } else if metadata.is_file() {
-            let link_group = (metadata.nlink() > 1).then(|| metadata.ino() ^ metadata.dev().rotate_left(32));
-            let content = TreeFile {
-                entry: path.to_text().into(),
-                stamp: Stamp::of(&metadata),
-                id: resources.next_id(),
-                place,
-                files: Arc::clone(files),
-                resources: Arc::clone(resources),
-            };
-            EntryKind::File { content: Arc::new(content), link_group }
-        } else {
-            input.warnings.push(format!("{path}: left out: neither a file, a directory nor a symlink"));
-            continue;
-        };
-        input.entries.push(Entry { path, kind, attributes: attributes(&metadata) });
-    }
-    Ok(())
+/// A tree that is being listed.
+struct Lister<'a> {
+    input: Input,
+    /// The directories that are still to be listed, with the device that each is on.
+    directories: Vec<(EntryPath, u64)>,
+    files: Arc<OpenFiles>,
+    resources: &'a Arc<Resources>,
+    is_strict: bool,
 }
 
-/// What is found at a place; `None`, with a warning, if it has vanished since its name was read. A tree need not stand still:
-/// /proc never does.
-fn there<T>(
-    found: io::Result<T>,
-    place: &Path,
-    warnings: &mut Vec<String>,
-    must_be: bool,
-) -> Result<Option<T>, SourceError> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if !must_be && has_vanished(&error) => {
-            warnings.push(format!("{}: left out: it was gone before it was looked at", place.display()));
-            Ok(None)
+impl Lister<'_> {
+    fn list(&mut self, directory: &EntryPath, device: u64) -> Result<(), SourceError> {
+        let place = self.input.location.join(directory.as_path());
+        let Some(entries) = self.there(fs::read_dir(&place), &place)? else { return Ok(()) };
+        for found in entries {
+            let Some(found) = self.there(found, &place)? else { break };
+            let path = directory.child(found.file_name().as_bytes());
+            let place = self.input.location.join(path.as_path());
+            let Some(metadata) = self.there(fs::symlink_metadata(&place), &place)? else { continue };
+            let Some(kind) = self.kind(&path, &place, &metadata, device)? else { continue };
+            self.input.entries.push(Entry { path, kind, attributes: attributes(&metadata) });
         }
-        Err(source) => Err(SourceError::Io { path: place.to_owned(), source }),
+        Ok(())
+    }
+
+    /// What an entry is, in a directory on `device`; `None`, with a warning, if it is left out.
+    fn kind(
+        &mut self,
+        path: &EntryPath,
+        place: &Path,
+        metadata: &Metadata,
+        device: u64,
+    ) -> Result<Option<EntryKind>, SourceError> {
+        if metadata.is_dir() {
+            let is_other = metadata.dev() != device;
+            if let Some(name) = is_other.then(|| kernel_file_system(place)).flatten() {
+                self.input.warnings.push(format!("{path}: left out: {name}, whose files the kernel makes"));
+                return Ok(None);
+            }
+            self.directories.push((path.clone(), metadata.dev()));
+            return Ok(Some(EntryKind::Directory));
+        }
+        if metadata.is_symlink() {
+            let target = self.there(fs::read_link(place), place)?;
+            return Ok(target.map(|target| EntryKind::Symlink(target.into_os_string().into_vec().into())));
+        }
+        if !metadata.is_file() {
+            self.input.warnings.push(format!("{path}: left out: neither a file, a directory nor a symlink"));
+            return Ok(None);
+        }
+        let link_group = (metadata.nlink() > 1).then(|| metadata.ino() ^ metadata.dev().rotate_left(32));
+        let content = TreeFile {
+            entry: path.to_text().into(),
+            stamp: Stamp::of(metadata),
+            id: self.resources.next_id(),
+            place: place.to_owned(),
+            files: Arc::clone(&self.files),
+            resources: Arc::clone(self.resources),
+        };
+        Ok(Some(EntryKind::File { content: Arc::new(content), link_group }))
+    }
+
+    /// What is found at a place; `None`, with a warning, if it has vanished since its name was read: a tree need not stand still.
+    /// So it is with what this user may not see, unless that `is_strict`.
+    fn there<T>(&mut self, found: io::Result<T>, place: &Path) -> Result<Option<T>, SourceError> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(source) if place == self.input.location => Err(SourceError::Io { path: place.to_owned(), source }),
+            Err(error) if has_vanished(&error) => {
+                let place = place.display();
+                self.input.warnings.push(format!("{place}: left out: it was gone before it was looked at"));
+                Ok(None)
+            }
+            Err(error) if !self.is_strict && error.kind() == io::ErrorKind::PermissionDenied => {
+                self.input.warnings.push(format!("{}: left out: {error}", place.display()));
+                Ok(None)
+            }
+            Err(source) => Err(SourceError::Io { path: place.to_owned(), source }),
+        }
     }
 }
 
@@ -251,6 +303,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
+    use super::{Arc, Lister, OpenFiles, io};
     use crate::resources::Resources;
     use crate::rope::{Content, ReadError};
     use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -288,6 +341,37 @@ mod tests {
         let mut bytes = [0; 3];
         content(&input, "lib/b.so").read_at(2, &mut bytes).unwrap();
         assert_eq!(&bytes, b"llo");
+    }
+
+    #[test]
+    fn file_systems_of_the_kernel_are_no_trees() {
+        for (location, name) in [("/proc", "proc"), ("/sys", "sysfs")] {
+            let error = Input::survey(std::path::Path::new(location), &Resources::new(0)).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!("{location}: {name}, whose files the kernel makes, and which holds nothing to split")
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_user_may_not_list_is_refused_or_left_out_with_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let resources = Resources::new(0);
+        let found = |errno: i32, is_strict: bool, path: &str| {
+            let input = Input::open(place.path(), &resources).unwrap();
+            let files = Arc::new(OpenFiles::new(1));
+            let mut lister = Lister { input, directories: Vec::new(), files, resources: &resources, is_strict };
+            let result = lister.there::<()>(Err(io::Error::from_raw_os_error(errno)), &place.path().join(path));
+            result.map(|_| lister.input.warnings.join("")).map_err(|error| error.to_string())
+        };
+        let (secret, root) = (place.path().join("secret").display().to_string(), place.path().display().to_string());
+        let denied = "Permission denied (os error 13)";
+        assert_eq!(found(libc::EACCES, false, "secret"), Ok(format!("{secret}: left out: {denied}")));
+        assert_eq!(found(libc::EACCES, true, "secret"), Err(format!("{secret}: {denied}")));
+        assert_eq!(found(libc::EACCES, false, ""), Err(format!("{root}/: {denied}")));
+        assert!(found(libc::EIO, false, "secret").is_err());
+        assert!(found(libc::ENOENT, true, "secret").unwrap().starts_with(&format!("{secret}: left out: it was gone")));
     }
 
     #[test]

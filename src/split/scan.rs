@@ -29,6 +29,8 @@ pub(super) struct Fat {
     pub(super) binary: Option<FatBinary>,
     /// The code objects of each wrapper.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
+    /// What the user should know about a bundle.
+    warning: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +82,13 @@ pub(super) fn scan(
     let mut fat = Vec::new();
     for (position, result) in results {
         match result {
-            Ok(found) => fat.extend(found),
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                let path = input.entries.get(position).map(|entry| &entry.path);
+                let warning = path.zip(found.warning.as_ref());
+                plan.warnings.extend(warning.map(|(path, warning)| format!("{path}: {warning}")));
+                fat.push(found);
+            }
             Err(error) => {
                 let Some(entry) = input.entries.get(position) else { continue };
                 plan.refuse(&entry.path, &error);
@@ -111,9 +119,20 @@ fn scan_file(
         check(&objects)?;
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))
     };
+    let warning = code.bundles.iter().find_map(absurd_claim);
     let bundles = code.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    Ok(Some(Fat { entry, binary, wrappers }))
+    Ok(Some(Fat { entry, binary, wrappers, warning }))
+}
+
+/// A warning about a bundle that may have been made to exhaust memory or disk.
+fn absurd_claim(bundle: &Bundle) -> Option<String> {
+    let (offset, length, size) = bundle.absurd_claim()?;
+    Some(format!(
+        "the offload bundle at {offset:#x} claims to become {size} bytes out of {length}, {} times as much: code does not compress \
+         like that",
+        size / length.max(1)
+    ))
 }
 
 /// The device code of a file; `None` if it has none.

@@ -4,36 +4,44 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::code_object::problem;
+use super::code_object::{HEADER, problem};
 use super::lookup::{Shelf, named_target};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, SingleFile};
 use super::{Choices, Progress};
 use crate::gpu::TargetId;
 use crate::kpack::Reader;
+use crate::memory::Budget;
 
 /// Checks an archive that was named itself.
-pub(super) fn check_file(file: &SingleFile, findings: &Findings, progress: &Progress) {
+pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
     let label = file.path.display().to_string();
     findings.counts.archives.add(1);
     match Reader::open(Arc::clone(&file.content)) {
         Ok(reader) => {
             let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
             check_names(&reader, &name.unwrap_or_default(), &label, findings);
-            check_entries(&reader, &label, true, findings, progress);
+            check_entries(&reader, &label, true, budget, findings, progress);
         }
         Err(error) => findings.add(Check::Archive, label, error),
     }
 }
 
 /// Checks all archives. Those of somebody else have to be readable, but may name what they hold as they like.
-pub(super) fn check_all(shelf: &Shelf, kind: Kind, choices: &Choices, findings: &Findings, progress: &Progress) {
+pub(super) fn check_all(
+    shelf: &Shelf,
+    kind: Kind,
+    choices: &Choices,
+    budget: &Arc<Budget>,
+    findings: &Findings,
+    progress: &Progress,
+) {
     shelf.archives.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
         if is_ours {
             check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
         }
-        check_entries(&archive.reader, &archive.label, is_ours, findings, progress);
+        check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
         // An installation may hold a part of the binaries only.
         let unasked = if archive.is_reached() && kind.is_separate() { archive.unasked() } else { Vec::new() };
         if !unasked.is_empty() {
@@ -66,18 +74,31 @@ fn check_names(reader: &Reader, name: &str, label: &str, findings: &Findings) {
     }
 }
 
-fn check_entries(reader: &Reader, label: &str, is_ours: bool, findings: &Findings, progress: &Progress) {
+fn check_entries(
+    reader: &Reader,
+    label: &str,
+    is_ours: bool,
+    budget: &Arc<Budget>,
+    findings: &Findings,
+    progress: &Progress,
+) {
     let offered = &reader.toc().gfx_arches;
     let entries: Vec<_> = reader.entries().collect();
     progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
     entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
         let say = |reason: String| findings.add(Check::Archive, label, format!("{key} for {target}: {reason}"));
-        match reader.read(entry) {
-            Ok(code) => {
+        // Only the header is looked at; the rest is read to see that it can be.
+        let mut header = Vec::new();
+        let read = reader.read(entry, budget, |piece| {
+            header.extend(piece.iter().take(HEADER - header.len()));
+            Ok(())
+        });
+        match read {
+            Ok(()) => {
                 findings.counts.code_objects.add(1);
-                findings.counts.code_bytes.add(code.len() as u64);
+                findings.counts.code_bytes.add(entry.original_size);
                 let parsed = target.parse::<TargetId>().ok();
-                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| problem(&code, &target)) {
+                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| problem(&header, &target)) {
                     say(problem);
                 }
             }

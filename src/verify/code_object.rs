@@ -77,7 +77,10 @@ const PROCESSORS: &[(u32, &str)] = &[
     (0x5b, "gfx12-5-generic"),
 ];
 
-/// What is wrong with `code` as the code object for `target`.
+/// As many bytes of a code object as say what it is: those of its ELF header.
+pub(super) const HEADER: usize = size_of::<FileHeader64<LE>>();
+
+/// What is wrong with `code` as the code object for `target`: its first [`HEADER`] bytes, or all if it is shorter.
 pub(super) fn problem(code: &[u8], target: &TargetId) -> Option<String> {
     if code.is_empty() {
         return None;

@@ -162,7 +162,7 @@ pub fn verify(
                 }
             }
             (Subject::Archive(file), None) => {
-                archive::check_file(file, &findings, progress);
+                archive::check_file(file, &resources.budget, &findings, progress);
                 empty = None;
             }
             (Subject::Binary(file) | Subject::Archive(file), Some(_)) => {
@@ -215,7 +215,7 @@ fn check_parts(
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
     let code = shelf.walk(parts, &binaries, choices, findings);
-    archive::check_all(&shelf, parts.kind, choices, findings, progress);
+    archive::check_all(&shelf, parts.kind, choices, &resources.budget, findings, progress);
     let distributions = distributions::find(parts, findings);
     distributions::check(&distributions, findings);
     distributions::check_code(parts, &distributions, &code, findings);

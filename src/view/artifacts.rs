@@ -13,7 +13,7 @@ use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::Archive;
 use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
-use crate::source::{Attributes, EntryPath, Input, SourceError};
+use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
 use crate::split::{Options, Packaging, Plan, Progress, SplitError};
 
 /// Why an artifact cannot be shown.
@@ -96,6 +96,8 @@ pub struct Artifacts {
     pub notes: Vec<String>,
     /// Artifacts that are not among the parts.
     pub failures: Vec<ArtifactError>,
+    /// What tells whether an artifact has changed.
+    pub witnesses: Witnesses,
 }
 
 impl Artifacts {
@@ -178,8 +180,9 @@ impl Artifacts {
                 }
                 Some((name, Kind::Device)) if !is_wanted(&name, options) => {}
                 Some((name, Kind::Generic | Kind::Device)) => match ArtifactPart::take_over(place, name, resources) {
-                    Ok((part, note)) => {
+                    Ok((part, witnesses, note)) => {
                         artifacts.parts.push(part);
+                        artifacts.witnesses.extend(witnesses);
                         artifacts.notes.extend(note);
                     }
                     Err(error) => artifacts.failures.push(error),
@@ -204,6 +207,7 @@ impl Artifacts {
         match SplitArtifact::make(location, options, resources, progress) {
             Ok((artifact, notes)) => {
                 self.parts.extend(artifact.parts());
+                self.witnesses.extend(artifact.input.witnesses());
                 self.split.push(artifact);
                 self.notes.extend(notes);
             }
@@ -333,16 +337,17 @@ fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
 }
 
 impl ArtifactPart {
-    /// A part that somebody split off before, as it is; and a note about what its manifest does not name.
+    /// A part that somebody split off before, as it is; its witnesses, and a note about what its manifest does not name.
     fn take_over(
         location: &Path,
         name: ArtifactName,
         resources: &Arc<Resources>,
-    ) -> Result<(Self, Option<String>), ArtifactError> {
+    ) -> Result<(Self, Witnesses, Option<String>), ArtifactError> {
         let (input, manifest, note) = open(location, resources)?;
+        let witnesses = input.witnesses();
         let items = input.entries.iter().map(Item::of).collect();
         let origin = location.display().to_string();
-        Ok((Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new() }, note))
+        Ok((Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new() }, witnesses, note))
     }
 
     /// Bytes of its files, without those that have to be made.

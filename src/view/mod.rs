@@ -14,6 +14,7 @@ mod spliced;
 mod thin;
 mod thin_wheels;
 mod tree;
+mod watch;
 mod wheels;
 
 pub use crate::split::{DEVICE, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};

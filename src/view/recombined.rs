@@ -12,7 +12,7 @@ use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, re
 use crate::kpack::KpackError;
 use crate::resources::Resources;
 use crate::rope::ReadError;
-use crate::source::{EntryPath, SourceError};
+use crate::source::{EntryPath, SourceError, Witnesses};
 use crate::split::{Options, Progress};
 
 /// Why shards cannot be joined.
@@ -161,6 +161,7 @@ pub struct Shards {
     names: Vec<String>,
     /// What the user should know.
     pub notes: Vec<String>,
+    witnesses: Witnesses,
 }
 
 /// Packages.
@@ -170,6 +171,8 @@ pub struct Recombined {
     pub parts: Vec<ArtifactPart>,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// What tells whether a shard has changed.
+    pub witnesses: Witnesses,
 }
 
 impl Shards {
@@ -183,7 +186,13 @@ impl Shards {
         progress: &Progress,
     ) -> Result<Self, RecombineError> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
-        let mut all = Self { place: place.to_owned(), parts: Vec::new(), names: Vec::new(), notes: Vec::new() };
+        let mut all = Self {
+            place: place.to_owned(),
+            parts: Vec::new(),
+            names: Vec::new(),
+            notes: Vec::new(),
+            witnesses: Vec::new(),
+        };
         for (name, location) in found {
             let mut artifacts = Artifacts::shard(&location, components, options, resources, progress)?;
             // A package without one of its artifacts would look complete.
@@ -191,6 +200,7 @@ impl Shards {
                 return Err(artifacts.failures.swap_remove(0).into());
             }
             all.notes.extend(artifacts.notes);
+            all.witnesses.extend(artifacts.witnesses);
             all.parts.extend(artifacts.parts.into_iter().map(|part| (name.clone(), part)));
             all.names.push(name);
         }
@@ -211,7 +221,8 @@ impl Shards {
             let (place, there) = (self.place.clone(), self.names.clone());
             return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), there });
         }
-        let mut result = Recombined { parts: Vec::new(), notes: self.notes.clone() };
+        let (notes, witnesses) = (self.notes.clone(), self.witnesses.clone());
+        let mut result = Recombined { parts: Vec::new(), notes, witnesses };
         for duplicate in &decision.duplicates {
             let (Some(first), Some(second)) = (part(duplicate.first), part(duplicate.second)) else { continue };
             if holds(first, second)? {

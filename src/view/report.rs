@@ -7,11 +7,11 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::tree::{Body, Report};
+use super::watch::Watch;
 use crate::kpack::Archive;
 use crate::metrics::{Counters, Gauges};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
-use crate::source::{EntryKind, Input, InputKind};
+use crate::rope::{Content, Rope, Segment};
 
 /// The version of the form of everything that is JSON (`docs/json.md`). It grows when a field goes or gets another meaning; a
 /// field more leaves it as it is.
@@ -26,8 +26,7 @@ pub struct Status {
     input: String,
     resources: Arc<Resources>,
     archives: Vec<(String, Arc<Archive>)>,
-    /// What fails to be read once the input has changed.
-    watched: Vec<Arc<dyn Content>>,
+    watch: Watch,
     since: Instant,
 }
 
@@ -74,23 +73,15 @@ impl Status {
             input: input.into(),
             resources: Arc::clone(resources),
             archives: archives.into_iter().collect(),
-            watched: Vec::new(),
+            watch: Watch::default(),
             since: Instant::now(),
         }
     }
 
-    /// Has it say, too, whether this input is still what it was.
+    /// Has it say, too, whether these contents can still be read; see [`Input::witnesses`](crate::source::Input::witnesses).
     #[must_use]
-    pub fn watching(mut self, input: &Input) -> Self {
-        let mut files = input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } if content.size() > 0 => Some(content),
-            _ => None,
-        });
-        match input.kind {
-            // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
-            InputKind::Wheel(_) => self.watched.extend(files.find_map(|file| Some(file.packed()?.bytes))),
-            InputKind::Tree | InputKind::UnpackedWheel(_) => self.watched.extend(files.cloned()),
-        }
+    pub fn watching(mut self, contents: impl IntoIterator<Item = Arc<dyn Content>>) -> Self {
+        self.watch.add(contents);
         self
     }
 
@@ -104,7 +95,7 @@ impl Status {
             json_version: JSON_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             input: &self.input,
-            changed: self.watched.iter().find_map(|content| changed(&**content)),
+            changed: self.watch.changed(),
             uptime_seconds: self.since.elapsed().as_secs_f64(),
             counters: &resources.counters,
             gauges: StatusGauges {
@@ -124,18 +115,6 @@ impl Report for Status {
 
     fn size(&self) -> u64 {
         SIZE as u64
-    }
-}
-
-/// The name of a content whose file is no longer the one that was planned with.
-fn changed(content: &dyn Content) -> Option<String> {
-    let asked = match content.backing() {
-        Some(file) => file.open().map(drop),
-        None => content.read_at(0, &mut [0]),
-    };
-    match asked {
-        Err(ReadError::Changed { entry }) => Some(entry.to_string()),
-        _ => None,
     }
 }
 

@@ -126,6 +126,13 @@ fn a_mount_shows_the_packages() {
     let _mounted = Mounted(&mount);
     assert_eq!(place.files("mount"), place.files("out"));
     assert_eq!(place.text("mount/x_lib_gfx9/stage/.kpack/x_lib_gfx90a.kpack"), "gfx90a");
+    let status = || {
+        let json = place.run(&["status", "--json", "mount"]).stdout;
+        serde_json::from_slice::<serde_json::Value>(&json).unwrap()["changed"].clone()
+    };
+    assert!(status().is_null());
+    place.file("shards/a/x_lib_gfx90a/stage/.kpack/x_lib_gfx90a.kpack", "other code");
+    assert_eq!(status(), "stage/.kpack/x_lib_gfx90a.kpack");
 }
 
 #[test]

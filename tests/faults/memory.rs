@@ -51,12 +51,14 @@ fn wheel(place: &Path, members: &str) -> PathBuf {
     wheel
 }
 
-/// The most memory of a command, in KiB.
-fn peak(command: &[&str]) -> u64 {
+/// The most memory of a command that ends with this exit code, in KiB.
+fn peak(code: u8, command: &[&str]) -> u64 {
     let script = "import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+ended = subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+assert ended.returncode == int(sys.argv[1]), ended
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
-    run(Command::new("python3").arg("-c").arg(script).args(command)).trim().parse().unwrap()
+    let measured = run(Command::new("python3").args(["-c", script, &code.to_string()]).args(command));
+    measured.trim().parse().unwrap()
 }
 
 #[test]
@@ -64,7 +66,7 @@ fn captured_headers_of_bundles_stay_in_the_budget() {
     let place = tempfile::tempdir().unwrap();
     let input = wheel(place.path(), PAGES);
     let program = env!("CARGO_BIN_EXE_kpackfs");
-    let inspected = peak(&[program, "inspect", "--memory", "16", "--no-cache", input.to_str().unwrap()]);
+    let inspected = peak(0, &[program, "inspect", "--memory", "16", "--no-cache", input.to_str().unwrap()]);
     assert!(inspected < (16 << 10) + BESIDES, "{inspected} KiB");
 }
 
@@ -164,6 +166,46 @@ fn bundles_that_decompress_to_more_than_the_memory_are_streamed() {
         assert!(peak < (most << 10) + BESIDES, "{peak} KiB for {objects:?}");
         mount.end();
     }
+}
+
+/// One code object can be larger than the memory, compressed or not.
+#[test]
+fn code_objects_are_checked_and_written_in_pieces() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(tree) = bomb(place.path(), &[("gfx942", 200 * MIB)], 21) else { return };
+    let (program, at) = (env!("CARGO_BIN_EXE_kpackfs"), |name: &str| place.path().join(name).display().to_string());
+    let within = |peak: u64| assert!(peak < (16 << 10) + BESIDES, "{peak} KiB");
+    for compression in ["zstd", "none"] {
+        let output = at(compression);
+        let split = ["split", tree.to_str().unwrap(), "-o", &output, "--compression", compression, "--memory", "16"];
+        run(Command::new(program).args(split));
+        let archive = format!("{output}/gfx942/.kpack/rocm_gfx942.kpack");
+        // Zeros are no code object, so that there is a finding.
+        within(peak(1, &[program, "verify", "--memory", "16", &archive]));
+        within(peak(0, &[program, "kpack", "extract", &archive, "-o", &at("extracted")]));
+        let extracted = place.path().join("extracted/lib/bomb.so.0.gfx942.hsaco");
+        assert_eq!(extracted.metadata().unwrap().len(), 200 * MIB);
+        fs::remove_file(extracted).unwrap();
+    }
+    let library = at("tree/lib/bomb.so");
+    within(peak(0, &[program, "kpack", "unbundle", &library, "-o", &at("unbundled")]));
+    assert_eq!(place.path().join("unbundled/bomb.so.0.gfx942.hsaco").metadata().unwrap().len(), 200 * MIB);
+}
+
+#[test]
+fn a_bundle_that_claims_an_absurd_size_is_named() {
+    let inspect = |size: u64| {
+        let place = tempfile::tempdir().unwrap();
+        let tree = bomb(place.path(), &[("gfx942", size)], 21)?;
+        let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("inspect").arg(tree).output().unwrap();
+        assert!(output.status.success());
+        Some(String::from_utf8(output.stderr).unwrap())
+    };
+    let Some(said) = inspect(100 * MIB) else { return };
+    assert!(said.contains("lib/bomb.so: the offload bundle at 0x"), "{said}");
+    assert!(said.contains("claims to become 104861696 bytes out of "), "{said}");
+    // Small files of zeros are nothing to worry about.
+    assert_eq!(inspect(MIB).unwrap(), "");
 }
 
 /// What holds a bundle must not wait for memory to stream it.

@@ -1,0 +1,177 @@
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Output> {
+    let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
+    Output::prepare(output, &places, force, input, &Resources::new(0))
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes all parts as directories with a file of this name.
+fn write(output: &Output, file: &str) {
+    for part in &output.parts {
+        fs::create_dir_all(&part.staged).unwrap();
+        fs::write(part.staged.join(file), "").unwrap();
+    }
+}
+
+#[test]
+fn only_what_would_be_overwritten_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (output, input) = (directory.path().join("out"), directory.path().join("in"));
+    fs::create_dir_all(output.join("old")).unwrap();
+    let new = prepare(&output, &["host", "deep/gfx942"], false, &input).unwrap();
+    write(&new, "file");
+    assert_eq!(names(&output).len(), 2, "nothing has its name yet");
+    new.publish().unwrap();
+    assert_eq!(names(&output), ["deep", "host", "old"]);
+    assert_eq!(names(&output.join("deep/gfx942")), ["file"]);
+    fs::write(output.join("old/file"), "old").unwrap();
+    symlink("nowhere", output.join("link")).unwrap();
+    for taken in ["old", "link"] {
+        let error = prepare(&output, &["new", taken], false, &input).err().unwrap().to_string();
+        assert!(error.contains(taken) && error.contains("--force") && !error.contains("new"), "{error}");
+    }
+    let all = ["a", "b", "c", "d", "e"];
+    for name in all {
+        fs::write(output.join(name), "").unwrap();
+    }
+    let error = prepare(&output, &all, false, &input).err().unwrap().to_string();
+    assert!(error.contains("out/c, and 2 more: ") && !error.contains("out/d"), "{error}");
+}
+
+/// An output with an old part, which is not writable, and something else.
+fn old() -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    fs::create_dir_all(output.join("part")).unwrap();
+    fs::write(output.join("part/old"), "").unwrap();
+    fs::set_permissions(output.join("part"), Permissions::from_mode(0o555)).unwrap();
+    fs::write(output.join("other"), "").unwrap();
+    (directory, output)
+}
+
+#[test]
+fn what_is_replaced_stays_until_the_new_is_complete() {
+    let (directory, output) = old();
+    let input = directory.path().join("in");
+    let new = prepare(&output, &["part"], true, &input).unwrap();
+    write(&new, "half");
+    assert_eq!(names(&output.join("part")), ["old"]);
+    drop(new);
+    assert_eq!(
+        (names(&output), names(&output.join("part"))),
+        (vec!["other".into(), "part".into()], vec!["old".into()])
+    );
+    let new = prepare(&output, &["part"], true, &input).unwrap();
+    write(&new, "new");
+    fs::set_permissions(&new.parts[0].staged, Permissions::from_mode(0o500)).unwrap();
+    new.publish().unwrap();
+    assert_eq!(
+        (names(&output), names(&output.join("part"))),
+        (vec!["other".into(), "part".into()], vec!["new".into()])
+    );
+    assert_eq!(output.join("part").metadata().unwrap().mode() & 0o777, 0o500);
+    // A file in place of a directory.
+    let new = prepare(&output, &["part"], true, &input).unwrap();
+    fs::write(&new.parts[0].staged, "new").unwrap();
+    new.publish().unwrap();
+    assert_eq!(fs::read(output.join("part")).unwrap(), b"new");
+}
+
+#[test]
+fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
+    let (directory, output) = old();
+    let new = prepare(&output, &["part", "new", "last"], true, &directory.path().join("in")).unwrap();
+    write(&new, "new");
+    // As if it had not been written.
+    fs::remove_dir_all(&new.parts[2].staged).unwrap();
+    assert!(new.publish().unwrap_err().to_string().contains("out/last"));
+    assert_eq!(
+        (names(&output), names(&output.join("part"))),
+        (vec!["other".into(), "part".into()], vec!["old".into()])
+    );
+    assert_eq!(output.join("part").metadata().unwrap().mode() & 0o777, 0o555);
+    // What came meanwhile is not replaced by a run that may not.
+    let new = prepare(&output, &["new", "late"], false, &directory.path().join("in")).unwrap();
+    write(&new, "new");
+    fs::create_dir(output.join("late")).unwrap();
+    assert!(new.publish().unwrap_err().to_string().contains("out/late"));
+    assert_eq!(
+        (names(&output), names(&output.join("late"))),
+        (vec!["late".into(), "other".into(), "part".into()], vec![])
+    );
+}
+
+#[test]
+fn file_systems_that_cannot_exchange_move_what_is_replaced() {
+    let (_directory, output) = old();
+    fs::create_dir_all(output.join("hidden/part")).unwrap();
+    fs::write(output.join("hidden/part/new"), "").unwrap();
+    let part = Part { staged: output.join("hidden/part"), place: output.join("part"), may_replace: true };
+    part.exchange().unwrap();
+    assert_eq!((names(&part.place), names(&part.staged)), (vec!["new".into()], vec!["old".into()]));
+    assert_eq!(names(&output), ["hidden", "other", "part"]);
+    fs::remove_dir_all(&part.staged).unwrap();
+    assert!(part.exchange().is_err());
+    assert_eq!(names(&part.place), ["new"]);
+}
+
+#[test]
+fn what_killed_processes_have_left_is_deleted_and_what_others_write_is_not() {
+    let (directory, output) = old();
+    let input = directory.path().join("in");
+    fs::create_dir_all(output.join(".kpackfs-partial-x/part")).unwrap();
+    let other = prepare(&output, &["b"], false, &input).unwrap();
+    write(&other, "new");
+    assert!(!output.join(".kpackfs-partial-x").exists());
+    drop(prepare(&output, &["a"], false, &input).unwrap());
+    other.publish().unwrap();
+    assert_eq!(names(&output), ["b", "other", "part"]);
+}
+
+#[test]
+fn files_beside_the_parts_come_and_go_with_them() {
+    let (directory, output) = old();
+    let (input, file) = (directory.path().join("in"), output.join(".kpackfs/split.json"));
+    let write_all = |text: Option<&str>| {
+        let mut new = prepare(&output, &["part"], true, &input).unwrap();
+        write(&new, "new");
+        match text {
+            Some(text) => new.write_file(&file, text).unwrap(),
+            None => new.outdate(file.clone()),
+        }
+        new
+    };
+    for text in ["one", "two"] {
+        write_all(Some(text)).publish().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+    drop(write_all(None));
+    drop(write_all(Some("three")));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+    write_all(None).publish().unwrap();
+    assert!(!file.exists());
+}
+
+#[test]
+fn the_input_is_never_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    fs::create_dir_all(output.join("above/input")).unwrap();
+    symlink("out/above/input", directory.path().join("link")).unwrap();
+    for input in [output.join("above/input"), directory.path().join("link")] {
+        for place in ["above", "above/input"] {
+            let error = prepare(&output, &[place], true, &input).err().unwrap().to_string();
+            assert!(error.contains("is the input"), "{error}");
+        }
+    }
+    assert_eq!(names(&output.join("above")), ["input"]);
+}

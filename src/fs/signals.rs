@@ -1,0 +1,88 @@
+//! Signals, which one thread waits for: the others block them.
+
+use std::io;
+use std::mem;
+use std::ptr;
+
+/// Number of a signal.
+pub type Signal = libc::c_int;
+
+/// Signals that ask for the end.
+pub const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
+
+fn set_of(signals: &[Signal]) -> libc::sigset_t {
+    #[expect(unsafe_code, reason = "system calls with a C structure")]
+    // SAFETY: `sigset_t` is plain data for which zeros are valid, and the calls write to this local only.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for &signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        set
+    }
+}
+
+/// Blocks signals in this thread and in all that it makes, so that [`wait`] gets them.
+pub fn block(signals: &[Signal]) -> io::Result<()> {
+    mask(libc::SIG_BLOCK, signals)
+}
+
+fn mask(how: libc::c_int, signals: &[Signal]) -> io::Result<()> {
+    let set = set_of(signals);
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the set is a local that outlives the call; the old mask is not asked for.
+    let error = unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Has signals work again in this thread.
+pub fn unblock(signals: &[Signal]) -> io::Result<()> {
+    mask(libc::SIG_UNBLOCK, signals)
+}
+
+/// Whether the caller of this program had it ignore a signal, as shells do with what runs in the background.
+pub fn is_ignored(signal: Signal) -> bool {
+    #[expect(unsafe_code, reason = "a system call with a C structure")]
+    // SAFETY: `sigaction` is plain data for which zeros are valid; nothing is changed, and the call writes to this local only.
+    unsafe {
+        let mut now: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &raw mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Waits for one of these signals, which have to be blocked.
+pub fn wait(signals: &[Signal]) -> io::Result<Signal> {
+    let set = set_of(signals);
+    let mut signal = 0;
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: both pointers are to locals that outlive the call.
+    let error = unsafe { libc::sigwait(&raw const set, &raw mut signal) };
+    if error == 0 { Ok(signal) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Ignores a signal from now on.
+pub fn ignore(signal: Signal) {
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: no handler is installed that could run.
+    unsafe {
+        libc::signal(signal, libc::SIG_IGN);
+    }
+}
+
+/// Ends this process the way a signal does that nobody catches, so that a shell sees what happened.
+pub fn die_of(signal: Signal) -> ! {
+    #[expect(unsafe_code, reason = "system calls")]
+    // SAFETY: the default action replaces a handler, and none is installed.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+    }
+    // Whether or not this succeeds, the process ends below.
+    unblock(&[signal]).ok();
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the call takes a number.
+    unsafe {
+        libc::raise(signal);
+    }
+    std::process::exit(128 + signal)
+}

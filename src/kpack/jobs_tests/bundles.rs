@@ -1,0 +1,84 @@
+//! Bundles that are damaged, that do not fit into memory, and that hold large code objects.
+
+use super::*;
+use crate::fatbin::CodeObject;
+
+#[test]
+fn a_damaged_bundle_is_an_error_of_its_frames() {
+    let resources = Resources::new(64 << 20);
+    let damage = |number, content: Arc<dyn Content>| -> Arc<dyn Content> {
+        if number != 3 {
+            return content;
+        }
+        let size = content.size();
+        let half = size / 2;
+        let head = Segment::range(Arc::clone(&content), 0, half).unwrap();
+        Arc::new(Rope::new([head, Segment::zeros(size - half)]).unwrap())
+    };
+    let archives = archives_from(&resources, at_once, &damage);
+    for archive in &archives {
+        assert!(matches!(read(archive), Err(ReadError::Damaged { .. })));
+        let frames: Vec<_> = archive.frames().map(|frame| frame.bytes().is_ok()).collect();
+        assert_eq!(frames, [true, true, true, false, true, true]);
+    }
+}
+
+/// A bundle that does not fit is decoded in the order of its code objects, if its window is smaller than itself.
+#[test]
+fn bundles_with_small_windows_are_streamed() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(400_000, directory.path(), 1 << 30);
+    let archives = archives_from(&resources, with_small_window, &|_, content| content);
+    let decompressed = |run: &dyn Fn()| {
+        let before = resources.counters.bytes_decompressed.get();
+        run();
+        resources.counters.bytes_decompressed.get() - before
+    };
+    let bytes = decompressed(&|| assert!(read(&archives[0]).unwrap() == expected()[0]));
+    assert_eq!(bytes, BUNDLES * (4096 + CODE), "no further than to the end of the first code object");
+    let bytes = decompressed(&|| {
+        for (archive, expected) in archives.iter().zip(expected()) {
+            assert!(read(archive).unwrap() == expected);
+        }
+    });
+    assert!(bytes <= BUNDLES * BUNDLE, "{bytes}");
+    assert_eq!(resources.counters.frames_made.get(), OF_ALL);
+    // As they are, without compression.
+    for (archive, number) in archives.iter().zip(0..) {
+        let object = &archive.entries()[2].frame.object;
+        let mut bytes = vec![0; usize::try_from(CODE).unwrap()];
+        object.content.read_at(0, &mut bytes).unwrap();
+        assert!(bytes == code(20 + number, CODE));
+        object.content.read_at(5, &mut bytes[..10]).unwrap();
+        assert!(bytes[..10] == code(20 + number, CODE)[5..15]);
+    }
+}
+
+/// Frames of large code objects do not depend on where the bytes come from, nor on the memory.
+#[test]
+fn large_code_objects_are_compressed_as_streams() {
+    let size = crate::memory::STREAMED + 12_345;
+    let mut large = code(7, 1 << 20);
+    large.resize(usize::try_from(size).unwrap(), 3);
+    let large = [&large[..], &code(8, 1 << 20)].concat();
+    let frame_of = |object: CodeObject, resources: &Arc<Resources>| {
+        Arc::new(Frame::new(object, 3, &BundleJobs::of(resources))).bytes().unwrap()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let target: TargetId = "gfx942".parse().unwrap();
+    let raw: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(large.clone())]).unwrap());
+    let object = CodeObject { target, content: Arc::clone(&raw), bundle: None, offset: 0 };
+    let expected = frame_of(object.clone(), &Resources::new(64 << 20));
+    assert_eq!(zstd::bulk::decompress(&expected, large.len()).unwrap(), large);
+    assert!(frame_of(object, &with_store(0, directory.path(), 1 << 30)) == expected);
+    for compress in [at_once, with_small_window] {
+        for budget in [256 << 20, 16 << 20] {
+            let bytes = bundle(&[("gfx942", large.clone())], compress);
+            let limit = bytes.len() as u64;
+            let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
+            let resources = with_store(budget, directory.path(), 1 << 30);
+            let object = read_bundle(&content, 0, limit, &resources).unwrap().remove(0);
+            assert!(frame_of(object, &resources) == expected);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Which callers wait for what.
+
+use std::sync::{Condvar, Mutex};
+
+use super::*;
+
+/// Readers of single archives, makers of all, with room for less than one bundle.
+#[test]
+fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
+    for (budget, capacity) in
+        [(0, 0), (0, 1 << 30), (200_000, 0), (200_000, 1 << 30), (16 << 20, 0), (16 << 20, 1 << 20)]
+    {
+        in_bounded_time(move || {
+            let directory = tempfile::tempdir().unwrap();
+            let resources = with_store(budget, directory.path(), capacity);
+            let (archives, expected) = (archives(&resources), expected());
+            thread::scope(|scope| {
+                for number in 0..12 {
+                    let (archives, expected) = (&archives, &expected);
+                    scope.spawn(move || {
+                        if number % 4 == 0 {
+                            together(archives);
+                        }
+                        for turn in 0..3 {
+                            let number = (number + turn) % 3;
+                            assert!(read(&archives[number]).unwrap() == expected[number]);
+                        }
+                    });
+                }
+            });
+            if capacity == 1 << 30 {
+                assert_eq!(resources.counters.frames_made.get(), OF_ALL, "each frame is made once");
+            }
+            resources.budget.release_idle();
+            assert!(resources.budget.gauges().total() <= budget.max(CODE));
+        });
+    }
+}
+
+/// What lets nobody read while it is closed.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Whether it is closed, and how many have come while it was.
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        if state.0 {
+            state.1 += 1;
+            self.changed.notify_all();
+        }
+        drop(self.changed.wait_while(state, |state| state.0).unwrap());
+    }
+
+    fn close(&self) {
+        self.state.lock().unwrap().0 = true;
+    }
+
+    fn wait_for_somebody(&self) {
+        drop(self.changed.wait_while(self.state.lock().unwrap(), |state| state.1 == 0).unwrap());
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().0 = false;
+        self.changed.notify_all();
+    }
+}
+
+#[derive(Debug)]
+struct Gated {
+    content: Arc<dyn Content>,
+    gate: Arc<Gate>,
+}
+
+impl Content for Gated {
+    fn size(&self) -> u64 {
+        self.content.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.gate.pass();
+        self.content.read_at(offset, buffer)
+    }
+}
+
+/// While one bundle cannot be opened, readers of others are served, and those that come for the same one join its job.
+#[test]
+fn callers_wait_for_their_bundle_only_and_join_its_job() {
+    in_bounded_time(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let resources = with_store(64 << 20, directory.path(), 1 << 30);
+        let gate = Arc::<Gate>::default();
+        let gated = |number, content| -> Arc<dyn Content> {
+            if number == 0 { Arc::new(Gated { content, gate: Arc::clone(&gate) }) } else { content }
+        };
+        let archives = archives_from(&resources, at_once, &gated);
+        gate.close();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let cost = work(&resources, || {
+            thread::scope(|scope| {
+                for archive in &archives {
+                    let frame = archive.frames().next().unwrap();
+                    scope.spawn(|| frame.bytes().unwrap());
+                    gate.wait_for_somebody();
+                }
+                let second = archives[1].frames().nth(1).unwrap();
+                pool.install(|| second.bytes().unwrap());
+                gate.open();
+            });
+        });
+        assert_eq!(cost, (2, 4), "the first bundle for three frames, the second for one");
+    });
+}

@@ -1,0 +1,163 @@
+//! What making frames costs, counted.
+
+use super::*;
+
+#[test]
+fn all_architectures_together_cost_one_decompression_of_each_bundle_and_so_does_one_alone() {
+    for budget in [64 << 20, 1 << 20, 100_000, 0] {
+        let directory = tempfile::tempdir().unwrap();
+        let resources = with_store(budget, directory.path(), 1 << 30);
+        let archives = archives(&resources);
+        let size = unmade_size(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>());
+        assert_eq!(size, OF_ALL * CODE);
+        assert_eq!(work(&resources, || assert_eq!(together(&archives), size)), (BUNDLES, OF_ALL), "budget {budget}");
+        assert_eq!(work(&resources, || assert_eq!(together(&archives), 0)), (0, 0));
+        let read: Vec<_> = archives.iter().map(|archive| read(archive).unwrap()).collect();
+        assert!(read == expected());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(0, directory.path(), 1 << 30);
+    let one = &archives(&resources)[..1];
+    assert_eq!(work(&resources, || assert_eq!(together(one), OF_ONE * CODE)), (BUNDLES, OF_ONE));
+    assert_eq!(work(&resources, || drop(read(&one[0]).unwrap())), (0, 0), "they are in the store");
+}
+
+#[test]
+fn one_after_the_other_costs_two_decompressions_whatever_the_memory_is() {
+    for budget in [64 << 20, 1 << 20, 0] {
+        for order in [[0, 1, 2], [2, 0, 1]] {
+            let directory = tempfile::tempdir().unwrap();
+            let resources = with_store(budget, directory.path(), 1 << 30);
+            let archives = archives(&resources);
+            let cost = work(&resources, || {
+                for number in order {
+                    assert!(read(&archives[number]).unwrap() == expected()[number]);
+                    // As if nothing had been asked for in a while.
+                    resources.budget.release_idle();
+                }
+            });
+            assert_eq!(cost, (2 * BUNDLES, OF_ALL), "budget {budget}");
+        }
+    }
+}
+
+#[test]
+fn one_architecture_makes_no_frame_of_another_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(64 << 20, directory.path(), 1 << 30);
+    let archives = archives(&resources);
+    read(&archives[1]).unwrap();
+    assert_eq!(resources.counters.frames_made.get(), OF_ONE);
+    assert_eq!((archives[0].lengths(), archives[2].lengths()), (None, None));
+}
+
+#[test]
+fn without_a_disk_all_that_fits_into_memory_is_made_at_once() {
+    let resources = Resources::new(64 << 20);
+    let first = archives(&resources);
+    let cost = work(&resources, || {
+        read(&first[0]).unwrap();
+        wait_for_frames(&resources, OF_ALL);
+        for (archive, expected) in first.iter().zip(expected()) {
+            assert!(read(archive).unwrap() == expected);
+        }
+    });
+    assert_eq!(cost, (BUNDLES, OF_ALL));
+    // With no memory either it takes longer, and is the same.
+    for budget in [0, 1 << 20] {
+        for (archive, expected) in archives(&Resources::new(budget)).iter().zip(expected()) {
+            assert!(read(archive).unwrap() == expected);
+        }
+    }
+}
+
+#[test]
+fn the_next_session_makes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = with_store(64 << 20, directory.path(), 1 << 30);
+    together(&archives(&first));
+    first.store.finish();
+    let second = with_store(0, directory.path(), 1 << 30);
+    let archives = archives(&second);
+    let cost = work(&second, || {
+        for (archive, expected) in archives.iter().zip(expected()) {
+            assert!(archive.made().is_some_and(|content| content.is_prompt(0, expected.len())));
+            assert!(read(archive).unwrap() == expected);
+        }
+    });
+    assert_eq!(cost, (0, 0));
+}
+
+/// Lengths are remembered longer than frames.
+#[test]
+fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
+    let made = archives(&Resources::new(64 << 20));
+    together(&made);
+    for budget in [64 << 20, 1 << 20] {
+        let directory = tempfile::tempdir().unwrap();
+        let resources = with_store(budget, directory.path(), 1 << 30);
+        let archives = archives(&resources);
+        let (archive, lengths) = (&archives[1], made[1].lengths().unwrap());
+        assert!(archive.made().is_none());
+        assert!(archive.restore_lengths(&lengths));
+        let content = archive.made().unwrap();
+        let whole = usize::try_from(content.size()).unwrap();
+        assert!(!content.is_prompt(0, whole) && content.is_prompt(0, 64));
+        let cost = work(&resources, || assert!(read(archive).unwrap() == expected()[1]));
+        assert_eq!(cost, (BUNDLES, OF_ONE));
+        assert!(content.is_prompt(0, whole));
+    }
+    // The first read has all of them made.
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(64 << 20, directory.path(), 1 << 30);
+    let archives = archives(&resources);
+    assert!(archives[1].restore_lengths(&made[1].lengths().unwrap()));
+    archives[1].make().unwrap().read_at(80, &mut [0; 10]).unwrap();
+    wait_for_frames(&resources, OF_ONE);
+}
+
+#[test]
+fn lengths_that_are_wrong_are_refused_or_fail_but_never_serve() {
+    let made = archives(&Resources::new(64 << 20));
+    together(&made);
+    let right = made[0].lengths().unwrap();
+    let archives = archives(&Resources::new(64 << 20));
+    let archive = &archives[0];
+    assert_eq!(archive.lengths(), None);
+    assert!(!archive.restore_lengths(&right[1..]));
+    assert!(!archive.restore_lengths(&vec![0; right.len()]));
+    assert!(!archive.restore_lengths(&vec![CODE * 2; right.len()]));
+    let wrong: Vec<_> = right.iter().map(|length| length - 1).collect();
+    assert!(archive.restore_lengths(&wrong));
+    assert!(!archive.restore_lengths(&right), "now these are known");
+    assert!(matches!(read(archive), Err(ReadError::Changed { .. })));
+}
+
+#[test]
+fn nothing_is_held_when_nothing_is_going_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(64 << 20, directory.path(), 1 << 30);
+    let archives = archives(&resources);
+    read(&archives[0]).unwrap();
+    together(&archives);
+    resources.budget.release_idle();
+    let gauges = resources.budget.gauges();
+    assert_eq!((gauges.buffers(), gauges.frames), (0, 0), "{gauges:?}");
+}
+
+/// What is in output that is written next is read from a file beside it.
+#[test]
+fn what_was_spooled_is_read_again_without_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let resources = Resources::new(0);
+    resources.store.spool_to(directory.path());
+    let spooled = archives(&resources);
+    together(&spooled);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "it has no name");
+    let cost = work(&resources, || {
+        for (archive, expected) in spooled.iter().zip(expected()) {
+            assert!(read(archive).unwrap() == expected);
+        }
+    });
+    assert_eq!(cost, (0, 0));
+}

@@ -1,0 +1,157 @@
+//! What is common to the tests of [`BundleJobs`]: bundles, archives made of them, and the work that was done.
+
+mod bundles;
+mod callers;
+mod costs;
+
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+use crate::fatbin::read_bundle;
+use crate::gpu::TargetId;
+use crate::index::{FrameStore, Index};
+use crate::resources::Resources;
+use crate::rope::{Content, Make, ReadError, Rope, Segment};
+
+const LONG: Duration = Duration::from_secs(60);
+const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
+/// Wrappers, each with a compressed bundle of its own.
+const BUNDLES: u64 = 6;
+/// Bytes of a code object. They cannot be compressed well, so that frames take room.
+const CODE: u64 = 100_000;
+const BUNDLE: u64 = 4096 + 3 * CODE;
+/// Frames of one archive.
+const OF_ONE: u64 = BUNDLES;
+const OF_ALL: u64 = 3 * BUNDLES;
+
+/// Fails instead of hanging if `work` does not end.
+fn in_bounded_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, finished) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    finished.recv_timeout(LONG).expect("threads wait for each other")
+}
+
+fn code(seed: u64, size: u64) -> Vec<u8> {
+    let mut state = seed + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0] & 0x3F
+    };
+    (0..size).map(|_| next()).collect()
+}
+
+/// A compressed bundle (version 2 of CCOB) with these code objects. zstd compresses it as `compress` says.
+fn bundle(objects: &[(&str, Vec<u8>)], compress: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    table.extend((objects.len() as u64).to_le_bytes());
+    let mut payload = Vec::<u8>::new();
+    for (target, code) in objects {
+        let id = format!("hipv4-amdgcn-amd-amdhsa--{target}");
+        for field in [4096 + payload.len(), code.len(), id.len()] {
+            table.extend((field as u64).to_le_bytes());
+        }
+        table.extend(id.as_bytes());
+        payload.extend(code);
+    }
+    table.resize(4096, 0);
+    table.extend(payload);
+    let body = compress(&table);
+    let mut bytes = b"CCOB\x02\0\x01\0".to_vec();
+    for size in [24 + body.len(), table.len()] {
+        bytes.extend(u32::try_from(size).unwrap().to_le_bytes());
+    }
+    bytes.extend([0; 8]);
+    bytes.extend(body);
+    bytes
+}
+
+fn at_once(bytes: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(bytes, 1).unwrap()
+}
+
+/// With a window of 128 KiB, in several pieces.
+fn with_small_window(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(17).unwrap();
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+type Change<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
+
+/// An archive for each target, out of bundles that `compress` makes and `change` changes.
+fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Change) -> Vec<Arc<Archive>> {
+    let jobs = BundleJobs::of(resources);
+    let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
+    for wrapper in 0..BUNDLES {
+        let objects: Vec<_> =
+            (0..).zip(TARGETS).map(|(number, target)| (target, code(wrapper * 10 + number, CODE))).collect();
+        let bytes = bundle(&objects, compress);
+        let size = bytes.len() as u64;
+        let content = change(wrapper, Arc::new(Rope::new([Segment::literal(bytes)]).unwrap()));
+        for (object, entries) in read_bundle(&content, 0, size, resources).unwrap().into_iter().zip(&mut entries) {
+            let wrapper = usize::try_from(wrapper).unwrap();
+            let frame = Arc::new(Frame::new(object, 3, &jobs));
+            entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper, frame });
+        }
+    }
+    let archive = |(target, entries): (&str, _)| {
+        let target: TargetId = target.parse().unwrap();
+        Arc::new(Archive::new("torch", target, Compression::default(), entries))
+    };
+    TARGETS.into_iter().zip(entries).map(archive).collect()
+}
+
+fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+    archives_from(resources, at_once, &|_, content| content)
+}
+
+/// A budget, and a frame store in a directory.
+fn with_store(budget: u64, directory: &Path, capacity: u64) -> Arc<Resources> {
+    let store = FrameStore::open(Some(directory), &directory.join("a.whl"), Some(capacity));
+    Resources::with_store(budget, Index::default(), store)
+}
+
+fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
+    let content = archive.make()?;
+    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+    for (number, piece) in bytes.chunks_mut(10_000).enumerate() {
+        content.read_at(number as u64 * 10_000, piece)?;
+    }
+    Ok(bytes)
+}
+
+fn together(archives: &[Arc<Archive>]) -> u64 {
+    let done = AtomicU64::new(0);
+    make_archives(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>(), &done).unwrap();
+    done.into_inner()
+}
+
+/// Bundles decompressed, and frames made.
+fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64) {
+    let counters = &resources.counters;
+    let now = || (counters.bytes_decompressed.get(), counters.frames_made.get());
+    let before = now();
+    run();
+    let after = now();
+    assert_eq!((after.0 - before.0) % BUNDLE, 0, "a part of a bundle");
+    ((after.0 - before.0) / BUNDLE, after.1 - before.1)
+}
+
+/// What archives are like, in the order of the targets.
+fn expected() -> Vec<Vec<u8>> {
+    archives(&Resources::new(64 << 20)).iter().map(|archive| read(archive).unwrap()).collect()
+}
+
+/// Waits until background work has made so many frames.
+fn wait_for_frames(resources: &Resources, count: u64) {
+    let started = std::time::Instant::now();
+    while resources.counters.frames_made.get() < count {
+        assert!(started.elapsed() < LONG);
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,123 @@
+//! A stored code object, read in pieces of a fixed size.
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+
+use rocm_kpack::{Blob, Error, MAX_OBJECT_SIZE};
+
+use crate::fatbin::{DECODER, WINDOW_LOG, window_of};
+use crate::memory::Budget;
+use crate::metrics::MemoryClass;
+use crate::rope::{Content, ReadError};
+
+/// Bytes of a piece.
+const PIECE: usize = 128 << 10;
+
+/// The longest header of a zstd frame, with its magic (RFC 8878, 3.1.1).
+const LONGEST_HEADER: u64 = 18;
+
+/// Where the pieces of one code object go.
+pub(super) struct Pieces<F> {
+    sink: F,
+    buffer: Vec<u8>,
+    size: u64,
+    done: u64,
+}
+
+impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
+    /// For a code object of which the table of contents says this size.
+    pub(super) fn new(size: u64, sink: F) -> Result<Self, Error> {
+        if size > MAX_OBJECT_SIZE {
+            return Err(Error::Malformed(format!("a code object of {size} bytes is too large")));
+        }
+        Ok(Self { sink, buffer: vec![0; PIECE], size, done: 0 })
+    }
+
+    /// Takes all bytes of `source`, unless they are too many.
+    pub(super) fn copy(&mut self, mut source: impl Read) -> Result<(), Error> {
+        loop {
+            let length = source.read(&mut self.buffer).map_err(failed)?;
+            if length == 0 {
+                return Ok(());
+            }
+            self.done += length as u64;
+            if self.done > self.size {
+                return Err(Error::Frame(format!("a code object has more than {} bytes", self.size)));
+            }
+            (self.sink)(self.buffer.get(..length).unwrap_or_default())?;
+        }
+    }
+
+    /// Takes what the zstd frames in `blob` become, one after the other, as zstd's own functions do. The memory for the window of
+    /// each comes out of `budget`.
+    pub(super) fn decompress(
+        &mut self,
+        content: &Arc<dyn Content>,
+        mut blob: Blob,
+        budget: &Arc<Budget>,
+    ) -> Result<(), Error> {
+        while blob.size > 0 {
+            let mut header = vec![0; usize::try_from(blob.size.min(LONGEST_HEADER)).unwrap_or(0)];
+            content.read_at(blob.offset, &mut header).map_err(io::Error::other)?;
+            let window = window_of(&header).unwrap_or(0);
+            if window > 1 << WINDOW_LOG {
+                let most = 1_u64 << WINDOW_LOG;
+                return Err(Error::Frame(format!(
+                    "a zstd frame needs a window of {window} bytes; the limit is {most}"
+                )));
+            }
+            let _window = budget.reserve(MemoryClass::Bundles, window.saturating_add(DECODER));
+            let part = BufReader::with_capacity(PIECE, Part::new(content, blob));
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(part)?.single_frame();
+            decoder.window_log_max(WINDOW_LOG)?;
+            self.copy(&mut decoder)?;
+            blob = behind(decoder.finish());
+        }
+        Ok(())
+    }
+
+    /// Fails unless all bytes came.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        if self.done == self.size {
+            return Ok(());
+        }
+        Err(Error::Frame(format!("a code object has {} bytes instead of {}", self.done, self.size)))
+    }
+}
+
+/// What reading the archive fails with stays what it is; everything else is a decoder's complaint.
+fn failed(error: io::Error) -> Error {
+    match error.get_ref() {
+        Some(inner) if inner.is::<ReadError>() => Error::Read(error),
+        _ => Error::Frame(format!("a zstd frame is broken: {error}")),
+    }
+}
+
+/// A part of an archive, read front to back.
+pub(super) struct Part<'a> {
+    content: &'a Arc<dyn Content>,
+    rest: Blob,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(content: &'a Arc<dyn Content>, rest: Blob) -> Self {
+        Self { content, rest }
+    }
+}
+
+impl Read for Part<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(usize::try_from(self.rest.size).unwrap_or(usize::MAX));
+        let (buffer, _) = buffer.split_at_mut(length);
+        self.content.read_at(self.rest.offset, buffer).map_err(io::Error::other)?;
+        self.rest = Blob { offset: self.rest.offset + length as u64, size: self.rest.size - length as u64 };
+        Ok(length)
+    }
+}
+
+/// What a decoder has left of a part: bytes that were read ahead belong to it.
+fn behind(part: BufReader<Part<'_>>) -> Blob {
+    let ahead = part.buffer().len() as u64;
+    let Blob { offset, size } = part.into_inner().rest;
+    Blob { offset: offset - ahead, size: size + ahead }
+}
