@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use super::binary::Binaries;
 use super::distributions::{self, Distribution};
-use super::installed::is_outside;
 use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
@@ -17,6 +16,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::is_wanted;
+use crate::wheel::is_elsewhere;
 
 /// A fat input, or several builds of it, and what they became.
 pub(super) struct Comparison<'a> {
@@ -139,7 +139,7 @@ impl<'a> Comparison<'a> {
             // What another splitter made of one of several builds.
             (None, true) if self.parts.component.is_some() && is_of_device_part(&entry.path) => return,
             // Scripts, headers and data are not installed where the packages are.
-            (None, true) if self.parts.kind == Kind::Installation && is_outside(&entry.path) => return,
+            (None, true) if self.parts.kind == Kind::Installation && is_elsewhere(&entry.path) => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };

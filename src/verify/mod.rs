@@ -13,10 +13,12 @@ mod code_object;
 mod distributions;
 mod installed;
 mod lookup;
+mod overlaid;
 mod record;
 mod report;
 mod separation;
 mod subject;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

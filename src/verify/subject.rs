@@ -1,6 +1,6 @@
 //! What is checked: which paths are parts of one split, and which stand for themselves.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use super::arrange::Named;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
+use super::views::Views;
 use super::{VerifyError, arrange, artifacts, distributions};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
 use crate::kpack;
 use crate::resources::Resources;
-use crate::rope::{Content, equal};
-use crate::source::{Entry, EntryKind, EntryPath, Input, SourceError, open_file};
-use crate::split::{Packaging, STATEMENT, Statement};
-use crate::view::{DEVICE, HOST, MERGED, REPORTS, WHEELS};
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath, Input, SourceError, open_file};
+use crate::split::{Packaging, Statement};
+use crate::view::REPORTS;
 use crate::wheel::normalise;
 
 /// The longest statement of a split's restrictions.
@@ -120,7 +121,7 @@ impl Part {
     /// Where a file is that a RECORD names.
     pub(super) fn recorded(&self, path: &EntryPath) -> Option<EntryPath> {
         let is_there = self.input.entry(path).is_some();
-        if is_there { Some(path.clone()) } else { self.data.outside_of_data(path) }
+        if is_there { Some(path.clone()) } else { self.data.installed(path) }
     }
 
     /// What a finding calls a file of this part.
@@ -238,7 +239,7 @@ pub(super) fn open(
 }
 
 /// The wheels in a directory that holds wheels and no other directory, so that it is neither a split nor an installation.
-fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let mut wheels = Vec::new();
     if !path.is_dir() {
         return Ok(wheels);
@@ -256,7 +257,7 @@ fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
 }
 
 /// What a directory holds, sorted.
-fn read_directory(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
+pub(super) fn read_directory(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let entries = std::fs::read_dir(path).map_err(io)?;
     let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(io)?;
@@ -295,7 +296,7 @@ fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Res
     }
 }
 
-fn open_installation(
+pub(super) fn open_installation(
     path: &Path,
     label: String,
     resources: &Arc<Resources>,
@@ -303,128 +304,6 @@ fn open_installation(
 ) -> Result<Parts, VerifyError> {
     let part = Part::open(path, label, resources, findings)?;
     Ok(Parts::new(Kind::Installation, vec![Arc::new(part)]))
-}
-
-/// What `split` writes into a directory, and what a mount shows.
-struct Views {
-    path: PathBuf,
-    has_host: bool,
-    /// Names of device parts.
-    devices: Vec<String>,
-    /// What installations look like.
-    merged: Vec<String>,
-    wheels: Vec<PathBuf>,
-    /// Whether it is a mount, whose views show one and the same file in several places.
-    is_mount: bool,
-}
-
-impl Views {
-    /// Looks at the names in a directory; `None` if there is no view among them.
-    fn of(path: &Path) -> Result<Option<Self>, VerifyError> {
-        if !path.is_dir() {
-            return Ok(None);
-        }
-        let directories = |path: &Path| -> Result<Vec<String>, SourceError> {
-            let directories = read_directory(path)?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
-            Ok(directories.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
-        };
-        let names = directories(path)?;
-        let has = |name: &str| names.iter().any(|it| it == name);
-        let has_host = has(HOST);
-        let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
-        let is_device = |name: &String| {
-            let is_reserved = [HOST, DEVICE, MERGED, WHEELS, REPORTS].contains(&name.as_str());
-            !is_reserved && (has_host || is_key(name))
-        };
-        let merged = if has(MERGED) { directories(&path.join(MERGED))? } else { Vec::new() };
-        let wheels = if has(WHEELS) { wheels_in(&path.join(WHEELS))? } else { Vec::new() };
-        let devices: Vec<_> = names.iter().filter(|name| is_device(name)).cloned().collect();
-        let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
-        // A package of an installation can be called as a view is.
-        if is_installation || !has_host && devices.is_empty() && !merged.iter().all(is_key) && wheels.is_empty() {
-            return Ok(None);
-        }
-        if !has_host && devices.is_empty() && merged.is_empty() && wheels.is_empty() {
-            return Ok(None);
-        }
-        let is_mount = path.join(REPORTS).join("status.json").exists();
-        Ok(Some(Self { path: path.to_owned(), has_host, devices, merged, wheels, is_mount }))
-    }
-
-    fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Subject>, VerifyError> {
-        let mut subjects = Vec::new();
-        if self.has_host {
-            subjects.push(self.open_split(resources, findings)?);
-        } else {
-            for name in &self.devices {
-                subjects.push(open_installation(&self.path.join(name), name.clone(), resources, findings)?);
-            }
-        }
-        if self.is_mount {
-            if !self.merged.is_empty() || !self.wheels.is_empty() {
-                findings.note(format!(
-                    "{MERGED}/ and {WHEELS}/ of a mount show what {HOST}/ and the device parts are made of; name them to \
-                     check them as well"
-                ));
-            }
-        } else {
-            for name in self.merged.iter().map(|name| format!("{MERGED}/{name}")) {
-                subjects.push(open_installation(&self.path.join(&name), name, resources, findings)?);
-            }
-            let wheels: Vec<_> = self.wheels.iter().map(|path| Named { path: path.clone(), is_listed: true }).collect();
-            subjects.extend(arrange::arrange(&wheels, resources, findings)?);
-        }
-        Ok(subjects.into_iter().map(Subject::Parts).collect())
-    }
-
-    fn open_split(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Parts, VerifyError> {
-        let names = std::iter::once(HOST).chain(self.devices.iter().map(String::as_str));
-        let open = |name: &str| Part::open(&self.path.join(name), name.to_owned(), resources, findings);
-        let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
-        let said = Some(self.path.join(REPORTS).join(STATEMENT)).filter(|file| file.is_file());
-        let said = Parts { said, ..Parts::new(Kind::Split, Vec::new()) };
-        let statement = said.statement()?.map(|(_, statement)| statement).unwrap_or_default();
-        if let Some((host, devices)) = parts.split_first_mut() {
-            let of_statement = |source: crate::gpu::TargetIdError| VerifyError::Statement {
-                path: STATEMENT.to_owned(),
-                source: source.into(),
-            };
-            take_off(host, devices, &statement.arch().map_err(of_statement)?, findings);
-        }
-        let kind = if statement.views().is_empty() { Kind::Split } else { Kind::Partial };
-        let parts = Parts { kind, all: parts.into_iter().map(Arc::new).collect(), ..said };
-        arrange::check_complete(&parts, findings);
-        Ok(parts)
-    }
-}
-
-/// Takes what was overlaid on the host part off it.
-fn take_off(host: &mut Part, devices: &[Part], arch: &[BundleKey], findings: &Findings) {
-    let chain: Vec<_> = arch.iter().flat_map(BundleKey::packaging_chain).collect();
-    let is_overlaid = |device: &&Part| chain.iter().any(|key| key.as_str() == device.name);
-    for device in devices.iter().filter(is_overlaid) {
-        let files: HashMap<_, _> = device.files().collect();
-        let is_of_device = |path: &EntryPath, content: &Arc<dyn Content>| {
-            files.get(path).map(|other| equal(&**content, &***other).unwrap_or(false))
-        };
-        let differs: Vec<_> =
-            host.files().filter(|(path, content)| is_of_device(path, content) == Some(false)).collect();
-        for (path, _) in differs {
-            let reason = format!("it is not the same as {}", device.label(path));
-            findings.add(Check::Separation, host.label(path), reason);
-        }
-        let mut directories: HashSet<EntryPath> = HashSet::new();
-        let own = host.input.entries.iter().filter(|entry| !files.contains_key(&entry.path));
-        for entry in own.filter(|entry| !matches!(entry.kind, EntryKind::Directory)) {
-            directories.extend(std::iter::successors(entry.path.parent(), EntryPath::parent));
-        }
-        let is_left = |entry: &Entry| match entry.kind {
-            EntryKind::Directory => directories.contains(&entry.path) || device.input.entry(&entry.path).is_none(),
-            EntryKind::File { .. } | EntryKind::Symlink(_) => !files.contains_key(&entry.path),
-        };
-        let left = host.input.entries.iter().filter(|entry| is_left(entry)).cloned().collect();
-        host.input.entries = left;
-    }
 }
 
 /// Whether an ELF or PE file begins like this.

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
-use super::{
-    Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, installed, record,
-};
+use super::{Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, record};
 use crate::gpu::BundleKey;
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
@@ -200,13 +199,7 @@ impl Wheels {
     /// Where an installation of several parts has a file of one of them. What is not installed beside packages is left in
     /// the host wheel's data directory.
     pub fn installed(&self, path: &EntryPath) -> EntryPath {
-        let first = path.components().next().unwrap_or_default();
-        let moved = installed(path);
-        if moved != *path || !first.ends_with(b".data") || path.depth() < 2 {
-            return moved;
-        }
-        let data = EntryPath::root().child(format!("{}.data", self.fat.name.stem()).as_bytes());
-        path.components().skip(1).fold(data, |path, component| path.child(component))
+        installed_with(path, format!("{}.data", self.fat.name.stem()).as_bytes())
     }
 
     /// The RECORD that an installation of a part has.
