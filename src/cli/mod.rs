@@ -19,6 +19,7 @@ mod recombine;
 mod selection;
 mod serving;
 mod split;
+mod statement;
 mod status;
 mod table;
 mod terminal;

@@ -9,15 +9,16 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::options::{Source, SplitOptions};
-use super::output::prepare_output;
+use super::output::{Replaced, prepare_output};
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
+use super::statement::Stated;
 use crate::export::{self, Progress};
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::resources::Resources;
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, STATEMENT};
-use crate::view::{self, HOST, MERGED, REPORTS, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::view::{self, DEVICE, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -33,7 +34,7 @@ pub(super) struct Split {
     #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
 
-    /// Replace files and directories in DIR that have the names of what is written
+    /// Replace what has the names of what is written, and without --view all parts of an earlier split in DIR
     #[arg(long)]
     force: bool,
 
@@ -74,6 +75,12 @@ impl Split {
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
+        let views = self.directories(&prepared.plan)?;
+        let stated = match self.format {
+            Format::Directory => Some(self.stated(&prepared, &views)?),
+            // Wheels say so themselves.
+            Format::Wheel => None,
+        };
         match (self.format, &prepared.wheels) {
             (Format::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
@@ -84,31 +91,23 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
-                self.write_parts(wheels, &prepared.resources, &tree, Vec::new(), place)?;
+                self.write_parts(wheels, &prepared.resources, &tree, Vec::new(), stated.as_ref(), place)?;
             }
-            (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
+            (Format::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
             (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared.resources, &tree)?,
             (Format::Wheel, None) => {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
-        if let Format::Directory = self.format {
-            self.write_statement(&prepared)?;
-        }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Writes what the split is restricted to, for `verify`. Wheels say so themselves.
-    fn write_statement(&self, prepared: &Prepared) -> anyhow::Result<()> {
-        // Views without the host part are no split that could lack something.
-        let has_host = self.view.iter().any(|view| view.trim_matches('/') == HOST);
-        let views = if has_host { &*self.view } else { &[] };
-        let Some(text) = prepared.statement.clone().with_views(views).to_json() else { return Ok(()) };
-        let directory = self.output.join(REPORTS);
-        let file = directory.join(STATEMENT);
-        std::fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        std::fs::write(&file, text).with_context(|| file.display().to_string())
+    /// What the directory is to say of the split.
+    fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<Stated> {
+        let parts = views.iter().map(|(view, _)| view.to_string());
+        let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
+        Stated::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
     }
 
     /// Refuses options that would do nothing with this format.
@@ -148,26 +147,40 @@ impl Split {
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it, so there is nothing to split");
     }
 
-    fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        let views = self.directories(&prepared.plan)?;
+    fn write_directories(
+        &self,
+        prepared: &Prepared,
+        tree: &Tree,
+        views: &[(EntryPath, PathBuf)],
+        stated: Option<&Stated>,
+    ) -> anyhow::Result<()> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
         }
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), &prepared.resources)?;
+        let replaced = self.prepare_output(views, stated, &prepared.resources)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
-        write_with_archives(tree, &views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())?;
-        replaced.finish();
-        Ok(())
+        write_with_archives(tree, views, &archives.map(|planned| &*planned.archive).collect::<Vec<_>>())?;
+        finish(replaced, stated)
+    }
+
+    /// Makes room for views, and for what is said of them.
+    fn prepare_output(
+        &self,
+        views: &[(EntryPath, PathBuf)],
+        stated: Option<&Stated>,
+        resources: &Resources,
+    ) -> anyhow::Result<Replaced> {
+        let places = views.iter().map(|(_, place)| place.clone()).chain(stated.iter().flat_map(|it| it.replaced()));
+        prepare_output(&self.output, &places.collect::<Vec<_>>(), self.force, self.source.path(), resources)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, resources: &Resources, tree: &Tree) -> anyhow::Result<()> {
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
-        self.write_parts(wheels, resources, tree, index, |part| Ok(Some(place(&part.file_name()?))))
+        self.write_parts(wheels, resources, tree, index, None, |part| Ok(Some(place(&part.file_name()?))))
     }
 
     /// Writes the parts of a wheel, and `others`. `place` says which node of the tree shows a part, and where to write it.
@@ -177,13 +190,13 @@ impl Split {
         resources: &Resources,
         tree: &Tree,
         others: Vec<(EntryPath, PathBuf)>,
+        stated: Option<&Stated>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
     ) -> anyhow::Result<()> {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let replaced = prepare_output(&self.output, &places, self.force, self.source.path(), resources)?;
+        let replaced = self.prepare_output(&views, stated, resources)?;
         let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
@@ -191,8 +204,7 @@ impl Split {
             wheels.check_claims(false, &AtomicU64::new(0));
             Ok(export::write(tree, &views, &progress)?)
         })?;
-        replaced.finish();
-        Ok(())
+        finish(replaced, stated)
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
@@ -209,6 +221,21 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
+
+/// Says that the parts are complete, which is the end of what was there before.
+fn finish(replaced: Replaced, stated: Option<&Stated>) -> anyhow::Result<()> {
+    stated.map_or(Ok(()), Stated::write)?;
+    replaced.finish();
+    Ok(())
+}
+
+/// Whether a split can have written a part of this name.
+fn is_part(path: &EntryPath) -> bool {
+    let first = path.components().next().unwrap_or_default();
+    // Any name is a bundle key, but those of all targets begin like this.
+    let is_key = [b"gfx", &b"amdgcnspirv"[..]].iter().any(|start| first.starts_with(start));
+    is_key || [HOST, DEVICE, MERGED, WHEELS].iter().any(|name| first == name.as_bytes())
 }
 
 /// Clears set-ID bits, and names on stderr what had some: a copy would run with the rights of the user who makes it.

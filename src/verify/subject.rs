@@ -1,7 +1,6 @@
 //! What is checked: which paths are parts of one split, and which stand for themselves.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use super::arrange::Named;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
+use super::said::Said;
 use super::views::Views;
 use super::{VerifyError, arrange, artifacts, distributions};
 use crate::database::Databases;
@@ -17,12 +17,9 @@ use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, SourceError, open_file};
-use crate::split::{Packaging, Statement};
+use crate::split::Packaging;
 use crate::view::REPORTS;
 use crate::wheel::normalise;
-
-/// The longest statement of a split's restrictions.
-const MOST_STATED: u64 = 1 << 20;
 
 /// Something to check.
 #[derive(Debug)]
@@ -48,8 +45,8 @@ pub(super) struct Parts {
     pub(super) kind: Kind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
-    /// The file in which the split says what it was restricted to, if that is not in a wheel.
-    pub(super) said: Option<PathBuf>,
+    /// What the split says of itself, if that is not in a wheel.
+    pub(super) said: Option<Said>,
     /// The host part, or the whole installation, is the first.
     pub(super) all: Vec<Arc<Part>>,
 }
@@ -142,30 +139,13 @@ impl Parts {
         Self { kind, component: None, said: None, all: parts }
     }
 
-    /// What the split says of its restrictions, and where: in its directory or mount, or in the host wheel.
-    pub(super) fn statement(&self) -> Result<Option<(String, Statement)>, VerifyError> {
-        let bytes = match &self.said {
-            Some(file) => Some((file.display().to_string(), read_small(file)?)),
-            None => self.statement_of_wheel(),
-        };
-        let Some((path, bytes)) = bytes else { return Ok(None) };
-        match Statement::parse(&bytes) {
-            Ok(statement) => Ok(Some((path, statement))),
-            Err(source) => Err(VerifyError::Statement { path, source }),
+    /// What the split says of itself: in its directory or mount, or in the host wheel.
+    pub(super) fn said(&self) -> Result<Option<Said>, VerifyError> {
+        match (&self.said, self.all.first()) {
+            (Some(said), _) => Ok(Some(said.clone())),
+            (None, Some(host)) => Said::of_wheel(host),
+            (None, None) => Ok(None),
         }
-    }
-
-    /// The statement in a `*.dist-info` directory of the host part, if there is exactly one.
-    fn statement_of_wheel(&self) -> Option<(String, Vec<u8>)> {
-        let host = self.all.first()?;
-        let is_it = |path: &EntryPath| {
-            path.depth() == 2 && Part::is_metadata(path) && path.name() == crate::wheel::STATEMENT.as_bytes()
-        };
-        let mut found = host.files().filter(|(path, content)| is_it(path) && content.size() <= MOST_STATED);
-        let (path, content) = found.next()?;
-        let mut bytes = vec![0; usize::try_from(content.size()).ok()?];
-        content.read_at(0, &mut bytes).ok()?;
-        found.next().is_none().then(|| (host.label(path), bytes))
     }
 
     /// Whether binaries of a part are looked at: device parts have none.
@@ -216,7 +196,8 @@ pub(super) fn open(
     let mut parts = Vec::new();
     let mut others = Vec::new();
     let mut subjects = Vec::new();
-    for path in paths {
+    // If all that is in a directory is named, what the split says is among it.
+    for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
         let wheels = wheels_in(path)?;
         if !wheels.is_empty() {
             parts.extend(wheels.into_iter().map(|path| Named { path, is_listed: true }));
@@ -269,14 +250,6 @@ fn is_wheel(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "whl")
 }
 
-fn read_small(path: &Path) -> Result<Vec<u8>, SourceError> {
-    let io = |source| SourceError::Io { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(io)?;
-    std::io::Read::take(file, MOST_STATED).read_to_end(&mut bytes).map_err(io)?;
-    Ok(bytes)
-}
-
 fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<Subject, VerifyError> {
     if path.is_dir() || is_wheel(path) {
         return Ok(Subject::Parts(open_installation(path, String::new(), resources, findings)?));
@@ -303,7 +276,8 @@ pub(super) fn open_installation(
     findings: &Findings,
 ) -> Result<Parts, VerifyError> {
     let part = Part::open(path, label, resources, findings)?;
-    Ok(Parts::new(Kind::Installation, vec![Arc::new(part)]))
+    let said = Said::beside(path)?;
+    Ok(Parts { said, ..Parts::new(Kind::Installation, vec![Arc::new(part)]) })
 }
 
 /// Whether an ELF or PE file begins like this.

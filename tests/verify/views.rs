@@ -8,12 +8,12 @@ use kpackfs::gpu::BundleKey;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan, Statement};
-use kpackfs::verify::{Check, Options, Report};
+use kpackfs::verify::{Check, Finding, Options, Report};
 use kpackfs::view::{self, WheelOptions, WheelSet};
 use tempfile::TempDir;
 
 use crate::support::{all, copy, edit, verify};
-use crate::wheels::unpacked;
+use crate::wheels::{split, unpacked};
 
 /// A wheel with fat libraries and programs wherever a wheel can have them.
 fn fat() -> TempDir {
@@ -40,11 +40,11 @@ fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
     let views: Vec<_> = names.map(|name| (EntryPath::new(name.as_bytes()).unwrap(), out.path().join(name))).collect();
     export::write(&tree, &views, &export::Progress::default()).unwrap();
-    let statement = Statement::of(&all()).with_arch(&arch).to_json().unwrap_or_default();
+    let parts = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).map(str::to_owned);
+    let parts = parts.chain(plan.keys.iter().map(|key| format!("merged/{key}")));
+    let statement = Statement::of(&all()).with_arch(&arch).with_parts(parts).to_json();
     fs::create_dir(out.path().join(".kpackfs")).unwrap();
-    if !statement.is_empty() {
-        fs::write(out.path().join(".kpackfs/split.json"), statement).unwrap();
-    }
+    fs::write(out.path().join(".kpackfs/split.json"), statement).unwrap();
     out
 }
 
@@ -76,5 +76,109 @@ fn what_a_data_directory_holds_is_installed_in_every_view() {
             let is_it = |path: &str| path.ends_with("host/amd_fat_device_gfx90a-1.0.dist-info/RECORD");
             assert!(report.findings.iter().any(|it| it.check == Check::Separation && is_it(&it.path)), "{report:?}");
         }
+    }
+}
+
+/// A tree with code for two GPUs, and a database of each.
+fn tree() -> TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/x.so"));
+    for target in ["gfx90a", "gfx1030"] {
+        let name = format!("lib/rocblas/library/TensileLibrary_{target}.dat");
+        fs::create_dir_all(tree.path().join("lib/rocblas/library")).unwrap();
+        fs::write(tree.path().join(name), target).unwrap();
+    }
+    tree
+}
+
+/// What there is and what is said, after `kpackfs split` with these options.
+fn said(out: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(out.join(".kpackfs/split.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn a_part_that_is_missing_or_does_not_belong_is_named() {
+    let tree = tree();
+    let place = tempfile::tempdir().unwrap();
+    for (number, part) in ["host", "gfx90a", "gfx1030", "merged/gfx90a"].into_iter().enumerate() {
+        let out = place.path().join(number.to_string());
+        split(tree.path(), &out, &[]);
+        split(tree.path(), &out, &["--view", "merged/gfx90a"]);
+        // Other things may be there.
+        fs::create_dir(out.join("notes")).unwrap();
+        fs::write(out.join("notes/x"), "").unwrap();
+        let report = check(out.clone(), Some(tree.path()));
+        assert_eq!((&*report.findings, &*report.notes), (&[][..], &[][..]));
+        fs::remove_dir_all(out.join(part)).unwrap();
+        let report = check(out.clone(), None);
+        let is_it = |it: &Finding| it.check == Check::Separation && it.path == part && it.reason.contains("no such");
+        assert!(report.findings.iter().any(is_it), "{part}: {:?}", report.findings);
+    }
+    let out = place.path().join("0");
+    for part in ["gfx90a", "gfx1030", "merged"] {
+        fs::remove_dir_all(out.join(part)).unwrap();
+    }
+    assert_eq!(check(out, None).findings.len(), 4);
+    let out = place.path().join("1");
+    copy(&out.join("gfx1030/.kpack/rocm_gfx1030.kpack"), &out.join("gfx1100/.kpack/rocm_gfx1030.kpack"));
+    let report = check(out, None);
+    assert!(report.findings.iter().any(|it| it.path == "gfx1100" && it.reason.contains("does not name it")));
+}
+
+#[test]
+fn what_is_said_is_about_what_there_is() {
+    let tree = tree();
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    let parts = |expected: &[&str]| {
+        assert_eq!(said(&out)["parts"], serde_json::json!(expected));
+        let report = check(out.clone(), Some(tree.path()));
+        assert_eq!(report.findings, [], "{expected:?}");
+        let is_there = |part: &&&str| out.join(part).is_dir();
+        assert_eq!(["gfx1030", "gfx90a"].iter().filter(is_there).count(), expected.len() - 1);
+    };
+    split(tree.path(), &out, &["--gpu-targets", "gfx90a", "--databases", ""]);
+    parts(&["host", "gfx90a"]);
+    assert_eq!(said(&out)["gpu_targets"], serde_json::json!(["gfx90a"]));
+    split(tree.path(), &out, &["--force"]);
+    parts(&["host", "gfx1030", "gfx90a"]);
+    assert_eq!(
+        (&said(&out)["gpu_targets"], &said(&out)["databases"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    fs::create_dir(out.join("notes")).unwrap();
+    split(tree.path(), &out, &["--gpu-targets", "gfx1030", "--force"]);
+    parts(&["host", "gfx1030"]);
+    assert!(out.join("notes").is_dir());
+    // A part that is added later is said, too.
+    split(tree.path(), &out, &["--view", "gfx90a"]);
+    parts(&["gfx1030", "gfx90a", "host"]);
+    // Nothing but parts is replaced, whatever stands there.
+    fs::write(out.join(".kpackfs/split.json"), r#"{"json_version": 1, "parts": ["host", "notes"]}"#).unwrap();
+    split(tree.path(), &out, &["--force"]);
+    assert!(out.join("notes").is_dir());
+    parts(&["host", "gfx1030", "gfx90a"]);
+    // A split that fails changes nothing.
+    fs::write(place.path().join("empty"), "").unwrap();
+    let before = said(&out);
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    command.args(["split", "--no-cache", "--gpu-targets", "gfx90a", "-o"]).arg(&out).arg(tree.path()).assert().code(1);
+    assert_eq!(said(&out), before);
+}
+
+#[test]
+fn merged_views_of_trees_are_what_was_asked_for() {
+    let tree = tree();
+    for options in [&["--databases", ""][..], &["--gpu-targets", "gfx90a"]] {
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("out");
+        split(tree.path(), &out, &[options, &["--view", "merged/gfx90a"]].concat());
+        for path in [out.clone(), out.join("merged/gfx90a")] {
+            let report = check(path, Some(tree.path()));
+            assert_eq!(report.findings, [], "{options:?}");
+            assert!(report.notes.iter().any(|note| note.contains(options[0])), "{:?}", report.notes);
+        }
+        fs::remove_file(out.join("merged/gfx90a/lib/x.so")).unwrap();
+        assert!(!check(out.clone(), Some(tree.path())).findings.is_empty());
     }
 }
