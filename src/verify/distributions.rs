@@ -112,6 +112,11 @@ impl Distribution<'_> {
         if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
             return Role::Host;
         }
+        if self.rows.is_none() {
+            // Nothing says what it consists of, but its name and what it requires do.
+            let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
+            return if is_named && self.pins().next().is_some() { Role::Device } else { Role::Other };
+        }
         let databases = Databases::all();
         let is_device = |path: &EntryPath| names_archive(path) || databases.classify(path).is_some();
         let payload = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());

@@ -91,6 +91,10 @@ impl Context<'_> {
         let path = EntryPath::new(&row.path).ok();
         let label =
             || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
+        if path.is_none() && matches!(part.input.kind, InputKind::Wheel(_)) {
+            let reason = format!("{} names it, but a wheel can have no such path", distribution.record_path());
+            return self.findings.add(Check::Record, label(), reason);
+        }
         if row.stated == Stated::Several {
             let record = distribution.record_path();
             let reason =
@@ -193,7 +197,7 @@ impl Context<'_> {
     fn check_unnamed(&self) {
         for (number, part) in self.parts.all.iter().enumerate() {
             let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
-            let mut of_split = here().filter(|distribution| distribution.is_of_split()).peekable();
+            let mut of_split = here().filter(|it| it.is_of_split() && it.rows.is_some()).peekable();
             let states = |distribution: &Distribution<'_>| {
                 distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some())
             };
