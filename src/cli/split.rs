@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
@@ -71,6 +70,7 @@ impl Split {
         }
         let prepared = prepare(self.source.path(), &self.options)?;
         self.check(&prepared)?;
+        prepared.check_claims()?;
         let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
@@ -201,7 +201,6 @@ impl Split {
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
-            wheels.check_claims(false, &AtomicU64::new(0));
             Ok(export::write(tree, &views, &progress)?)
         })?;
         finish(replaced, stated)

@@ -95,8 +95,8 @@ impl Wheels {
     ///
     /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
     /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now or in an earlier
-    /// session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
+    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now (as `split`
+    /// does) or in an earlier session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
     /// being changed.
     pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
         let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
