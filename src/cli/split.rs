@@ -12,7 +12,9 @@ use super::output::{Replaced, prepare_output};
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use super::statement::Stated;
+use super::terminal::message;
 use crate::export::{self, Progress};
+use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::resources::Resources;
 use crate::source::EntryPath;
@@ -99,6 +101,9 @@ impl Split {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
         }
+        if stated.is_some() && self.view.is_empty() {
+            self.warn_of_others(&views);
+        }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
@@ -108,6 +113,24 @@ impl Split {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
         Stated::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
+    }
+
+    /// Names device parts in the directory that no split says to be its own.
+    fn warn_of_others(&self, views: &[(EntryPath, PathBuf)]) {
+        let entries = std::fs::read_dir(&self.output).into_iter().flatten().filter_map(Result::ok);
+        let is_key = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path.is_dir() && name.is_some_and(|name| name.parse().is_ok_and(|key: BundleKey| key.is_known()))
+        };
+        let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
+        others.retain(|path| !views.iter().any(|(_, place)| place == path));
+        others.sort();
+        for other in others {
+            let other = message(&other.display().to_string());
+            eprintln!(
+                "kpackfs: warning: {other}: not of this split, which leaves it there; remove it if it is of an earlier one"
+            );
+        }
     }
 
     /// Refuses options that would do nothing with this format.

@@ -158,6 +158,14 @@ fn what_is_said_is_about_what_there_is() {
     split(tree.path(), &out, &["--force"]);
     assert!(out.join("notes").is_dir());
     parts(&["host", "gfx1030", "gfx90a"]);
+    // What another tool left there is named.
+    fs::remove_dir_all(out.join(".kpackfs")).unwrap();
+    let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
+    let force = ["split", "--no-cache", "--gpu-targets", "gfx1030", "--force", "-o"];
+    let output = command.args(force).arg(&out).arg(tree.path()).assert().success();
+    let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
+    assert!(text.contains("out/gfx90a: not of this split") && !text.contains("notes"), "{text}");
+    assert!(check(out.clone(), None).findings.iter().any(|it| it.path == "gfx90a"));
     // A split that fails changes nothing.
     fs::write(place.path().join("empty"), "").unwrap();
     let before = said(&out);
