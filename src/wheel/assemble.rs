@@ -1,7 +1,7 @@
 //! The wheels of a split: dist-info and payload put together.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
@@ -37,6 +37,8 @@ pub struct Wheels {
     devices: Devices,
     requires: Vec<String>,
     statement: Option<String>,
+    /// Of the files that are taken over, by their paths in the input: a licence is in each of the wheels.
+    digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
 
 impl Wheels {
@@ -49,7 +51,7 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None })
+        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None, digests: Arc::default() })
     }
 
     /// The same wheels, of which those of the host say what the split was restricted to.
@@ -229,16 +231,25 @@ impl Wheels {
     }
 
     fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = digests.entry(entry.path.clone()).or_insert_with(|| Arc::new(self.digest(entry, content)));
+        let deflated = content.packed().filter(|packed| packed.deflated).map(|packed| packed.bytes);
+        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::clone(digest), deflated }
+    }
+
+    /// The digest of a file that is taken over.
+    fn digest(&self, entry: &Entry, content: &Arc<dyn Content>) -> Digest {
         let packed = content.packed();
         let crc32 = packed.as_ref().map(|packed| packed.crc32);
-        let mut digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        if let Some(claim) = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
-            // RECORD may mean the text of what was a symlink.
-            let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
-            digest = digest.claimed(claim.sha256, is_member);
+        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        match self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
+            Some(claim) => {
+                // RECORD may mean the text of what was a symlink.
+                let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
+                digest.claimed(claim.sha256, is_member)
+            }
+            None => digest,
         }
-        let deflated = packed.filter(|packed| packed.deflated).map(|packed| packed.bytes);
-        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::new(digest), deflated }
     }
 }
 
