@@ -248,7 +248,7 @@ fn needs_no_line(path: &EntryPath) -> bool {
 fn is_elsewhere(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
     let is_packed = matches!(distribution.part.input.kind, InputKind::Wheel(_));
     let installed = distribution.part.recorded(path);
-    !is_packed && installed.is_some_and(|path| crate::wheel::is_elsewhere(&path))
+    !is_packed && !distribution.part.holds_all() && installed.is_some_and(|path| crate::wheel::is_elsewhere(&path))
 }
 
 impl Uncompared {

@@ -19,7 +19,7 @@ use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, SourceError, open_file};
 use crate::split::Packaging;
 use crate::view::REPORTS;
-use crate::wheel::normalise;
+use crate::wheel::{is_elsewhere, normalise};
 
 /// Something to check.
 #[derive(Debug)]
@@ -113,6 +113,11 @@ impl Part {
             EntryKind::File { content, .. } => Some((&entry.path, content)),
             EntryKind::Directory | EntryKind::Symlink(_) => None,
         })
+    }
+
+    /// Whether scripts, headers and data are here as well, as in a merged view. What installers make has none.
+    pub(super) fn holds_all(&self) -> bool {
+        self.files().any(|(path, _)| is_elsewhere(path))
     }
 
     /// Where a file is that a RECORD names.

@@ -65,6 +65,12 @@ fn what_a_data_directory_holds_is_installed_in_every_view() {
                 assert_eq!(report.findings, [], "{name}");
             }
         }
+        let merged = out.path().join("merged/gfx90a");
+        fs::remove_file(merged.join("fat-1.0.data/scripts/tool")).unwrap();
+        for against in [None, Some(fat.path())] {
+            let report = check(merged.clone(), against);
+            assert!(report.findings.iter().any(|it| it.path.ends_with("scripts/tool")), "{:?}", report.findings);
+        }
         let host = out.path().join("host");
         let overlaid = host.join("amd_fat_device_gfx90a-1.0.dist-info/RECORD");
         if overlaid.exists() {
