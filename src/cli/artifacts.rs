@@ -1,5 +1,6 @@
 //! What commands do when their input is an artifact, or a directory of artifacts.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,22 +15,25 @@ use super::output::Output;
 use super::prepare::{keep_learnt, resources};
 use super::progress::show_bytes;
 use super::split::{clear_set_id, write_with_archives};
+use super::statement::Stated;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
-use crate::artifact::{find, is_archive};
+use crate::artifact::{ArtifactName, find, is_archive};
 use crate::fs::Served;
 use crate::fs::autosave;
 use crate::kpack::Archive;
 use crate::resources::Resources;
 use crate::rope::{Content, Make};
 use crate::source::EntryPath;
-use crate::split::{self, Packaging, Summary};
+use crate::split::{self, Packaging, Statement, Summary, statement_of_component};
 use crate::view::{ArtifactPart, Artifacts, Body, SplitArtifact, Status, fixed, lay_out_artifacts};
 
 /// Artifacts, and what work on them shares.
 pub(super) struct PreparedArtifacts {
     input: PathBuf,
     artifacts: Artifacts,
+    /// What the split is restricted to.
+    statement: Statement,
     resources: Arc<Resources>,
 }
 
@@ -50,7 +54,8 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
     let Some(artifacts) = artifacts else { return Ok(None) };
     warn(&artifacts.notes);
     warn(&artifacts.failures);
-    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, resources }))
+    let statement = Statement::of(&choices);
+    Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, statement, resources }))
 }
 
 /// Says on stderr what the user should know.
@@ -74,7 +79,14 @@ impl PreparedArtifacts {
 
     pub(super) fn served(&self) -> anyhow::Result<Served> {
         let report = json::text(&self.report())?;
-        serve(&self.artifacts.parts, &self.input, &self.artifacts.witnesses, Some(report), &self.resources)
+        serve(
+            &self.artifacts.parts,
+            &self.input,
+            &self.artifacts.witnesses,
+            Some(report),
+            &self.statement,
+            &self.resources,
+        )
     }
 
     /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
@@ -90,7 +102,8 @@ impl PreparedArtifacts {
         if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
             bail!("--view {view}: there is no such part");
         }
-        write(&parts, output, keep_set_id, force, &self.input, &self.resources)?;
+        let statement = self.statement.clone().with_views(views);
+        write(&parts, output, keep_set_id, force, &self.input, &statement, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -150,6 +163,7 @@ pub(super) fn serve(
     source: &Path,
     witnesses: &[Arc<dyn Content>],
     report: Option<String>,
+    statement: &Statement,
     resources: &Arc<Resources>,
 ) -> anyhow::Result<Served> {
     autosave(resources).context("cannot start a thread")?;
@@ -159,9 +173,23 @@ pub(super) fn serve(
     let status = Status::new(source.to_string_lossy(), resources, archives).watching(witnesses.iter().cloned());
     let mut reports = vec![("status.json", Body::Live(Arc::new(status)))];
     reports.extend(report.map(|report| ("report.json", fixed(report))));
+    let statements = statements(parts, statement);
+    reports.extend(statements.iter().map(|(_, name, statement)| (name.as_str(), fixed(statement.to_json()))));
     let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
     let tree = lay_out_artifacts(parts, reports)?;
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
+}
+
+/// What is said of each component, and the file that says it.
+fn statements(parts: &[ArtifactPart], statement: &Statement) -> Vec<(String, String, Statement)> {
+    let mut components = BTreeMap::<&str, Vec<String>>::new();
+    for part in parts {
+        components.entry(&part.name.component).or_default().push(part.name.to_string());
+    }
+    let stated = |(component, parts): (&str, Vec<String>)| {
+        (component.to_owned(), statement_of_component(component), statement.clone().with_parts(parts))
+    };
+    components.into_iter().map(stated).collect()
 }
 
 /// Writes each part to a directory in `output`.
@@ -171,6 +199,7 @@ pub(super) fn write(
     keep_set_id: bool,
     force: bool,
     input: &Path,
+    statement: &Statement,
     resources: &Resources,
 ) -> anyhow::Result<()> {
     let mut tree = lay_out_artifacts(parts, Vec::new())?;
@@ -182,11 +211,20 @@ pub(super) fn write(
         (EntryPath::root().child(name.as_bytes()), output.join(name))
     };
     let views: Vec<_> = parts.iter().map(place).collect();
+    let is_whole = statement.views().is_empty();
+    let stated = statements(parts, statement).into_iter().map(|(component, name, statement)| {
+        let is_part =
+            |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
+        Stated::new(output, &name, statement, is_whole, is_part)
+    });
+    let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-    let output = Output::prepare(output, &places, force, input, resources)?;
+    let gone: Vec<_> = stated.iter().flat_map(Stated::replaced).collect();
+    let mut output = Output::prepare(output, &places, &gone, force, input, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives)?;
+    stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish()?;
     keep_learnt(resources);
     Ok(())

@@ -13,7 +13,7 @@ use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
-use crate::source::{Entry, EntryKind};
+use crate::source::EntryKind;
 use crate::view::{Making, Sizes};
 
 /// Learn about an input ahead of time, so that mounting and reading it waits for nothing
@@ -40,7 +40,7 @@ impl Index {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
         look_into_members(&prepared);
-        check_claims(&prepared);
+        prepared.check_claims()?;
         if !self.without_sizes {
             let progress = Making::default();
             let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
@@ -58,18 +58,6 @@ impl Index {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Compares the members of a wheel with its RECORD, so that no later session passes on what is wrong there.
-fn check_claims(prepared: &Prepared) {
-    let Some(wheels) = &prepared.wheels else { return };
-    let progress = Making::default();
-    let size = |entry: &Entry| match &entry.kind {
-        EntryKind::File { content, .. } => content.size(),
-        EntryKind::Directory | EntryKind::Symlink(_) => 0,
-    };
-    progress.total.store(prepared.input.entries.iter().map(size).sum(), Ordering::Relaxed);
-    show_bytes("Comparing with RECORD", &progress.done, &progress.total, || wheels.check_claims(true, &progress.done));
 }
 
 /// Goes through the deflate streams of all members once, so that each can be read from anywhere.

@@ -20,9 +20,11 @@ mod recombine;
 mod selection;
 mod serving;
 mod split;
+mod statement;
 mod status;
 mod table;
 mod terminal;
+mod thin_wheels;
 mod unbundle;
 mod verify;
 

@@ -17,7 +17,7 @@ use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, KFD_TOPOLOGY, detect};
 use crate::source::EntryKind;
 use crate::split::{STATEMENT, Summary};
-use crate::view::{self, Status, fixed};
+use crate::view::{self, HOST, Status, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
@@ -79,7 +79,8 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
     let mut reports = vec![("report.json", fixed(summary)), ("status.json", view::Body::Live(Arc::new(status)))];
-    reports.extend(statement.clone().with_arch(arch).to_json().map(|text| (STATEMENT, fixed(text))));
+    let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
+    reports.push((STATEMENT, fixed(statement.clone().with_arch(arch).with_parts(parts).to_json())));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::File { content, .. } => Some(content.size()),
         EntryKind::Directory | EntryKind::Symlink(_) => None,

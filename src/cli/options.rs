@@ -215,13 +215,14 @@ impl SplitOptions {
             Ok(seconds) => Stamp::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
             Err(_) => Stamp::default(),
         };
+        let statement = Statement::of(&self.to_options(Packaging::Bundles)?);
         let options = WheelOptions {
             names: wheel::Options {
                 device_prefix: self.device_package_prefix.clone(),
                 device_requires: self.device_requires_dist.clone(),
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
-            statement: Statement::of(&self.to_options(Packaging::Bundles)?).to_json(),
+            statement: statement.is_restricted().then(|| statement.to_json()),
             has_local_versions: false,
             stamp,
             fingerprint: 0,

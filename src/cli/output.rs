@@ -37,8 +37,8 @@ pub(super) struct Output {
     /// Locked as long as this process lives, so that nobody takes the directory for one that was left behind.
     _lock: File,
     parts: Vec<Part>,
-    /// Files that are no part, and go when the parts are there.
-    outdated: Vec<PathBuf>,
+    /// What goes when the parts are there, and nothing takes its place.
+    gone: Vec<PathBuf>,
 }
 
 /// Something that is written to `staged` and belongs to `place`.
@@ -49,18 +49,19 @@ struct Part {
 }
 
 impl Output {
-    /// Makes the directory `place`, if nothing is at `parts` in it or `force` has that replaced. Code objects are compressed once;
+    /// Makes the directory `place`, if nothing is at `parts` and `gone` in it or `force` has that replaced. Code objects are compressed once;
     /// until they are written they lie in the directory, in a file without a name.
     pub(super) fn prepare(
         place: &Path,
         parts: &[PathBuf],
+        gone: &[PathBuf],
         force: bool,
         input: &Path,
         resources: &Resources,
     ) -> anyhow::Result<Self> {
         let name = || place.display().to_string();
         fs::create_dir_all(place).with_context(name)?;
-        let taken: Vec<&PathBuf> = parts.iter().filter(|part| part.symlink_metadata().is_ok()).collect();
+        let taken: Vec<&PathBuf> = parts.iter().chain(gone).filter(|part| part.symlink_metadata().is_ok()).collect();
         if !force && let Some(first) = taken.first() {
             let more = match taken.len().saturating_sub(NAMED) {
                 0 => String::new(),
@@ -75,8 +76,8 @@ impl Output {
         let (hidden, lock) = hidden_in(place).with_context(name)?;
         *unfinished() = Some(hidden.path().to_owned());
         resources.store.spool_to(place);
-        let (place, outdated) = (place.to_owned(), Vec::new());
-        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), outdated };
+        let (place, gone) = (place.to_owned(), gone.to_vec());
+        let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone };
         for part in parts {
             output.add(part, force);
         }
@@ -110,11 +111,6 @@ impl Output {
         fs::write(&staged, text).with_context(name)
     }
 
-    /// Has a file go that is about what was there before.
-    pub(super) fn outdate(&mut self, place: PathBuf) {
-        self.outdated.push(place);
-    }
-
     /// Gives everything its name. Nothing has a new one if this fails.
     pub(super) fn publish(self) -> anyhow::Result<()> {
         // An interrupt waits until this is done.
@@ -126,8 +122,11 @@ impl Output {
                 return Err(error).with_context(|| part.place.display().to_string());
             }
         }
-        for place in &self.outdated {
-            fs::remove_file(place).ok();
+        for (number, place) in self.gone.iter().enumerate() {
+            // It is deleted with the hidden directory.
+            let staged = self.hidden.path().join(format!("{ASIDE}{number}"));
+            let part = Part { staged: place.clone(), place: staged, may_replace: false };
+            part.publish().with_context(|| place.display().to_string())?;
         }
         Ok(())
     }

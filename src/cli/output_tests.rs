@@ -4,7 +4,7 @@ use super::*;
 
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Output> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
-    Output::prepare(output, &places, force, input, &Resources::new(0))
+    Output::prepare(output, &places, &[], force, input, &Resources::new(0))
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -141,24 +141,38 @@ fn what_killed_processes_have_left_is_deleted_and_what_others_write_is_not() {
 fn files_beside_the_parts_come_and_go_with_them() {
     let (directory, output) = old();
     let (input, file) = (directory.path().join("in"), output.join(".kpackfs/split.json"));
-    let write_all = |text: Option<&str>| {
+    let write_all = |text: &str| {
         let mut new = prepare(&output, &["part"], true, &input).unwrap();
         write(&new, "new");
-        match text {
-            Some(text) => new.write_file(&file, text).unwrap(),
-            None => new.outdate(file.clone()),
-        }
+        new.write_file(&file, text).unwrap();
         new
     };
     for text in ["one", "two"] {
-        write_all(Some(text)).publish().unwrap();
+        write_all(text).publish().unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
-    drop(write_all(None));
-    drop(write_all(Some("three")));
+    drop(write_all("three"));
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    write_all(None).publish().unwrap();
-    assert!(!file.exists());
+}
+
+#[test]
+fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
+    let (directory, output) = old();
+    let (input, gone) = (directory.path().join("in"), [output.join("gone"), output.join("deep/gone")]);
+    let prepare = |force| {
+        gone.iter().for_each(|place| fs::create_dir_all(place.join("x")).unwrap());
+        Output::prepare(&output, &[output.join("part")], &gone, force, &input, &Resources::new(0))
+    };
+    assert!(prepare(false).err().unwrap().to_string().contains("part"));
+    let failed = prepare(true).unwrap();
+    write(&failed, "new");
+    drop(failed);
+    assert_eq!(names(&output), ["deep", "gone", "other", "part"]);
+    let new = prepare(true).unwrap();
+    write(&new, "new");
+    new.publish().unwrap();
+    assert_eq!(names(&output), ["deep", "other", "part"]);
+    assert_eq!(names(&output.join("deep")), Vec::<String>::new());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use rustix::process::{Resource, getrlimit};
@@ -12,9 +13,9 @@ use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
 use crate::resources::Resources;
-use crate::source::{Input, SourceError};
+use crate::source::{Entry, EntryKind, Input, SourceError};
 use crate::split::{Packaging, Plan, Progress, Statement};
-use crate::view::WheelSet;
+use crate::view::{Making, WheelSet};
 
 /// An input with its plan.
 pub(super) struct Prepared {
@@ -24,6 +25,23 @@ pub(super) struct Prepared {
     /// What the split is restricted to.
     pub(super) statement: Statement,
     pub(super) resources: Arc<Resources>,
+}
+
+impl Prepared {
+    /// Compares the members of a wheel with its RECORD, so that nothing that is wrong there is passed on, and nothing that is
+    /// damaged.
+    pub(super) fn check_claims(&self) -> anyhow::Result<()> {
+        let Some(wheels) = &self.wheels else { return Ok(()) };
+        let progress = Making::default();
+        let size = |entry: &Entry| match &entry.kind {
+            EntryKind::File { content, .. } => content.size(),
+            EntryKind::Directory | EntryKind::Symlink(_) => 0,
+        };
+        progress.total.store(self.input.entries.iter().map(size).sum(), Ordering::Relaxed);
+        Ok(show_bytes("Comparing with RECORD", &progress.done, &progress.total, || {
+            wheels.check_claims(&progress.done)
+        })?)
+    }
 }
 
 /// Has as many threads plan and compress as the user wants.

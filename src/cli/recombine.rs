@@ -14,7 +14,7 @@ use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
 use crate::artifact::PackagingConfig;
 use crate::resources::Resources;
-use crate::split::{Packaging, Progress};
+use crate::split::{Packaging, Progress, Statement};
 use crate::view::{Recombined, Shards};
 
 /// Join the artifacts of several builds to packages: host code of one, device code of all by groups of GPUs
@@ -43,7 +43,7 @@ pub(super) struct Recombine {
     #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
-    /// Replace directories in DIR that have the names of what is written
+    /// Replace what has the names of what is written, and all packages of its components that are in DIR from an earlier time
     #[arg(long, requires = "output")]
     force: bool,
 
@@ -77,7 +77,8 @@ impl Recombine {
             (Some(output), _) => {
                 interrupt::watch()?;
                 let (recombined, resources) = self.prepare(&config, &shards)?;
-                write(&recombined.parts, output, true, self.force, &shards, &resources)?;
+                let statement = self.statement()?;
+                write(&recombined.parts, output, true, self.force, &shards, &statement, &resources)?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}
@@ -89,9 +90,14 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
-            serve(&recombined.parts, &shards, &recombined.witnesses, None, &resources)
+            serve(&recombined.parts, &shards, &recombined.witnesses, None, &self.statement()?, &resources)
         };
         self.serving.serve(&shards, mount_point, served)
+    }
+
+    /// What the packages are restricted to.
+    fn statement(&self) -> anyhow::Result<Statement> {
+        Ok(Statement::of(&self.options.to_options(Packaging::Processors)?))
     }
 
     fn prepare(&self, config_path: &Path, place: &Path) -> anyhow::Result<(Recombined, Arc<Resources>)> {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::error::ErrorKind;
@@ -13,11 +12,15 @@ use super::options::{Source, SplitOptions};
 use super::output::Output;
 use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
+use super::statement::Stated;
+use super::terminal::message;
+use super::thin_wheels::thin_wheels;
 use crate::export::{self, Progress};
+use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
-use crate::split::{Packaging, Plan, STATEMENT};
-use crate::view::{self, HOST, MERGED, REPORTS, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
+use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -33,7 +36,7 @@ pub(super) struct Split {
     #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
 
-    /// Replace files and directories in DIR that have the names of what is written
+    /// Replace what has the names of what is written, and without --view all parts of an earlier split in DIR
     #[arg(long)]
     force: bool,
 
@@ -41,10 +44,18 @@ pub(super) struct Split {
     #[arg(long, value_enum, default_value_t = Format::Directory, alias = "output-format")]
     format: Format,
 
-    /// Write this view only, such as host, gfx942 or merged/gfx942; may be given several times [default: host and every
-    /// device part]
+    /// Write this view only, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default: host
+    /// and every device part; every GPU with --format thin-wheel, where views are called gfx942 or gfx1100+gfx1036]
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
+
+    /// Thin wheels keep the version of the input, which is the default: a directory has those for one GPU only
+    #[arg(long, conflicts_with = "local_version")]
+    keep_version: bool,
+
+    /// Thin wheels name the GPU in a local version, such as 2.10.0+rocm7.1.gfx942. It sorts above the plain version
+    #[arg(long)]
+    local_version: bool,
 
     /// Keep set-user-ID and set-group-ID bits of an install tree
     #[arg(long)]
@@ -57,6 +68,8 @@ enum Format {
     Directory,
     /// A .whl file for each part of a wheel
     Wheel,
+    /// A self-contained .whl file for each GPU, in a directory of its name
+    ThinWheel,
 }
 
 impl Split {
@@ -66,15 +79,27 @@ impl Split {
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
                 Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id, self.force),
-                Format::Wheel => bail!("{}: wheels can be made of a wheel only", self.source.path().display()),
+                Format::Wheel | Format::ThinWheel => {
+                    bail!("{}: wheels can be made of a wheel only", self.source.path().display())
+                }
             };
         }
-        let prepared = prepare(self.source.path(), &self.options)?;
+        let mut prepared = prepare(self.source.path(), &self.options)?;
+        if let Some(wheels) = &mut prepared.wheels {
+            wheels.has_local_versions = self.local_version;
+        }
         self.check(&prepared)?;
+        prepared.check_claims()?;
         let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
+        let views = self.directories(&prepared.plan)?;
+        let stated = match self.format {
+            Format::Directory => Some(self.stated(&prepared, &views)?),
+            // Wheels say so themselves.
+            Format::Wheel | Format::ThinWheel => None,
+        };
         match (self.format, &prepared.wheels) {
             (Format::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
@@ -85,31 +110,45 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
-                self.write_parts(wheels, &prepared, &tree, Vec::new(), place)?;
+                self.write_parts(wheels, &prepared, &tree, Vec::new(), stated.as_ref(), place)?;
             }
-            (Format::Directory, _) => self.write_directories(&prepared, &tree)?,
+            (Format::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
             (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
-            (Format::Wheel, None) => {
+            (Format::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, &prepared, &tree)?,
+            (Format::Wheel | Format::ThinWheel, None) => {
                 bail!("{}: wheels can be made of a wheel only", self.source.path().display());
             }
+        }
+        if stated.is_some() && self.view.is_empty() {
+            self.warn_of_others(&views);
         }
         keep_learnt(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Writes what the split is restricted to, for `verify`. Wheels say so themselves.
-    fn write_statement(&self, prepared: &Prepared, output: &mut Output) -> anyhow::Result<()> {
-        // Views without the host part are no split that could lack something.
-        let has_host = self.view.iter().any(|view| view.trim_matches('/') == HOST);
-        let views = if has_host { &*self.view } else { &[] };
-        let file = self.output.join(REPORTS).join(STATEMENT);
-        match prepared.statement.clone().with_views(views).to_json() {
-            Some(text) => output.write_file(&file, &text)?,
-            // What is there is about the host part that is replaced.
-            None if has_host || self.view.is_empty() => output.outdate(file),
-            None => {}
+    /// What the directory is to say of the split.
+    fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<Stated> {
+        let parts = views.iter().map(|(view, _)| view.to_string());
+        let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
+        Stated::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
+    }
+
+    /// Names device parts in the directory that no split says to be its own.
+    fn warn_of_others(&self, views: &[(EntryPath, PathBuf)]) {
+        let entries = std::fs::read_dir(&self.output).into_iter().flatten().filter_map(Result::ok);
+        let is_key = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path.is_dir() && name.is_some_and(|name| name.parse().is_ok_and(|key: BundleKey| key.is_known()))
+        };
+        let mut others: Vec<_> = entries.map(|entry| entry.path()).filter(is_key).collect();
+        others.retain(|path| !views.iter().any(|(_, place)| place == path));
+        others.sort();
+        for other in others {
+            let other = message(&other.display().to_string());
+            eprintln!(
+                "kpackfs: warning: {other}: not of this split, which leaves it there; remove it if it is of an earlier one"
+            );
         }
-        Ok(())
     }
 
     /// Refuses options that would do nothing with this format.
@@ -117,10 +156,13 @@ impl Split {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
             Format::Wheel if !self.view.is_empty() => "--view chooses directories; it cannot choose wheels",
-            Format::Directory if self.options.generate_variant_wheel && !of_wheels() => {
+            Format::Directory | Format::Wheel if self.keep_version || self.local_version => {
+                "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
+            }
+            Format::Directory | Format::ThinWheel if self.options.generate_variant_wheel && !of_wheels() => {
                 "--generate-variant-wheel makes a wheel; it needs --format wheel"
             }
-            Format::Wheel | Format::Directory => return Ok(()),
+            Format::Wheel | Format::ThinWheel | Format::Directory => return Ok(()),
         };
         Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
     }
@@ -128,7 +170,9 @@ impl Split {
     /// Whether there is something to do.
     fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let (input, plan) = (self.source.path().display(), &prepared.plan);
-        if matches!(self.format, Format::Wheel) && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks) {
+        if !matches!(self.format, Format::Directory)
+            && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks)
+        {
             bail!(
                 "{input}: wheels cannot hold its symlinks; put copies in their place, or remove those that the warnings name"
             );
@@ -140,7 +184,9 @@ impl Split {
             return match self.format {
                 // What a host part is like whose binaries stayed fat is for `verify` to tell.
                 Format::Directory => Ok(()),
-                Format::Wheel => bail!("{input}: none of its fat binaries can be split; the warnings say why"),
+                Format::Wheel | Format::ThinWheel => {
+                    bail!("{input}: none of its fat binaries can be split; the warnings say why")
+                }
             };
         }
         if plan.keys_of_input(Packaging::Bundles).is_empty() {
@@ -149,31 +195,50 @@ impl Split {
         bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it, so there is nothing to split");
     }
 
-    fn write_directories(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
-        let views = self.directories(&prepared.plan)?;
+    fn write_directories(
+        &self,
+        prepared: &Prepared,
+        tree: &Tree,
+        views: &[(EntryPath, PathBuf)],
+        stated: Option<&Stated>,
+    ) -> anyhow::Result<()> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
         }
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let mut output = self.prepare_output(&places, prepared)?;
+        let mut output = self.prepare_output(views, stated, prepared)?;
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        write_with_archives(tree, &output.views(&views), &archives)?;
-        self.write_statement(prepared, &mut output)?;
+        write_with_archives(tree, &output.views(views), &archives)?;
+        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         output.publish()
     }
 
-    fn prepare_output(&self, places: &[PathBuf], prepared: &Prepared) -> anyhow::Result<Output> {
-        Output::prepare(&self.output, places, self.force, self.source.path(), &prepared.resources)
+    /// Makes room for views, and for what is said of them.
+    fn prepare_output(
+        &self,
+        views: &[(EntryPath, PathBuf)],
+        stated: Option<&Stated>,
+        prepared: &Prepared,
+    ) -> anyhow::Result<Output> {
+        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
+        let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
+        Output::prepare(&self.output, &places, &gone, self.force, self.source.path(), &prepared.resources)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let place =
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
-        self.write_parts(wheels, prepared, tree, index, |part| Ok(Some(place(&part.file_name()?))))
+        self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(place(&part.file_name()?))))
+    }
+
+    fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+        let views = thin_wheels(tree, wheels, &self.view, &self.output)?;
+        let output = self.prepare_output(&views, None, prepared)?;
+        write_with_archives(tree, &output.views(&views), &[])?;
+        output.publish()
     }
 
     /// Writes the parts of a wheel, and `others`. `place` says which node of the tree shows a part, and where to write it.
@@ -183,23 +248,20 @@ impl Split {
         prepared: &Prepared,
         tree: &Tree,
         others: Vec<(EntryPath, PathBuf)>,
+        stated: Option<&Stated>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
     ) -> anyhow::Result<()> {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
-        let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-        let mut output = self.prepare_output(&places, prepared)?;
+        let mut output = self.prepare_output(&views, stated, prepared)?;
         let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
-            wheels.check_claims(false, &AtomicU64::new(0));
             Ok(export::write(tree, &output.views(&views), &progress)?)
         })?;
-        if let Format::Directory = self.format {
-            self.write_statement(prepared, &mut output)?;
-        }
+        stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         output.publish()
     }
 
@@ -217,6 +279,14 @@ impl Split {
         };
         Ok(views.into_iter().map(place).collect())
     }
+}
+
+/// Whether a split can have written a part of this name.
+fn is_part(path: &EntryPath) -> bool {
+    let first = path.components().next().unwrap_or_default();
+    // Any name is a bundle key, but those of all targets begin like this.
+    let is_key = [b"gfx", &b"amdgcnspirv"[..]].iter().any(|start| first.starts_with(start));
+    is_key || RESERVED.iter().any(|name| first == name.as_bytes())
 }
 
 /// Clears set-ID bits, and names on stderr what had some: a copy would run with the rights of the user who makes it.

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, ReadError, equal};
 
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
@@ -85,6 +85,20 @@ pub enum EntryKind {
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },
+}
+
+impl EntryKind {
+    /// Why it makes a difference which of two entries is at a path; `None` if it makes none.
+    pub fn difference(&self, other: &Self) -> Result<Option<&'static str>, ReadError> {
+        Ok(match (self, other) {
+            (Self::Directory, Self::Directory) => None,
+            (Self::Symlink(one), Self::Symlink(other)) => (one != other).then_some("they lead to different places"),
+            (Self::File { content: one, .. }, Self::File { content: other, .. }) => {
+                (!equal(&**one, &**other)?).then_some("their content differs")
+            }
+            _ => Some("they are of different kinds"),
+        })
+    }
 }
 
 /// What `stat` tells besides kind and size.
@@ -189,6 +203,13 @@ impl Input {
             // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
             InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
             InputKind::Tree | InputKind::UnpackedWheel(_) => files.cloned().collect(),
+        }
+    }
+
+    /// Looks once more whether a directory holds exactly one wheel, after entries were removed.
+    pub fn recognise(&mut self) {
+        if let (InputKind::Tree, Some(dist_info)) = (&self.kind, find_dist_info(&self.entries)) {
+            self.kind = InputKind::UnpackedWheel(dist_info);
         }
     }
 

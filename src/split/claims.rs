@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::roots::Roots;
 use super::{Plan, SplitError};
-use crate::rope::{ReadError, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
@@ -18,7 +17,7 @@ pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
     for entry in &input.entries {
         let installed = wheel::installed(&entry.path);
         if let Some(first) = there.get(&installed)
-            && let Some(reason) = difference(first, entry)?
+            && let Some(reason) = first.kind.difference(&entry.kind)?
         {
             let (first, second) = (first.path.clone(), entry.path.clone());
             return Err(SplitError::OnePath { first, second, installed, reason });
@@ -26,17 +25,6 @@ pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
         there.insert(installed, entry);
     }
     Ok(())
-}
-
-fn difference(first: &Entry, second: &Entry) -> Result<Option<&'static str>, ReadError> {
-    Ok(match (&first.kind, &second.kind) {
-        (EntryKind::Directory, EntryKind::Directory) => None,
-        (EntryKind::Symlink(first), EntryKind::Symlink(second)) if first == second => None,
-        (EntryKind::File { content: first, .. }, EntryKind::File { content: second, .. }) => {
-            (!equal(&**first, &**second)?).then_some("their content differs")
-        }
-        _ => Some("they are of different kinds"),
-    })
 }
 
 /// Refuses archives where the input has something else than directories to put them in.

@@ -26,7 +26,7 @@ use roots::Roots;
 
 pub use roots::GroupError;
 pub use selection::is_wanted;
-pub use statement::{STATEMENT, Statement, StatementError};
+pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 pub use thin::{FatBinaries, ThinBinary};
 

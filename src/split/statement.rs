@@ -1,10 +1,14 @@
-//! What a split was asked for. It is written beside what it restricts, so that `verify` expects no more than that.
+//! What a split was asked for, and which parts it has. It is written beside them, so that `verify` expects no more than that,
+//! and no less.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::Options;
 use crate::database::{Databases, Handler};
 use crate::gpu::{BundleKey, TargetIdError};
+use crate::source::{EntryPath, PathError};
 
 /// The name of the file among the reports of a mount, and in the directory that `split` writes. Wheels have it as
 /// [`crate::wheel::STATEMENT`].
@@ -12,11 +16,21 @@ pub const STATEMENT: &str = "split.json";
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The restrictions of a split. Without any there is no file.
+/// The name of the file for a component of artifacts: one directory has those of several, which may be split at the same time.
+pub fn statement_of_component(component: &str) -> String {
+    format!("split-{component}.json")
+}
+
+/// The component that a file of this name is about.
+pub fn component_of_statement(name: &str) -> Option<&str> {
+    name.strip_prefix("split-")?.strip_suffix(".json")
+}
+
+/// What a split says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Statement {
-    version: u32,
+    json_version: u32,
     /// `--gpu-targets`; everything if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_targets: Option<Vec<String>>,
@@ -32,6 +46,9 @@ pub struct Statement {
     /// `--arch`: the targets that are overlaid on `host/` itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     arch: Vec<String>,
+    /// The directories of the split. Wheels name each other in METADATA.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<String>,
 }
 
 /// Why a statement cannot be used.
@@ -40,9 +57,12 @@ pub enum StatementError {
     /// It is no JSON of the form that is expected.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It is of a later version of kpackfs.
-    #[error("it has version {0}; {VERSION} is known")]
+    /// It is of another version of kpackfs.
+    #[error("its json_version is {0}; {VERSION} is known")]
     Version(u32),
+    /// A part in it has no path.
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// A target in it is none.
     #[error(transparent)]
     Target(#[from] TargetIdError),
@@ -58,12 +78,11 @@ impl Statement {
         let handlers = options.databases.handlers();
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
         Self {
-            version: VERSION,
+            json_version: VERSION,
             gpu_targets: options.gpu_targets.as_deref().map(names),
             exclude_targets: names(&options.exclude_targets),
             databases: (!has_all).then(|| handlers.iter().map(|handler| handler.name().to_owned()).collect()),
-            views: Vec::new(),
-            arch: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -79,23 +98,53 @@ impl Statement {
         Self { arch: arch.iter().map(ToString::to_string).collect(), ..self }
     }
 
-    /// The file; `None` if nothing is restricted.
-    pub fn to_json(&self) -> Option<String> {
-        let nothing = Self { version: self.version, ..Self::default() };
-        let text = (*self != nothing).then(|| serde_json::to_string_pretty(self).ok())??;
-        Some(text + "\n")
+    /// The same with these parts.
+    #[must_use]
+    pub fn with_parts(self, parts: impl IntoIterator<Item = String>) -> Self {
+        Self { parts: parts.into_iter().collect(), ..self }
+    }
+
+    /// What a directory holds to which a split added parts, if it held `earlier` ones before.
+    #[must_use]
+    pub fn after(self, earlier: Self) -> Self {
+        let of_host = self.parts.iter().any(|part| part == super::HOST);
+        let parts = earlier.parts.iter().chain(&self.parts).cloned().collect::<BTreeSet<_>>();
+        let parts: Vec<_> = parts.into_iter().collect();
+        let restrictions = |it: &Self| (it.gpu_targets.clone(), it.exclude_targets.clone(), it.databases.clone());
+        let is_alike = restrictions(&self) == restrictions(&earlier);
+        match is_alike {
+            true if earlier.views.is_empty() => Self { views: Vec::new(), parts, ..self },
+            true => Self { views: parts.clone(), parts, ..self },
+            // Made by several splits: it is about what is there.
+            false => {
+                let databases = if of_host { self.databases } else { earlier.databases };
+                Self { json_version: VERSION, databases, views: parts.clone(), parts, ..Self::default() }
+            }
+        }
+    }
+
+    /// Whether the split was restricted to some of what the input has.
+    pub fn is_restricted(&self) -> bool {
+        let all = Self { json_version: self.json_version, parts: self.parts.clone(), ..Self::default() };
+        *self != all
+    }
+
+    /// The file.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
     /// Reads a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, StatementError> {
         let statement: Self = serde_json::from_slice(bytes)?;
-        if statement.version != VERSION {
-            return Err(StatementError::Version(statement.version));
+        if statement.json_version != VERSION {
+            return Err(StatementError::Version(statement.json_version));
         }
         statement.gpu_targets()?;
         statement.exclude_targets()?;
         statement.arch()?;
         statement.databases()?;
+        statement.parts()?;
         Ok(statement)
     }
 
@@ -117,6 +166,11 @@ impl Statement {
     /// `--arch`.
     pub fn arch(&self) -> Result<Vec<BundleKey>, TargetIdError> {
         keys(&self.arch)
+    }
+
+    /// The directories of the split, by their paths in the directory that holds it.
+    pub fn parts(&self) -> Result<Vec<EntryPath>, PathError> {
+        self.parts.iter().map(|part| EntryPath::new(part.as_bytes())).collect()
     }
 
     /// `--view`.
@@ -153,7 +207,9 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let nothing = Statement::of(&Options { databases: Databases::all(), ..Options::default() });
-        assert_eq!(nothing.to_json(), None);
+        let whole = nothing.clone().with_parts(["host".to_owned(), "gfx942".to_owned()]);
+        assert!(!nothing.is_restricted() && !whole.is_restricted());
+        assert_eq!(Statement::parse(whole.to_json().as_bytes()).unwrap().parts().unwrap().len(), 2);
         let options = Options {
             databases: Databases::from_names(&["rocblas"]).unwrap(),
             gpu_targets: Some(vec!["gfx942".parse().unwrap(), "gfx11".parse().unwrap()]),
@@ -162,8 +218,9 @@ mod tests {
         };
         let statement =
             Statement::of(&options).with_views(&["host/".to_owned()]).with_arch(&["gfx942".parse().unwrap()]);
-        let read = Statement::parse(statement.to_json().unwrap().as_bytes()).unwrap();
+        let read = Statement::parse(statement.to_json().as_bytes()).unwrap();
         assert_eq!(read, statement);
+        assert!(read.is_restricted());
         assert_eq!(read.gpu_targets().unwrap(), options.gpu_targets);
         assert_eq!(read.databases().unwrap(), Some(options.databases.clone()));
         assert_eq!(
@@ -171,16 +228,41 @@ mod tests {
             "--gpu-targets gfx942,gfx11 --exclude-targets gfx1100 --databases rocblas --view host --arch gfx942"
         );
         let none = Statement::of(&Options { gpu_targets: Some(Vec::new()), ..options });
-        assert_eq!(
-            Statement::parse(none.to_json().unwrap().as_bytes()).unwrap().gpu_targets().unwrap(),
-            Some(Vec::new())
-        );
+        assert_eq!(Statement::parse(none.to_json().as_bytes()).unwrap().gpu_targets().unwrap(), Some(Vec::new()));
     }
 
     #[test]
     fn what_is_no_statement_is_refused() {
-        for text in ["", "[]", "{}", r#"{"version": 2}"#, r#"{"version": 1, "arch": ["../x"]}"#] {
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"json_version": 2}"#,
+            r#"{"json_version": 1, "arch": ["../x"]}"#,
+            r#"{"json_version": 1, "parts": ["../x"]}"#,
+            r#"{"json_version": 1, "parts": ["/x"]}"#,
+        ] {
             assert!(Statement::parse(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_several_splits_wrote_is_said_together() {
+        let of = |targets: &[&str], views: &[&str], parts: &[&str]| {
+            let targets = targets.iter().map(|target| target.parse().unwrap()).collect::<Vec<_>>();
+            let gpu_targets = (!targets.is_empty()).then_some(targets);
+            let statement = Statement::of(&Options { gpu_targets, databases: Databases::all(), ..Options::default() });
+            let names = |of: &[&str]| of.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+            statement.with_views(&names(views)).with_parts(names(parts))
+        };
+        let whole = of(&[], &[], &["gfx942", "host"]);
+        let merged = of(&[], &["merged/gfx942"], &["merged/gfx942"]);
+        assert_eq!(merged.clone().after(whole.clone()), of(&[], &[], &["gfx942", "host", "merged/gfx942"]));
+        let host = of(&[], &["host"], &["host"]);
+        let both = ["host", "merged/gfx942"];
+        assert_eq!(merged.after(host), of(&[], &both, &both));
+        let other = of(&["gfx90a"], &["gfx90a"], &["gfx90a"]);
+        let all = ["gfx90a", "gfx942", "host"];
+        assert_eq!(other.after(whole), of(&[], &all, &all));
     }
 }

@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use super::binary::Binaries;
 use super::distributions::{self, Distribution};
-use super::installed::is_outside;
 use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
@@ -17,6 +16,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::is_wanted;
+use crate::wheel::is_elsewhere;
 
 /// A fat input, or several builds of it, and what they became.
 pub(super) struct Comparison<'a> {
@@ -139,7 +139,7 @@ impl<'a> Comparison<'a> {
             // What another splitter made of one of several builds.
             (None, true) if self.parts.component.is_some() && is_of_device_part(&entry.path) => return,
             // Scripts, headers and data are not installed where the packages are.
-            (None, true) if self.parts.kind == Kind::Installation && is_outside(&entry.path) => return,
+            (None, true) if is_elsewhere(&entry.path) && self.is_installed() => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };
@@ -187,6 +187,11 @@ impl<'a> Comparison<'a> {
         if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
             self.say(&twin.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
+    }
+
+    /// Whether scripts, headers and data are installed elsewhere.
+    fn is_installed(&self) -> bool {
+        self.parts.kind == Kind::Installation && !self.parts.all.iter().any(|part| part.holds_all())
     }
 
     fn is_in_fat(&self, path: &EntryPath) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::lookup::is_archive;
 use super::report::{Check, Findings, enumerate};
+use super::said::Said;
 use super::subject::{Kind, Part, Parts, begins_binary};
 use super::{VerifyError, distributions};
 use crate::database::Databases;
@@ -51,7 +52,7 @@ pub(super) fn arrange(
         let theirs = devices.iter().filter(|device| device.belongs_to(host));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
         let kind = if group.len() > 1 { Kind::Split } else { Kind::Installation };
-        let mut parts = Parts::new(kind, group);
+        let mut parts = Parts { said: Said::beside(&host.part.input.location)?, ..Parts::new(kind, group) };
         let missing = missing_devices(&parts);
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);

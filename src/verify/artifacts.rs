@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use super::installed::{DataDirectories, install};
 use super::report::{Check, Findings};
+use super::said::{self, Said};
 use super::subject::{Kind, Part, Parts, Subject};
 use super::{Options, VerifyError};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, shards};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
+use crate::split::statement_of_component;
 
 /// The components of the artifacts that `paths` are or hold; `None` if they are none.
 pub(super) fn open(
@@ -39,8 +41,25 @@ pub(super) fn open(
             None => findings.add(Check::Artifact, name, "its name is no artifact's: <component>_<family>"),
         }
     }
+    for path in paths {
+        check_components_of(path, &components, findings)?;
+    }
     let open = |(component, families)| open_component(component, families, paths, resources, findings);
     components.into_iter().map(open).collect::<Result<_, _>>().map(Some)
+}
+
+/// Whether the components that were split into a directory are there.
+fn check_components_of(
+    directory: &Path,
+    there: &BTreeMap<String, Vec<(String, PathBuf)>>,
+    findings: &Findings,
+) -> Result<(), VerifyError> {
+    for component in said::components(directory)?.iter().filter(|component| !there.contains_key(*component)) {
+        if let Some(said) = Said::read(directory, &statement_of_component(component))? {
+            said.check_parts(directory, [], Check::Artifact, findings)?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the artifacts that `path` is or holds; `false` if there are none.
@@ -73,6 +92,13 @@ fn open_component(
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
     let is_one = families.len() == 1 && paths.iter().any(|path| path.join(MANIFEST).is_file());
+    let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
+    let said = directory.as_deref().map(|directory| Said::read(directory, &statement_of_component(&component)));
+    let said = said.transpose()?.flatten();
+    if let (Some(said), Some(directory)) = (&said, directory.filter(|directory| paths.contains(directory))) {
+        let there = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
+        said.check_parts(&directory, there, Check::Artifact, findings)?;
+    }
     let mut parts = Vec::new();
     if !has_generic {
         if !is_one {
@@ -92,9 +118,14 @@ fn open_component(
             Err(error) => return Err(error),
         }
     }
-    let kind = if is_one || !has_generic { Kind::Fragment } else { Kind::Split };
+    let has_all = said.as_ref().is_none_or(|said| said.statement.views().is_empty());
+    let kind = match (is_one || !has_generic, has_all) {
+        (true, _) => Kind::Fragment,
+        (false, true) => Kind::Split,
+        (false, false) => Kind::Partial,
+    };
     let all = parts.into_iter().map(Arc::new).collect();
-    Ok(Parts { component: Some(component), ..Parts::new(kind, all) })
+    Ok(Parts { component: Some(component), said, ..Parts::new(kind, all) })
 }
 
 /// A host part that is not there.

@@ -9,12 +9,10 @@ use crate::database::Databases;
 use crate::gpu::BundleKey;
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
-use crate::wheel::{Claim, Claims, Metadata, normalise};
+use crate::wheel::{Claims, Metadata, Stated, normalise};
 
 /// Longest METADATA and RECORD that are read.
 const LONGEST: u64 = 64 << 20;
-/// The most lines of a RECORD.
-const MOST_ROWS: usize = 1 << 20;
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -41,14 +39,11 @@ pub(super) enum Role {
     Other,
 }
 
-/// A line of a RECORD.
+/// What a RECORD says about a path.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) path: Box<[u8]>,
-    /// `None` if there is no SHA-256 or no size.
-    pub(super) claim: Option<Claim>,
-    /// Whether another line states another digest of the same file.
-    pub(super) is_contradicted: bool,
+    pub(super) stated: Stated,
 }
 
 /// The distributions of all parts.
@@ -94,27 +89,33 @@ fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
 }
 
 fn rows(bytes: &[u8]) -> Vec<Row> {
-    let parsed = Claims::parse(bytes);
-    let claims: BTreeMap<_, _> = parsed.all().collect();
-    let contradicted: HashSet<_> = parsed.contradicted().collect();
-    let reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-    let mut paths: Vec<Box<[u8]>> = Vec::new();
-    for row in reader.into_byte_records().map_while(Result::ok).take(MOST_ROWS) {
-        paths.extend(row.get(0).map(Into::into));
-    }
-    paths.sort();
-    paths.dedup();
-    let row = |path: Box<[u8]>| {
-        let (claim, is_contradicted) = (claims.get(&*path).copied(), contradicted.contains(&*path));
-        Row { path, claim, is_contradicted }
+    let claims = Claims::parse(bytes);
+    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| Row { path: path.into(), stated }).collect();
+    rows.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    rows
+}
+
+/// Whether a file is the RECORD of a distribution, and that of two parts states the same. The paths in it are those that
+/// the distribution is installed with, or those of its wheel.
+pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
+    let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
+        let bytes = read(part, path).ok()??;
+        let row = |row: Row| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
+        rows(&bytes).into_iter().map(row).collect()
     };
-    paths.into_iter().map(row).collect()
+    let is_record = path.depth() == 2 && Part::is_metadata(path) && path.name() == b"RECORD";
+    is_record && rows(one).is_some_and(|one| rows(other).is_some_and(|other| one == other))
 }
 
 impl Distribution<'_> {
     fn find_role(&self) -> Role {
         if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
             return Role::Host;
+        }
+        if self.rows.is_none() {
+            // Nothing says what it consists of, but its name and what it requires do.
+            let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
+            return if is_named && self.pins().next().is_some() { Role::Device } else { Role::Other };
         }
         let databases = Databases::all();
         let is_device = |path: &EntryPath| names_archive(path) || databases.classify(path).is_some();

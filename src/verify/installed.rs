@@ -6,26 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, check_range, equal};
+use crate::rope::{Content, ReadError, check_range};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
+use crate::wheel;
 
-/// What is installed beside the packages, with the names of both schemes ("Binary distribution format", The .data
-/// directory).
-const PACKAGES: [&[u8]; 2] = [b"purelib", b"platlib"];
-/// What is installed elsewhere.
-const ELSEWHERE: [&[u8]; 3] = [b"data", b"headers", b"scripts"];
-/// Stands for the places where those are. No distribution has an empty name.
-const OUTSIDE: &[u8] = b".data";
-
-/// The `*.data` directories of wheels in a part.
+/// The `*.data` directories of the wheels in a part. A wheel has them; installations have none, but their RECORDs and merged
+/// views may.
 #[derive(Debug, Default)]
-pub(super) struct DataDirectories {
-    /// Their names.
-    names: BTreeSet<Vec<u8>>,
-    /// Whether these are a wheel's, so that what is in them will be installed elsewhere. In an installation that was done,
-    /// and only RECORDs may still have the names.
-    is_wheel: bool,
-}
+pub(super) struct DataDirectories(BTreeSet<Vec<u8>>);
 
 impl DataDirectories {
     /// Those of all wheels that are unpacked here. Of a wheel by itself it is every one that looks like it, as pip sees it.
@@ -34,42 +22,20 @@ impl DataDirectories {
             let name = entry.path.components().next()?;
             Some(name.strip_suffix(end)?.to_vec())
         };
-        let own: BTreeSet<_> = input.entries.iter().filter_map(|entry| first(entry, b".dist-info")).collect();
-        let data = input.entries.iter().filter(|entry| entry.path.depth() > 1);
-        let data = data.filter_map(|entry| first(entry, b".data"));
+        let own = input.entries.iter().filter_map(|entry| first(entry, b".dist-info"));
         let is_wheel = input.dist_info().is_some();
-        let full = |name: Vec<u8>| [&name, &b".data"[..]].concat();
-        let names = data.filter(|_| is_wheel).chain(own.iter().cloned()).map(full).collect();
-        Self { names, is_wheel }
+        let data = input.entries.iter().filter(|entry| is_wheel && entry.path.depth() > 1);
+        let data = data.filter_map(|entry| first(entry, b".data"));
+        Self(own.chain(data).map(|name| [&name, &b".data"[..]].concat()).collect())
     }
 
-    /// Where an entry is once it is installed. `None` for the directories themselves.
+    /// Where a file is once it is installed. `None` for the directories themselves.
     pub(super) fn installed(&self, path: &EntryPath) -> Option<EntryPath> {
-        if self.is_wheel { self.outside_of_data(path) } else { Some(path.clone()) }
-    }
-
-    /// Where what a RECORD names is.
-    pub(super) fn outside_of_data(&self, path: &EntryPath) -> Option<EntryPath> {
-        let mut components = path.components();
-        let first = components.next().unwrap_or_default();
-        if !self.names.contains(first) {
+        if !self.0.contains(path.components().next().unwrap_or_default()) {
             return Some(path.clone());
         }
-        let scheme = components.next()?;
-        let rest = path.below(&EntryPath::root().child(first).child(scheme)).filter(|rest| !rest.is_root())?;
-        if PACKAGES.contains(&scheme) {
-            Some(rest)
-        } else if ELSEWHERE.contains(&scheme) {
-            Some(EntryPath::root().child(OUTSIDE).child(scheme).child(rest.as_bytes()))
-        } else {
-            Some(path.clone())
-        }
+        Some(wheel::installed(path)).filter(|installed| path.depth() > 1 && !installed.is_root())
     }
-}
-
-/// Whether a file is not installed beside the packages.
-pub(super) fn is_outside(path: &EntryPath) -> bool {
-    path.components().next() == Some(OUTSIDE)
 }
 
 /// Moves all entries to where they are installed, and tells which of them are in the way of each other. Gives where those
@@ -91,7 +57,7 @@ pub(super) fn install(
                 slot.insert(Entry { path: place, ..entry });
             }
             Slot::Occupied(there) => {
-                if !is_same(&there.get().kind, &entry.kind) {
+                if !matches!(there.get().kind.difference(&entry.kind), Ok(None)) {
                     let other = origins.get(&place).unwrap_or(&place);
                     say(&entry.path, format!("{other} is installed at the same place"));
                 }
@@ -100,18 +66,6 @@ pub(super) fn install(
     }
     input.entries = entries.into_values().collect();
     origins
-}
-
-/// Whether it does not matter which of two entries is installed.
-fn is_same(first: &EntryKind, second: &EntryKind) -> bool {
-    match (first, second) {
-        (EntryKind::Directory, EntryKind::Directory) => true,
-        (EntryKind::Symlink(first), EntryKind::Symlink(second)) => first == second,
-        (EntryKind::File { content: first, .. }, EntryKind::File { content: second, .. }) => {
-            equal(&**first, &**second).unwrap_or(false)
-        }
-        _ => false,
-    }
 }
 
 /// Installers that save space install symlinks to their caches: these are files.

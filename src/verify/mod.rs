@@ -13,10 +13,13 @@ mod code_object;
 mod distributions;
 mod installed;
 mod lookup;
+mod overlaid;
 mod record;
 mod report;
+mod said;
 mod separation;
 mod subject;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +39,7 @@ use distributions::Distribution;
 use lookup::Shelf;
 use report::Findings;
 pub use report::{Cause, Check, Counts, Finding, Report};
+use said::Said;
 use subject::{Kind, Part, Parts, Subject};
 
 /// What a user can choose.
@@ -65,9 +69,14 @@ impl Choices {
         self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
     }
 
+    fn new(options: &Options, said: Option<&Said>) -> Result<Self, VerifyError> {
+        let nothing = Said::default();
+        let said = said.unwrap_or(&nothing);
+        Self::with(options, &said.statement).map_err(|error| said.failed(error))
+    }
+
     /// The options, and what the split says where they say nothing.
-    fn new(options: &Options, statement: Option<&Statement>) -> Result<Self, StatementError> {
-        let said = statement.cloned().unwrap_or_default();
+    fn with(options: &Options, said: &Statement) -> Result<Self, StatementError> {
         Ok(Self {
             databases: options.databases.clone().or(said.databases()?).unwrap_or_else(Databases::all),
             gpu_targets: options.gpu_targets.clone().or(said.gpu_targets()?),
@@ -196,16 +205,10 @@ fn check_parts(
     progress: &Progress,
 ) -> Result<bool, VerifyError> {
     let before = findings.number();
-    let statement = parts.statement()?;
-    let choices =
-        statement.as_ref().map_or_else(|| Choices::new(options, None), |(_, it)| Choices::new(options, Some(it)));
-    let of_statement = |source| {
-        let path = statement.as_ref().map_or_else(String::new, |(path, _)| path.clone());
-        VerifyError::Statement { path, source }
-    };
-    let choices = &choices.map_err(of_statement)?;
-    if let Some((path, statement)) = &statement {
-        findings.note(format!("{path}: the split was made with {statement}"));
+    let said = parts.said()?;
+    let choices = &Choices::new(options, said.as_ref())?;
+    if let Some(said) = said.filter(|said| said.statement.is_restricted()) {
+        findings.note(format!("{}: the split was made with {}", said.path, said.statement));
     }
     let shelf = Shelf::fill(parts, findings);
     let binaries = binary::check_all(parts, choices, findings, progress);

@@ -14,7 +14,7 @@ use super::subject::Kind;
 use super::{Context, Progress};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
-use crate::wheel::{Claim, Digest};
+use crate::wheel::{Claim, Digest, Stated};
 
 /// Files of a dist-info directory that RECORD has no digest of, or need not name (Recording installed projects; PEP 815).
 const WITHOUT_DIGEST: [&[u8]; 6] =
@@ -57,7 +57,7 @@ impl Context<'_> {
                 Some(_) | None => {}
             }
         }
-        let size = |row: &Row| row.claim.map_or(0, |claim| claim.size);
+        let size = |row: &Row| row.stated.claim().map_or(0, |claim| claim.size);
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
@@ -71,7 +71,7 @@ impl Context<'_> {
     /// Whether a RECORD can be used at all. There are wheels in the world whose RECORD states no digest; a split has to
     /// make it anew.
     fn states_something(&self, distribution: &Distribution<'_>) -> bool {
-        let states = distribution.rows.iter().flatten().any(|row| row.claim.is_some());
+        let states = distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some());
         let has_to = distribution.is_of_split()
             || self.parts.kind.is_separate() && distribution.part.input.dist_info().is_some();
         if !states && has_to {
@@ -91,13 +91,17 @@ impl Context<'_> {
         let path = EntryPath::new(&row.path).ok();
         let label =
             || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
-        if row.is_contradicted {
+        if path.is_none() && matches!(part.input.kind, InputKind::Wheel(_)) {
+            let reason = format!("{} names it, but a wheel can have no such path", distribution.record_path());
+            return self.findings.add(Check::Record, label(), reason);
+        }
+        if row.stated == Stated::Several {
             let record = distribution.record_path();
             let reason =
                 format!("{record} states two digests of it: one file was installed over another, which is lost");
             return self.findings.add(Check::Record, label(), reason);
         }
-        let Some(claim) = row.claim else {
+        let Some(claim) = row.stated.claim() else {
             let needs_none = path.as_ref().is_some_and(|path| needs_no_digest(distribution, path));
             match &path {
                 _ if needs_none => {}
@@ -193,9 +197,10 @@ impl Context<'_> {
     fn check_unnamed(&self) {
         for (number, part) in self.parts.all.iter().enumerate() {
             let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
-            let mut of_split = here().filter(|distribution| distribution.is_of_split()).peekable();
-            let states =
-                |distribution: &Distribution<'_>| distribution.rows.iter().flatten().any(|row| row.claim.is_some());
+            let mut of_split = here().filter(|it| it.is_of_split() && it.rows.is_some()).peekable();
+            let states = |distribution: &Distribution<'_>| {
+                distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some())
+            };
             if of_split.peek().is_none() || !of_split.all(states) {
                 continue;
             }
@@ -243,7 +248,7 @@ fn needs_no_line(path: &EntryPath) -> bool {
 fn is_elsewhere(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
     let is_packed = matches!(distribution.part.input.kind, InputKind::Wheel(_));
     let installed = distribution.part.recorded(path);
-    !is_packed && installed.is_some_and(|path| super::installed::is_outside(&path))
+    !is_packed && !distribution.part.holds_all() && installed.is_some_and(|path| crate::wheel::is_elsewhere(&path))
 }
 
 impl Uncompared {

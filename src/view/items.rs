@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::origin::{Origin, OriginKind};
 use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
 use crate::gpu::BundleKey;
-use crate::rope::{Make, ReadError, equal};
+use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, PlannedArchive};
 
@@ -59,6 +59,17 @@ pub(super) fn layer(tree: &mut Tree, root: Attributes, items: &[Item]) -> Result
     let layer = tree.layer(root)?;
     fill(tree, layer, items)?;
     Ok(layer)
+}
+
+impl ItemKind {
+    /// What the item would be as an entry of an input. Makes archives.
+    fn to_entry(&self) -> Result<EntryKind, ReadError> {
+        Ok(match self {
+            Self::Directory => EntryKind::Directory,
+            Self::Symlink(target) => EntryKind::Symlink(Arc::clone(target)),
+            Self::File(body, link_group) => EntryKind::File { content: body.content()?, link_group: *link_group },
+        })
+    }
 }
 
 /// Puts items into a directory.
@@ -148,10 +159,5 @@ pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) 
 
 /// Whether two items have the same content.
 pub(super) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
-    match (&first.kind, &second.kind) {
-        (ItemKind::Directory, ItemKind::Directory) => Ok(true),
-        (ItemKind::Symlink(first), ItemKind::Symlink(second)) => Ok(first == second),
-        (ItemKind::File(first, _), ItemKind::File(second, _)) => equal(&*first.content()?, &*second.content()?),
-        _ => Ok(false),
-    }
+    Ok(first.kind.to_entry()?.difference(&second.kind.to_entry()?)?.is_none())
 }

@@ -100,11 +100,11 @@ impl Thin {
         View { layers, hidden: BTreeSet::new(), bodies: Some(Arc::new(bodies)) }
     }
 
-    /// A name as a set of GPUs, if it is the one that the set is shown under.
+    /// A name as a set of GPUs, in any order, each of them once.
     pub(super) fn parse(&self, name: &[u8]) -> Option<GpuSet> {
         let name = std::str::from_utf8(name).ok()?;
         let gpus: GpuSet = name.parse().ok()?;
-        (gpus.to_string() == name && self.serves(&gpus)).then_some(gpus)
+        (gpus.to_string().len() == name.len() && self.serves(&gpus)).then_some(gpus)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::wheel::{File, Part, WheelError};
 
 /// The thin wheels of an input.
 #[derive(Debug)]
-pub struct ThinWheels {
+pub(super) struct ThinWheels {
     host: Arc<WheelPart>,
     devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     binaries: Arc<FatBinaries>,
@@ -60,11 +60,6 @@ impl ThinWheels {
     /// The name of the wheel in a mount, where it is in a directory for each set of GPUs.
     pub(super) fn file_name(&self) -> Result<String, WheelError> {
         self.host.file_name()
-    }
-
-    /// The wheel for these GPUs.
-    pub fn part(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Result<Arc<WheelPart>, WheelError> {
-        self.of(gpus).part()
     }
 
     /// The wheel's file.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::spliced::spliced;
 use crate::binary::Rewritten;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::{Archive, make_archives};
 use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError};
@@ -151,21 +151,35 @@ impl WheelSet {
         }))
     }
 
-    /// Compares the binaries that are rewritten with what the input's RECORD claims of them, and all other files as well if
-    /// `all`. What differs is said in the log. Adds the bytes that are compared to `done`.
-    pub fn check_claims(&self, all: bool, done: &AtomicU64) {
-        let unchanged = self.hosts.iter().take(1).chain(self.devices.values()).flat_map(|part| &part.payload);
-        let unchanged = unchanged.filter_map(|payload| match payload {
-            Payload::Unchanged(file) if all => Some(&*file.digest),
-            _ => None,
+    /// Compares all files of the input with what its RECORD claims of them. What differs is said in the log, and not passed
+    /// on. Fails if one of those that are taken over cannot be read: the bytes of a member are copied as they are stored, so
+    /// nothing else would notice. Adds the bytes that are compared to `done`.
+    pub fn check_claims(&self, done: &AtomicU64) -> Result<(), ReadError> {
+        let parts = self.hosts.iter().take(1).chain(self.devices.values());
+        let taken_over = parts.flat_map(|part| {
+            let payload = part.payload.iter().filter_map(|payload| match payload {
+                Payload::Unchanged(file) => Some(file),
+                Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
+            });
+            payload.chain(&part.dist_info).map(|file| &*file.digest)
         });
-        let mut digests: Vec<_> = self.originals.iter().chain(unchanged).collect();
+        let mut digests: Vec<_> = self.originals.iter().chain(taken_over).collect();
         digests.sort_by_key(|digest| Reverse(digest.content().size()));
-        digests.par_iter().with_max_len(1).for_each(|digest| {
-            // What cannot be read is an error where it is needed.
-            let _ = digest.check_claim();
+        digests.par_iter().with_max_len(1).try_for_each(|digest| {
+            digest.check_claim()?;
             done.fetch_add(digest.content().size(), Ordering::Relaxed);
-        });
+            Ok(())
+        })?;
+        for part in self.hosts.iter().chain(self.devices.values()) {
+            part.forget_record();
+        }
+        Ok(())
+    }
+
+    /// The file name of the thin wheel for some GPUs.
+    pub fn thin_file_name(&self, gpus: &GpuSet) -> Result<String, WheelError> {
+        let part = Part::Thin { gpus: gpus.clone(), has_local_version: self.has_local_versions };
+        Ok(self.wheels.name(&part)?.to_string())
     }
 
     /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
@@ -331,6 +345,11 @@ impl WheelPart {
         let made = Arc::new(made);
         *assembled = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// Has RECORD made once more, which may state claims that were found to be wrong since.
+    fn forget_record(&self) {
+        *self.assembled.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Where an installation of all parts has a file of this one.

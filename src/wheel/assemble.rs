@@ -1,12 +1,11 @@
 //! The wheels of a split: dist-info and payload put together.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
-use super::{
-    Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, installed, record,
-};
+use super::{Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, record};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
@@ -45,6 +44,8 @@ pub struct Wheels {
     devices: Devices,
     requires: Vec<String>,
     statement: Option<String>,
+    /// Of the files that are taken over, by their paths in the input: a licence is in each of the wheels.
+    digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
 
 impl Wheels {
@@ -57,7 +58,7 @@ impl Wheels {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
-        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None })
+        Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None, digests: Arc::default() })
     }
 
     /// The same wheels, of which those of the host say what the split was restricted to.
@@ -107,8 +108,8 @@ impl Wheels {
     ///
     /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
     /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now or in an earlier
-    /// session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
+    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now (as `split`
+    /// does) or in an earlier session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
     /// being changed.
     pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
         let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
@@ -240,13 +241,7 @@ impl Wheels {
     /// Where an installation of several parts has a file of one of them. What is not installed beside packages is left in
     /// the host wheel's data directory.
     pub fn installed(&self, path: &EntryPath) -> EntryPath {
-        let first = path.components().next().unwrap_or_default();
-        let moved = installed(path);
-        if moved != *path || !first.ends_with(b".data") || path.depth() < 2 {
-            return moved;
-        }
-        let data = EntryPath::root().child(format!("{}.data", self.fat.name.stem()).as_bytes());
-        path.components().skip(1).fold(data, |path, component| path.child(component))
+        installed_with(path, format!("{}.data", self.fat.name.stem()).as_bytes())
     }
 
     /// The RECORD that an installation of a part has.
@@ -276,16 +271,25 @@ impl Wheels {
     }
 
     fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = digests.entry(entry.path.clone()).or_insert_with(|| Arc::new(self.digest(entry, content)));
+        let deflated = content.packed().filter(|packed| packed.deflated).map(|packed| packed.bytes);
+        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::clone(digest), deflated }
+    }
+
+    /// The digest of a file that is taken over.
+    fn digest(&self, entry: &Entry, content: &Arc<dyn Content>) -> Digest {
         let packed = content.packed();
         let crc32 = packed.as_ref().map(|packed| packed.crc32);
-        let mut digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        if let Some(claim) = self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
-            // RECORD may mean the text of what was a symlink.
-            let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
-            digest = digest.claimed(claim.sha256, is_member);
+        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        match self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
+            Some(claim) => {
+                // RECORD may mean the text of what was a symlink.
+                let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
+                digest.claimed(claim.sha256, is_member)
+            }
+            None => digest,
         }
-        let deflated = packed.filter(|packed| packed.deflated).map(|packed| packed.bytes);
-        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::new(digest), deflated }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::licences::{self, Licence};
-use super::{Claim, Claims, Metadata, STATEMENT, WheelError, WheelFile, WheelName, normalise};
+use super::{Claims, Metadata, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -27,18 +27,6 @@ const NOT_TAKEN_OVER: [&[u8]; 9] = [
     b"direct_url.json",
     STATEMENT.as_bytes(),
 ];
-
-/// Where installers put a file of a wheel, relative to the directory of packages: what lies in a data directory's `platlib`
-/// or `purelib` goes there, too (Binary distribution format, "The .data directory"). These two are one directory but for a
-/// few distributions' own Python. Other schemes lead elsewhere; their paths are left as they are.
-pub fn installed(path: &EntryPath) -> EntryPath {
-    let mut components = path.components();
-    let (first, scheme) = (components.next().unwrap_or_default(), components.next());
-    if !first.ends_with(b".data") || !matches!(scheme, Some(b"platlib" | b"purelib")) {
-        return path.clone();
-    }
-    components.fold(EntryPath::root(), |path, component| path.child(component))
-}
 
 /// A wheel that is split.
 #[derive(Clone, Debug)]
@@ -123,13 +111,18 @@ impl Claims {
 
     /// What can be seen to be wrong without reading the files.
     fn problem(&self, input: &Input) -> Option<String> {
-        let is_wrong = |path: &[u8], claim: Claim| match input.entry(&EntryPath::new(path).ok()?)?.kind {
-            EntryKind::File { ref content, .. } if content.size() != claim.size => Some(path.to_vec()),
-            _ => None,
+        let has_another_size = |path: &[u8], size: u64| {
+            let entry = EntryPath::new(path).ok().and_then(|path| input.entry(&path));
+            entry.is_some_and(|entry| matches!(&entry.kind, EntryKind::File { content, .. } if content.size() != size))
         };
-        let mut wrong: Vec<_> = self.all().filter_map(|(path, claim)| is_wrong(path, claim)).collect();
-        wrong.extend(self.contradicted().map(<[u8]>::to_vec));
-        wrong.sort();
+        let is_wrong = |path: &[u8], stated| match stated {
+            Stated::Claim(claim) => has_another_size(path, claim.size),
+            Stated::Several => true,
+            Stated::Nothing => false,
+        };
+        let wrong = self.rows().filter(|&(path, stated)| is_wrong(path, stated));
+        let mut wrong: Vec<_> = wrong.map(|(path, _)| path).collect();
+        wrong.sort_unstable();
         let (first, rest) = wrong.split_first()?;
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         let first = String::from_utf8_lossy(first);

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Slot;
 
 use super::digest::sha256_of_text;
 use super::writer::Writer;
@@ -13,12 +12,22 @@ use crate::source::EntryPath;
 /// The most lines: there is one for each file.
 const MOST_LINES: usize = 1 << 20;
 
-/// What the fat wheel's RECORD says.
+/// What a RECORD says.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    claims: HashMap<Box<[u8]>, Claim>,
-    /// Paths that are listed twice with different digests, sorted.
-    contradicted: Vec<Box<[u8]>>,
+    rows: HashMap<Box<[u8]>, Stated>,
+}
+
+/// What the lines of a RECORD say about one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stated {
+    /// A SHA-256 and a size.
+    Claim(Claim),
+    /// No SHA-256 or no size, which real wheels have, too.
+    Nothing,
+    /// Several different ones. Installers leave that behind when two files of a wheel have one place: one of both was
+    /// written over.
+    Several,
 }
 
 /// What a RECORD says about a file.
@@ -31,52 +40,53 @@ pub struct Claim {
 }
 
 impl Claims {
-    /// Reads a RECORD file. Lines without a SHA-256 or without a size, which real wheels have, claim nothing; neither do
-    /// paths that are listed twice with different digests, and nothing does if there are more than [`MOST_LINES`].
+    /// Reads a RECORD file. It says nothing if there are more than [`MOST_LINES`].
     pub fn parse(bytes: &[u8]) -> Self {
-        let mut claims = HashMap::<Box<[u8]>, Option<Claim>>::new();
-        let mut contradicted = Vec::<Box<[u8]>>::new();
+        let mut rows = HashMap::<Box<[u8]>, Stated>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
         for (number, row) in reader.byte_records().map_while(Result::ok).enumerate() {
             if number == MOST_LINES {
                 return Self::default();
             }
-            let mut fields = row.iter();
-            let (Some(path), Some(digest), Some(size), None) =
-                (fields.next(), fields.next(), fields.next(), fields.next())
-            else {
-                continue;
+            let Some(path) = row.get(0) else { continue };
+            let claim = match (row.get(1), row.get(2), row.len()) {
+                (Some(digest), Some(size), 3) => claim(digest, size),
+                _ => None,
             };
-            let claim = claim(digest, size);
-            match claims.entry(path.into()) {
-                Slot::Vacant(slot) => drop(slot.insert(claim)),
-                Slot::Occupied(mut there) if *there.get() != claim => {
-                    let states_two = there.insert(None).is_some() && claim.is_some();
-                    contradicted.extend(states_two.then(|| path.into()));
-                }
-                Slot::Occupied(_) => {}
-            }
+            let stated = claim.map_or(Stated::Nothing, Stated::Claim);
+            rows.entry(path.into()).and_modify(|there| *there = there.and(stated)).or_insert(stated);
         }
-        contradicted.sort();
-        contradicted.dedup();
-        let claims = claims.into_iter().filter_map(|(path, claim)| Some((path, claim?))).collect();
-        Self { claims, contradicted }
+        Self { rows }
     }
 
-    /// Paths that are listed twice with different digests. Installers leave that behind when two files of a wheel have one
-    /// place: one of both was written over.
-    pub fn contradicted(&self) -> impl Iterator<Item = &[u8]> {
-        self.contradicted.iter().map(|path| &**path)
-    }
-
-    /// Every path, as it is written there, and what is claimed for it.
-    pub fn all(&self) -> impl Iterator<Item = (&[u8], Claim)> {
-        self.claims.iter().map(|(path, claim)| (&**path, *claim))
+    /// Every path, as it is written there, and what is stated about it.
+    pub fn rows(&self) -> impl Iterator<Item = (&[u8], Stated)> {
+        self.rows.iter().map(|(path, stated)| (&**path, *stated))
     }
 
     /// What is claimed for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
-        self.claims.get(path.as_bytes()).copied()
+        self.rows.get(path.as_bytes())?.claim()
+    }
+}
+
+impl Stated {
+    /// The claim, if there is one and no other.
+    pub fn claim(self) -> Option<Claim> {
+        match self {
+            Self::Claim(claim) => Some(claim),
+            Self::Nothing | Self::Several => None,
+        }
+    }
+
+    /// What two lines about one path say.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Claim(one), Self::Claim(other)) if one != other => Self::Several,
+            (Self::Several, _) | (_, Self::Several) => Self::Several,
+            (Self::Nothing, _) | (_, Self::Nothing) => Self::Nothing,
+            (Self::Claim(_), Self::Claim(_)) => self,
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl Place {
         self.file(&format!("{artifact}/artifact_manifest.txt"), prefixes.join("\n"))
     }
 
-    /// All files and symlinks below a directory, by path.
+    /// All files and symlinks below a directory, by path, without what a split says of itself.
     pub(crate) fn files(&self, directory: &str) -> BTreeSet<String> {
         let root = self.at(directory);
         let mut found = BTreeSet::new();
@@ -52,6 +52,9 @@ impl Place {
         while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
                 let path = entry.unwrap().path();
+                if path.ends_with(".kpackfs") {
+                    continue;
+                }
                 if path.is_dir() && !path.is_symlink() {
                     directories.push(path);
                 } else {
@@ -62,10 +65,11 @@ impl Place {
         found
     }
 
-    /// The names in a directory.
+    /// The names in a directory, without what a split says of itself.
     pub(crate) fn names(&self, directory: &str) -> BTreeSet<String> {
         let entries = fs::read_dir(self.at(directory)).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != ".kpackfs").collect()
     }
 
     pub(crate) fn text(&self, path: &str) -> String {

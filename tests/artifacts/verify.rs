@@ -136,3 +136,42 @@ fn what_is_lost_and_what_is_not_a_directory_of_artifacts() {
     assert!(place.fails(2, &["verify", "missing"]).contains("missing"));
     assert!(place.fails(2, &["verify", "out", "--against", "out/x_lib_generic/b"]).contains("not found"));
 }
+
+#[test]
+fn a_split_says_what_was_asked_for_and_what_there_is() {
+    let place = Place::new();
+    for component in ["x_lib", "y_lib"] {
+        let artifact = format!("shard/{component}_g");
+        place.manifest(&artifact, &["stage"]).fixture(&format!("{artifact}/stage/lib/x.so"), "plain.so");
+        place.file(&format!("{artifact}/stage/lib/rocblas/library/TensileLibrary_gfx90a.dat"), "text");
+    }
+    // One directory for all components, as builds have it.
+    place.succeeds(&["split", "shard/x_lib_g", "-o", "out", "--gpu-targets", "gfx1030", "--databases", ""]);
+    place.succeeds(&["split", "shard/y_lib_g", "-o", "out", "--exclude-targets", "gfx1030"]);
+    let output = place.run(&["verify", "out", "--against", "shard"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("split-x_lib.json: the split was made with --gpu-targets gfx1030 --databases"), "{text}");
+    assert!(text.contains("split-y_lib.json: the split was made with --exclude-targets gfx1030"), "{text}");
+    place.succeeds(&["verify", "out/y_lib_generic", "out/y_lib_gfx90a", "--against", "shard"]);
+    // What it says is no excuse for what is lost.
+    for part in ["x_lib_gfx1030", "y_lib_generic"] {
+        fs::rename(place.at(&format!("out/{part}")), place.at("aside")).unwrap();
+        let text = place.fails(1, &["verify", "out"]);
+        assert!(text.contains(&format!("{part}: out/.kpackfs/split-")) && text.contains("names it, but"), "{text}");
+        fs::rename(place.at("aside"), place.at(&format!("out/{part}"))).unwrap();
+    }
+    for part in ["x_lib_gfx1030", "x_lib_generic"] {
+        fs::remove_dir_all(place.at(&format!("out/{part}"))).unwrap();
+    }
+    assert!(place.fails(1, &["verify", "out"]).contains("x_lib_generic: out/.kpackfs/split-x_lib.json names it"));
+    // With fewer targets nothing is left of the others, and nothing is changed of other components.
+    place.succeeds(&["split", "shard/x_lib_g", "-o", "out"]);
+    place.succeeds(&["split", "shard/x_lib_g", "-o", "out", "--force", "--gpu-targets", "gfx90a"]);
+    assert!(!place.at("out/x_lib_gfx1030").exists() && place.at("out/y_lib_gfx90a").exists());
+    place.succeeds(&["verify", "out", "--against", "shard"]);
+    place.succeeds(&["split", "shard/x_lib_g", "-o", "out", "--force"]);
+    place.succeeds(&["verify", "out", "--against", "shard"]);
+    fs::remove_dir_all(place.at("out/x_lib_gfx1030")).unwrap();
+    place.fails(1, &["verify", "out", "--against", "shard"]);
+}

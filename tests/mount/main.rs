@@ -36,7 +36,9 @@ fn a_mount_is_what_split_writes() {
         let options = ["--compression", compression];
         let Some(mount) = Mount::new(fat.path(), &options) else { return };
         let written = split(fat.path(), &options);
-        assert_eq!(names(written.path()), VIEWS);
+        // A mount does not list what the split says of itself.
+        let listed = names(written.path());
+        assert_eq!(listed.iter().filter(|name| *name != ".kpackfs").collect::<Vec<_>>(), VIEWS);
         for view in VIEWS {
             same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
         }

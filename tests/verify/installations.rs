@@ -301,7 +301,7 @@ fn a_split_says_what_was_asked_for() {
     let (from, out) = (tree.path().join("fat"), tree.path().join("out"));
     split(&from, &out, &["--gpu-targets", "gfx90a"]);
     assert_eq!(check(std::slice::from_ref(&out), Some(&from)).findings, []);
-    fs::write(out.join(".kpackfs/split.json"), r#"{"version": 1, "gpu_targets": ["gfx1030"]}"#).unwrap();
+    fs::write(out.join(".kpackfs/split.json"), r#"{"json_version": 1, "gpu_targets": ["gfx1030"]}"#).unwrap();
     assert!(!check(std::slice::from_ref(&out), Some(&from)).findings.is_empty());
     fs::remove_dir_all(out.join(".kpackfs")).unwrap();
     assert!(!check(std::slice::from_ref(&out), Some(&from)).findings.is_empty());

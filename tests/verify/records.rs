@@ -1,10 +1,11 @@
 //! Files that are not what RECORD says.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Options};
+use kpackfs::verify::{Check, Finding, Options};
 
 use crate::support::{edit, verify};
 use crate::wheels::{split, unpacked};
@@ -119,4 +120,62 @@ fn what_record_leaves_open_is_fine() {
     write(&pure.join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
     let report = verify(&[pure], None, &Options::default());
     assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
+}
+
+/// Changes members of a wheel; those of which nothing is left are removed.
+fn rewrite(wheel: &Path, change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
+    let mut zip = zip::ZipArchive::new(std::io::Cursor::new(fs::read(wheel).unwrap())).unwrap();
+    let mut made = zip::ZipWriter::new(fs::File::create(wheel).unwrap());
+    for number in 0..zip.len() {
+        let mut member = zip.by_index(number).unwrap();
+        let name = member.name().unwrap().into_owned();
+        let mut bytes = Vec::new();
+        member.read_to_end(&mut bytes).unwrap();
+        if let Some(bytes) = change(&name, bytes) {
+            made.start_file(&*name, zip::write::SimpleFileOptions::default()).unwrap();
+            made.write_all(&bytes).unwrap();
+        }
+    }
+    made.finish().unwrap();
+}
+
+/// The wheels of a distribution: that of the host and one of a device.
+fn wheels(place: &Path) -> [PathBuf; 2] {
+    let (fat, out) = (place.join("fat"), place.join("out"));
+    unpacked(&fat, "fat", "1.0");
+    split(&fat, &out, &["--format", "wheel", "--force"]);
+    ["fat-1.0-py3-none-any.whl", "amd_fat_device_gfx90a-1.0-py3-none-any.whl"].map(|name| out.join(name))
+}
+
+#[test]
+fn a_wheel_needs_a_record() {
+    let place = tempfile::tempdir().unwrap();
+    for number in [0, 1] {
+        let [host, device] = wheels(place.path());
+        let paths = [host, device];
+        assert_eq!(verify(&paths, None, &Options::default()).findings, []);
+        rewrite(&paths[number], |name, bytes| (!name.ends_with("/RECORD")).then_some(bytes));
+        let report = verify(&paths, None, &Options::default());
+        let is_it = |it: &Finding| it.path.ends_with(".dist-info/RECORD") && it.reason == "there is no such file";
+        assert!(report.findings.iter().any(is_it), "{number}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_record_of_a_wheel_cannot_name_what_is_outside() {
+    let place = tempfile::tempdir().unwrap();
+    for path in ["../../bin/x", "/etc/x", "fat/../../x"] {
+        for claim in [format!("sha256={},9", "A".repeat(43)), ",".to_owned()] {
+            let [host, device] = wheels(place.path());
+            rewrite(&host, |name, mut bytes| {
+                if name.ends_with("/RECORD") {
+                    bytes.extend(format!("{path},{claim}\n").bytes());
+                }
+                Some(bytes)
+            });
+            let report = verify(&[host, device], None, &Options::default());
+            let is_it = |it: &Finding| it.path == path && it.reason.contains("a wheel can have no such path");
+            assert!(report.findings.iter().any(is_it), "{path}: {:?}", report.findings);
+        }
+    }
 }

@@ -339,24 +339,28 @@ fn a_record_that_lies_is_noticed_where_digests_are_computed() {
     let library = fixture("plain.so");
     let wrong = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     let record = format!(
-        "edge/lib.so,sha256={wrong},{}\nedge/text,sha256={wrong},4\nedge/long,sha256={wrong},5\n",
+        "edge/lib.so,sha256={wrong},{}\nedge/text,sha256={wrong},4\nedge/long,sha256={wrong},5\n\
+         edge-1.0.dist-info/LICENSE,sha256={wrong},7\n",
         library.len()
     );
     let members = [
         ("edge/lib.so", FILE, library),
         ("edge/text", FILE, b"text".to_vec()),
         ("edge/long", FILE, b"long".to_vec()),
+        ("edge-1.0.dist-info/LICENSE", FILE, b"licence".to_vec()),
         ("edge-1.0.dist-info/RECORD", FILE, record.into_bytes()),
     ];
     let input = zipped(&directory, &members);
-    let names = wheel_names(&input);
-    // Nothing computes the digest of what is passed on, but `verify` does.
-    let (out, said) = splits(&directory, &input, &["--format", "wheel"]);
-    assert!(said.contains("\"edge/long\": RECORD states another size"), "{said}");
-    assert!(said.contains("\"edge/lib.so\": the input's RECORD states another SHA-256"), "{said}");
-    assert!(!said.contains("edge/text"), "{said}");
-    let (code, said) = verify(&[&out.join(&names["host"])]);
-    assert!(code == Some(1) && said.contains("edge/text: its SHA-256"), "{said}");
+    for format in ["wheel", "directory"] {
+        let (out, said) = splits(&directory, &input, &["--format", format]);
+        assert!(said.contains("\"edge/long\": RECORD states another size"), "{said}");
+        for member in ["edge/lib.so", "edge/text", "edge-1.0.dist-info/LICENSE"] {
+            let warning = format!("{member:?}: the input's RECORD states another SHA-256");
+            assert_eq!(said.matches(&warning).count(), 1, "{said}");
+        }
+        let (code, said) = verify(&[&out]);
+        assert_eq!(code, Some(0), "{said}");
+    }
     let cache = directory.path().join("cache");
     let cached = ["--cache-dir", cache.to_str().unwrap()];
     let mut index = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
@@ -368,6 +372,38 @@ fn a_record_that_lies_is_noticed_where_digests_are_computed() {
     let (out, said) = splits(&directory, &input, &[&["--format", "wheel"], &cached[..]].concat());
     assert!(said.contains("edge/text"), "{said}");
     assert_eq!(complaints(&out), "");
+}
+
+/// The bytes of a member are copied as they are stored, but not before they have been read once.
+#[test]
+fn a_damaged_member_is_in_no_wheel() {
+    let directory = tempfile::tempdir().unwrap();
+    for (member, is_claimed) in [("edge/text", true), ("edge/text", false), ("edge-1.0.dist-info/LICENSE", true)] {
+        // The SHA-256 of "text".
+        let stated = "mC0bgvOrhEMnXIHmzs6kwrJQi1Ow5Vt9Cxiw7NjbcyE";
+        let record = if is_claimed { format!("{member},sha256={stated},4\n") } else { String::new() };
+        let members = [
+            ("edge/lib.so", FILE, fixture("plain.so")),
+            ("edge/text", FILE, b"text".to_vec()),
+            ("edge-1.0.dist-info/LICENSE", FILE, b"text".to_vec()),
+            ("edge-1.0.dist-info/RECORD", FILE, record.into_bytes()),
+        ];
+        let input = zipped(&directory, &members);
+        let start = {
+            let mut zip = zip::ZipArchive::new(fs::File::open(&input).unwrap()).unwrap();
+            zip.by_name(member).unwrap().data_start().unwrap()
+        };
+        let mut bytes = fs::read(&input).unwrap();
+        bytes[usize::try_from(start).unwrap() + 1] ^= 4;
+        fs::write(&input, bytes).unwrap();
+        for format in ["wheel", "directory"] {
+            let (out, output) = split(&directory, &input, &["--format", format]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(1) && said.contains(member), "{format}: {said}");
+            let is_empty = fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_none());
+            assert!(is_empty || !out.exists(), "{format}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! What `split` writes beside its parts for `verify`: what it was asked for, and which parts there are.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::output::Output;
+use super::terminal::message;
+use crate::source::EntryPath;
+use crate::split::Statement;
+use crate::view::REPORTS;
+
+/// A statement, and what the new parts take the place of besides what has their names.
+pub(super) struct Stated {
+    file: PathBuf,
+    statement: Statement,
+    replaced: Vec<PathBuf>,
+}
+
+impl Stated {
+    /// What is to be said in `output` once the parts are written. If these are a whole split, it takes the place of the
+    /// earlier one there; otherwise its parts are added to it. `is_part` says whether a name can be that of a part, since
+    /// nothing else may be replaced.
+    pub(super) fn new(
+        output: &Path,
+        name: &str,
+        statement: Statement,
+        is_whole: bool,
+        is_part: impl Fn(&EntryPath) -> bool,
+    ) -> anyhow::Result<Self> {
+        let file = output.join(REPORTS).join(name);
+        let mut stated = Self { statement, replaced: Vec::new(), file };
+        let Some(earlier) = stated.earlier()? else { return Ok(stated) };
+        let mut there = earlier.parts()?;
+        there.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
+        if is_whole {
+            let new = stated.statement.parts()?;
+            let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
+            let is_gone =
+                |part: &EntryPath| new.contains(part) || new.iter().chain(&there).any(|other| is_below(part, other));
+            let replaced = there.iter().filter(|part| !is_gone(part));
+            stated.replaced = replaced.map(|part| output.join(part.as_path())).collect();
+        } else {
+            let earlier = earlier.with_parts(there.iter().map(ToString::to_string));
+            stated.statement = stated.statement.after(earlier);
+        }
+        Ok(stated)
+    }
+
+    /// What an earlier split said.
+    fn earlier(&self) -> anyhow::Result<Option<Statement>> {
+        let name = || self.file.display().to_string();
+        let bytes = match fs::read(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(name)?,
+        };
+        match Statement::parse(&bytes) {
+            Ok(statement) => Ok(Some(statement)),
+            Err(error) => {
+                eprintln!("kpackfs: warning: {}", message(&format!("{}: {error}; it is replaced", name())));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Parts of an earlier split that the new one does not have.
+    pub(super) fn replaced(&self) -> impl Iterator<Item = PathBuf> {
+        self.replaced.iter().cloned()
+    }
+
+    /// Adds it to an output.
+    pub(super) fn write(&self, output: &mut Output) -> anyhow::Result<()> {
+        output.write_file(&self.file, &self.statement.to_json())
+    }
+}

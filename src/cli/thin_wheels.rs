@@ -1,0 +1,50 @@
+//! `kpackfs split --format thin-wheel`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::gpu::GpuSet;
+use crate::source::EntryPath;
+use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
+
+/// The thin wheels for these GPUs, all that are listed if there are none: where the tree has each, and where it is written to.
+pub(super) fn thin_wheels(
+    tree: &Tree,
+    wheels: &WheelSet,
+    names: &[String],
+    output: &Path,
+) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
+    let names = if names.is_empty() { listed(tree) } else { names.iter().map(|name| gpus_of(name)).collect() };
+    let mut places = Vec::new();
+    for name in names {
+        let view = directory().child(name.as_bytes());
+        let wheel = tree.resolve(ROOT, &view).and_then(|view| tree.children(view)?.next());
+        let Some(wheel) = wheel else {
+            bail!(
+                "--view {name}: there is no such thin wheel; there are {}, and sets of them such as gfx1036+gfx1100",
+                listed(tree).join(", ")
+            );
+        };
+        let gpus: GpuSet = name.parse().with_context(|| format!("--view {name}"))?;
+        places.push((view.child(wheel.name), output.join(&name).join(wheels.thin_file_name(&gpus)?)));
+    }
+    Ok(places)
+}
+
+fn directory() -> EntryPath {
+    EntryPath::root().child(THIN_WHEELS.as_bytes())
+}
+
+/// The GPUs for which a mount lists thin wheels.
+fn listed(tree: &Tree) -> Vec<String> {
+    let children = tree.resolve(ROOT, &directory()).and_then(|directory| tree.children(directory));
+    children.into_iter().flatten().map(|child| String::from_utf8_lossy(child.name).into_owned()).collect()
+}
+
+/// The name of a set of GPUs as views have it, of one that is in another order or has the directory in front.
+fn gpus_of(view: &str) -> String {
+    let name = view.trim_matches('/');
+    let name = [THIN, THIN_WHEELS].iter().find_map(|place| name.strip_prefix(place)?.strip_prefix('/')).unwrap_or(name);
+    name.parse::<GpuSet>().map_or_else(|_| name.to_owned(), |gpus| gpus.to_string())
+}

@@ -1,0 +1,126 @@
+//! What `split` writes into a directory, and what a mount shows.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::arrange::Named;
+use super::overlaid::take_off;
+use super::report::{Check, Findings};
+use super::said::Said;
+use super::subject::{Kind, Part, Parts, Subject, open_installation, read_directory, wheels_in};
+use super::{VerifyError, arrange};
+use crate::gpu::BundleKey;
+use crate::resources::Resources;
+use crate::source::SourceError;
+use crate::split::STATEMENT;
+use crate::view::{DEVICE, HOST, MERGED, REPORTS, WHEELS};
+
+/// What `split` writes into a directory, and what a mount shows.
+pub(super) struct Views {
+    path: PathBuf,
+    has_host: bool,
+    /// Names of device parts.
+    devices: Vec<String>,
+    /// What installations look like.
+    merged: Vec<String>,
+    wheels: Vec<PathBuf>,
+    /// What the split says of itself.
+    said: Option<Said>,
+    /// Whether it is a mount, whose views show one and the same file in several places.
+    is_mount: bool,
+}
+
+impl Views {
+    /// Looks at the names in a directory; `None` if there is no view among them.
+    pub(super) fn of(path: &Path) -> Result<Option<Self>, VerifyError> {
+        if !path.is_dir() {
+            return Ok(None);
+        }
+        let directories = |path: &Path| -> Result<Vec<String>, SourceError> {
+            let directories = read_directory(path)?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+            Ok(directories.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect())
+        };
+        let names = directories(path)?;
+        let has = |name: &str| names.iter().any(|it| it == name);
+        let has_host = has(HOST);
+        let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
+        let said = Said::read(path, STATEMENT)?;
+        let parts = said.as_ref().map(Said::parts).transpose()?;
+        let is_device = |name: &String| {
+            let is_reserved = [HOST, DEVICE, MERGED, WHEELS, REPORTS].contains(&name.as_str());
+            // There may be other things if the split says what is its own.
+            let is_named = || match &parts {
+                Some(parts) => parts.iter().any(|part| part.as_bytes() == name.as_bytes()),
+                None => has_host,
+            };
+            !is_reserved && (is_key(name) || is_named())
+        };
+        let merged = if has(MERGED) { directories(&path.join(MERGED))? } else { Vec::new() };
+        let wheels = if has(WHEELS) { wheels_in(&path.join(WHEELS))? } else { Vec::new() };
+        let devices: Vec<_> = names.iter().filter(|name| is_device(name)).cloned().collect();
+        let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
+        // A package of an installation can be called as a view is.
+        let is_view =
+            has_host || !devices.is_empty() || !merged.is_empty() && merged.iter().all(is_key) || !wheels.is_empty();
+        if is_installation || !is_view && said.is_none() {
+            return Ok(None);
+        }
+        let is_mount = path.join(REPORTS).join("status.json").exists();
+        Ok(Some(Self { path: path.to_owned(), has_host, devices, merged, wheels, said, is_mount }))
+    }
+
+    pub(super) fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Subject>, VerifyError> {
+        let mut subjects = Vec::new();
+        self.check_parts(findings)?;
+        if self.has_host {
+            subjects.push(self.open_split(resources, findings)?);
+        } else {
+            for name in &self.devices {
+                subjects.push(open_installation(&self.path.join(name), name.clone(), resources, findings)?);
+            }
+        }
+        if self.is_mount {
+            if !self.merged.is_empty() || !self.wheels.is_empty() {
+                findings.note(format!(
+                    "{MERGED}/ and {WHEELS}/ of a mount show what {HOST}/ and the device parts are made of; name them to \
+                     check them as well"
+                ));
+            }
+        } else {
+            for name in self.merged.iter().map(|name| format!("{MERGED}/{name}")) {
+                subjects.push(open_installation(&self.path.join(&name), name, resources, findings)?);
+            }
+            let wheels: Vec<_> = self.wheels.iter().map(|path| Named { path: path.clone(), is_listed: true }).collect();
+            subjects.extend(arrange::arrange(&wheels, resources, findings)?);
+        }
+        Ok(subjects.into_iter().map(Subject::Parts).collect())
+    }
+
+    /// Whether there are exactly the parts that the split says.
+    fn check_parts(&self, findings: &Findings) -> Result<(), VerifyError> {
+        let Some(said) = &self.said else { return Ok(()) };
+        let merged = self.merged.iter().map(|name| format!("{MERGED}/{name}"));
+        let host = self.has_host.then(|| HOST.to_owned());
+        let there = host.into_iter().chain(self.devices.iter().cloned()).chain(merged);
+        said.check_parts(&self.path, there.filter(|_| !self.is_mount), Check::Separation, findings)
+    }
+
+    fn open_split(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Parts, VerifyError> {
+        let names = std::iter::once(HOST).chain(self.devices.iter().map(String::as_str));
+        let open = |name: &str| Part::open(&self.path.join(name), name.to_owned(), resources, findings);
+        let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
+        if let (Some((host, devices)), Some(said)) = (parts.split_first_mut(), &self.said) {
+            take_off(host, devices, &said.arch()?, findings);
+        }
+        let has_all = self.said.as_ref().is_none_or(|said| said.statement.views().is_empty());
+        let kind = if has_all { Kind::Split } else { Kind::Partial };
+        if self.said.is_none() && parts.first().is_some_and(|host| host.input.dist_info().is_none()) {
+            let place = self.path.join(REPORTS).join(STATEMENT);
+            findings.note(format!("{}: not found, so that a part which is missing is not noticed", place.display()));
+        }
+        let said = self.said.clone();
+        let parts = Parts { said, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
+        arrange::check_complete(&parts, findings);
+        Ok(parts)
+    }
+}
