@@ -105,6 +105,7 @@ pub fn lay_out(
         overlaid(&tree, &chain_of_all(plan, arch)?)?
     };
     tree.show(&path(&[HOST]), host_view)?;
+    tree.shrink();
     Ok(tree)
 }
 
