@@ -11,10 +11,10 @@ use std::thread;
 
 use sd_notify::NotifyState;
 
-use super::FsError;
-use super::announce::{self, ReadyFile};
-use super::mount::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use super::sys::{self, Signal};
+use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
+use crate::fs::FsError;
+use crate::fs::announce::{self, ReadyFile};
+use crate::fs::sys::{self, Signal};
 
 /// Signals that ask for the end.
 const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
