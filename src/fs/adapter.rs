@@ -23,8 +23,8 @@ use fuser::{
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::listing;
-use super::nodes::{FOREVER, Nodes};
+use super::listing::{self, Names, NamesAndAttributes};
+use super::nodes::{Answer, FOREVER, Nodes};
 use super::passthrough::Passthrough;
 use super::requests::{Failure, Shared, readable};
 use crate::metrics::{RequestKind, Requests};
@@ -287,13 +287,19 @@ impl Filesystem for Adapter {
     // As with reads, looking ahead comes before the answer.
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
         self.look_ahead(node.0, offset);
-        self.answer_now(RequestKind::Readdir, |shared| listing::names(&shared.nodes, node.0, offset, reply));
+        self.answer_now(RequestKind::Readdir, |shared| {
+            let mut reply = reply;
+            listing::names(&shared.nodes, node.0, offset, &mut reply);
+            reply.ok();
+        });
     }
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         self.look_ahead(node.0, offset);
         self.answer_now(RequestKind::Readdirplus, |shared| {
-            listing::names_and_attributes(shared, node.0, offset, reply);
+            let mut reply = reply;
+            listing::names_and_attributes(shared, node.0, offset, &mut reply);
+            reply.ok();
         });
     }
 
@@ -374,6 +380,21 @@ impl Filesystem for Adapter {
         bmap(INodeNo, u32, u64) -> ReplyBmap;
         ioctl(INodeNo, FileHandle, IoctlFlags, u32, &[u8], u32) -> ReplyIoctl;
         poll(INodeNo, FileHandle, PollNotifier, PollEvents, PollFlags) -> ReplyPoll;
+    }
+}
+
+impl Names for ReplyDirectory {
+    fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool {
+        Self::add(self, INodeNo(number), next, kind, OsStr::from_bytes(name))
+    }
+}
+
+impl NamesAndAttributes for ReplyDirectoryPlus {
+    fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
+        // There is one time for both.
+        let ttl = found.ttl.min(found.name_ttl);
+        let name = OsStr::from_bytes(name);
+        Self::add(self, found.attributes.ino, next, name, &ttl, &found.attributes, Generation(0))
     }
 }
 

@@ -1,28 +1,37 @@
 //! Listings of directories, with attributes and without.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use fuser::{FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use fuser::FileType;
 
 use super::nodes::{Answer, Nodes};
 use super::requests::Shared;
 use crate::view::NodeId;
 
-/// Answers with the names from `offset` on.
-pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, mut reply: ReplyDirectory) {
-    for (position, dots, number) in [(0, ".", node), (1, "..", nodes.parent(node))] {
-        if offset <= position && reply.add(INodeNo(number), position + 1, FileType::Directory, dots) {
-            return reply.ok();
+/// Takes the names of a directory, as far as there is room.
+pub(super) trait Names {
+    /// Adds a name, the number and kind of what it leads to, and the offset at which the listing goes on after it. Whether
+    /// there is no room for it.
+    fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool;
+}
+
+/// Takes the names of a directory with the attributes of what they lead to, as far as there is room.
+pub(super) trait NamesAndAttributes {
+    /// Adds a name, what it leads to, and the offset at which the listing goes on after it. Whether there is no room for it.
+    fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool;
+}
+
+/// Lists the names from `offset` on.
+pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, reply: &mut impl Names) {
+    for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
+        if offset <= position && reply.add(number, position + 1, FileType::Directory, dots) {
+            return;
         }
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
-        let number = INodeNo(nodes.number(child.node));
-        if reply.add(number, offset_after(position), nodes.kind(child.node), OsStr::from_bytes(child.name)) {
-            break;
+        let number = nodes.number(child.node);
+        if reply.add(number, offset_after(position), nodes.kind(child.node), child.name) {
+            return;
         }
     }
-    reply.ok();
 }
 
 /// Whether there is nothing to list from `offset` on, which the kernel asks for at the end of every listing.
@@ -30,22 +39,20 @@ pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
     nodes.children(node, child_at(offset)).next().is_none()
 }
 
-/// Answers with the names from `offset` on, and with the attributes of what they lead to.
+/// Lists the names from `offset` on, and the attributes of what they lead to.
 ///
 /// The kernel asks for attributes at the beginning of every listing, even that of a plain `find`
 /// (fs/fuse/readdir.c, `fuse_use_readdirplus`). So those of a file whose size is not known are listed as outdated, and the
 /// kernel asks for them when a program wants to know.
-pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, mut reply: ReplyDirectoryPlus) {
+pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, reply: &mut impl NamesAndAttributes) {
     let nodes = &shared.nodes;
-    for (position, dots, number) in [(0, ".", node), (1, "..", nodes.parent(node))] {
+    for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
         if offset > position {
             continue;
         }
         let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
-        if let Ok(found) = found
-            && add(&mut reply, position + 1, OsStr::new(dots), &found)
-        {
-            return reply.ok();
+        if found.is_ok_and(|found| reply.add(position + 1, dots, &found)) {
+            return;
         }
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
@@ -54,19 +61,12 @@ pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, m
             if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
         });
         if let Ok(found) = found {
-            if add(&mut reply, offset_after(position), OsStr::from_bytes(child.name), &found) {
-                break;
+            if reply.add(offset_after(position), child.name, &found) {
+                return;
             }
             nodes.set_told(number, true);
         }
     }
-    reply.ok();
-}
-
-fn add(reply: &mut ReplyDirectoryPlus, next: u64, name: &OsStr, found: &Answer) -> bool {
-    // There is one time for both.
-    let ttl = found.ttl.min(found.name_ttl);
-    reply.add(found.attributes.ino, next, name, &ttl, &found.attributes, Generation(0))
 }
 
 /// The position of the first child to list from `offset` on. Offsets 0 and 1 are those of `.` and `..`.
@@ -77,4 +77,153 @@ fn child_at(offset: u64) -> usize {
 /// The offset at which a listing goes on after the child at `position`.
 fn offset_after(position: usize) -> u64 {
     position as u64 + 3
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::resources::Resources;
+    use crate::rope::{Content, Make, ReadError, Rope, Segment};
+    use crate::source::{Attributes, EntryPath};
+    use crate::view::{Body, NodeKind, ROOT, Tree, View};
+
+    const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
+
+    /// A file that listing must not make.
+    #[derive(Debug)]
+    struct Never;
+
+    impl Make for Never {
+        fn made(&self) -> Option<Arc<dyn Content>> {
+            None
+        }
+
+        fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+            panic!("made by a listing")
+        }
+    }
+
+    /// A reply with room for so many names.
+    #[derive(Debug, Default)]
+    struct Page {
+        room: usize,
+        next: u64,
+        names: Vec<(String, NodeId)>,
+        kinds: Vec<FileType>,
+        answers: Vec<Answer>,
+    }
+
+    impl Page {
+        fn take(&mut self, next: u64, name: &[u8], number: NodeId, kind: FileType) -> bool {
+            if self.names.len() == self.room {
+                return true;
+            }
+            self.next = next;
+            self.names.push((String::from_utf8(name.to_vec()).unwrap(), number));
+            self.kinds.push(kind);
+            false
+        }
+    }
+
+    impl Names for Page {
+        fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool {
+            self.take(next, name, number, kind)
+        }
+    }
+
+    impl NamesAndAttributes for Page {
+        fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
+            let is_full = self.take(next, name, found.attributes.ino.0, found.attributes.kind);
+            self.answers.extend((!is_full).then_some(*found));
+            is_full
+        }
+    }
+
+    /// `view` has two layers: of `host` the directories `d`, `lib` and the linked files `a` and `b`, of the other one more
+    /// in `lib`, and a file of unknown size.
+    fn shared() -> (Shared, NodeId) {
+        let mut tree = Tree::new(ATTRIBUTES);
+        let path = |path: &str| EntryPath::new(path.as_bytes()).unwrap();
+        let file = |bytes: &str, link_group| {
+            let rope = Rope::new([Segment::literal(bytes.as_bytes().to_vec())]).unwrap();
+            NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group }
+        };
+        let [upper, lower] = [(); 2].map(|()| tree.layer(ATTRIBUTES).unwrap());
+        for (layer, name, kind) in [
+            (upper, "a", file("linked", Some(1))),
+            (upper, "b", file("linked", Some(1))),
+            (upper, "d", NodeKind::directory()),
+            (upper, "lib/x", file("x", None)),
+            (lower, "lib/y", NodeKind::Symlink(Arc::from(&b"x"[..]))),
+            (lower, "c.kpack", NodeKind::File { body: Body::Made(Arc::new(Never)), link_group: None }),
+            (lower, "secret", file("", None)),
+        ] {
+            tree.insert(layer, &path(name), ATTRIBUTES, kind).unwrap();
+        }
+        tree.hide(lower, b"secret");
+        let view = tree.show(&path("merged/view"), View { layers: vec![upper, lower], ..View::default() }).unwrap();
+        let shared = Shared::new(PathBuf::new(), Nodes::new(Arc::new(tree)), Resources::new(0), 0);
+        (shared, view)
+    }
+
+    /// A listing in pages of `room` names.
+    fn listed(room: usize, list: impl Fn(u64, &mut Page)) -> Page {
+        let mut whole = Page::default();
+        loop {
+            let mut page = Page { room, ..Page::default() };
+            list(whole.next, &mut page);
+            if page.names.is_empty() {
+                return whole;
+            }
+            whole.next = page.next;
+            whole.names.extend(page.names);
+            whole.kinds.extend(page.kinds);
+            whole.answers.extend(page.answers);
+        }
+    }
+
+    #[test]
+    fn a_listing_is_complete_whatever_its_pages_are() {
+        let (shared, view) = shared();
+        let nodes = &shared.nodes;
+        let merged = nodes.parent(view);
+        let at = |name: &str| nodes.lookup(view, name.as_bytes()).unwrap();
+        let expected: Vec<_> = [(".", view), ("..", merged)]
+            .into_iter()
+            .chain(["a", "b", "c.kpack", "d", "lib"].map(|name| (name, at(name))))
+            .map(|(name, number)| (name.to_owned(), number))
+            .collect();
+        assert_eq!(at("a"), at("b"), "links are one file");
+        for room in 1..10 {
+            let plain = listed(room, |offset, page| names(nodes, view, offset, page));
+            let with_attributes = listed(room, |offset, page| names_and_attributes(&shared, view, offset, page));
+            assert_eq!((&plain.names, &with_attributes.names), (&expected, &expected), "{room}");
+            assert_eq!(plain.kinds, with_attributes.kinds);
+            assert!(is_end(nodes, view, plain.next) && !is_end(nodes, view, plain.next - 1));
+        }
+        assert!(at("secret") > 0, "what is not listed can be opened");
+        let lib: Vec<_> = listed(9, |offset, page| names(nodes, at("lib"), offset, page)).names;
+        assert_eq!(lib.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), [".", "..", "x", "y"]);
+    }
+
+    #[test]
+    fn sizes_that_are_not_known_are_listed_as_outdated() {
+        let (shared, view) = shared();
+        let page = listed(100, |offset, page| names_and_attributes(&shared, view, offset, page));
+        for ((name, number), answer) in page.names.iter().zip(&page.answers) {
+            let is_known = name != "c.kpack";
+            assert_eq!(answer.ttl > Duration::ZERO, is_known, "{name}");
+            let is_child = !name.starts_with('.');
+            assert_eq!(shared.nodes.is_told(*number), is_child, "{name}: the kernel forgets what it was told of");
+        }
+        let of = |name: &str| page.answers.iter().zip(&page.names).find(|(_, (other, _))| other == name).unwrap().0;
+        let stat = |name: &str| (of(name).attributes.nlink, of(name).attributes.size, of(name).attributes.perm);
+        assert_eq!((stat("a"), stat("b")), ((2, 6, 0o755), (2, 6, 0o755)));
+        assert_eq!((stat("lib").0, stat(".").0, stat("..").0), (2, 4, 3));
+        assert_eq!(shared.nodes.lookup(ROOT, b"gone"), None);
+    }
 }

@@ -6,13 +6,10 @@
 mod adapter;
 mod announce;
 mod autosave;
-mod daemon;
 mod error;
-mod helper;
 mod limiter;
 mod listing;
 mod mount;
-mod mountinfo;
 mod neighbours;
 mod nodes;
 mod passthrough;
@@ -22,10 +19,11 @@ mod sys;
 
 pub use announce::ReadyFile;
 pub use autosave::autosave;
-pub use daemon::{ServeOptions, enter_namespace, serve};
 pub use error::FsError;
-pub use mount::{MountOptions, Mounted, Served, Unmounter, find_mount, mount, umount};
-pub use mountinfo::{MountEntry, list_mounts};
+pub use mount::{
+    MountEntry, MountOptions, Mounted, ServeOptions, Served, Unmounter, enter_namespace, find_mount, list_mounts,
+    mount, serve, umount,
+};
 
 /// What `/proc/mounts` and `findmnt -t` call our mounts.
 pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::block_index::{Checkpoint, IndexBuilder};
 use super::decoders::Decoders;
 use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
+use super::path::EntryPath;
+use super::stamp::Label;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 
@@ -16,7 +18,7 @@ pub(super) const INPUT: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Stream {
     /// The member, for messages.
-    pub(super) entry: Arc<str>,
+    pub(super) entry: EntryPath,
     /// The compressed bytes.
     pub(super) packed: Arc<dyn Content>,
     /// What they are said to inflate to, in bytes.
@@ -33,7 +35,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn damaged(&self, reason: impl Into<Arc<str>>) -> ReadError {
-        ReadError::damaged(&self.entry, reason)
+        ReadError::damaged(&self.entry.label(), reason)
     }
 
     fn refused(&self, refused: &Refused) -> ReadError {
@@ -150,7 +152,7 @@ impl Decoder {
     pub(super) fn window(&self, stream: &Stream) -> Result<Box<[u8]>, ReadError> {
         let window = self.inflater.window().map_err(|refused| stream.refused(&refused))?;
         let window = zstd::bulk::compress(&window, WINDOW_LEVEL);
-        Ok(window.map_err(|source| ReadError::io(&stream.entry, source))?.into())
+        Ok(window.map_err(|source| ReadError::io(&stream.entry.label(), source))?.into())
     }
 }
 

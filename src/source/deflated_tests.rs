@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::{AHEAD, CHUNK, Deflated};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment};
+use crate::source::EntryPath;
 use crate::source::decoder::Stream;
 use crate::source::decoders::Decoders;
 use crate::source::inflate::testing::{Z_FULL_FLUSH, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, deflated};
@@ -22,7 +23,7 @@ pub(in crate::source) fn member_of(
     resources: Arc<Resources>,
 ) -> (Deflated, Arc<Resources>) {
     let stream = Stream {
-        entry: "x".into(),
+        entry: EntryPath::root().child(b"x"),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size: size as u64,
         crc32,
@@ -236,7 +237,7 @@ fn when_the_budget_is_short_indexes_leave_in_the_order_of_their_use() {
     let (first, _) = member_of(&packed, whole.len(), crc32fast::hash(&whole), Arc::clone(&resources));
     let decoders = Arc::clone(&first.stream().decoders);
     let stream = || Stream {
-        entry: "x".into(),
+        entry: EntryPath::root().child(b"x"),
         packed: Arc::clone(&first.stream().packed),
         decoders: Arc::clone(&decoders),
         resources: Arc::clone(&resources),

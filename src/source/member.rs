@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::Deflated;
-use super::stamp::{Stamp, is_cached, read_unchanged};
+use super::path::EntryPath;
+use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Packed, ReadError, check_range};
 
@@ -25,7 +26,7 @@ pub(super) struct WheelFile {
 }
 
 impl WheelFile {
-    pub(super) fn read(&self, entry: &Arc<str>, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources)
     }
 }
@@ -75,17 +76,19 @@ impl Claims {
 /// be read, if that can be told already.
 pub(super) fn content(
     wheel: &Arc<WheelFile>,
-    entry: Arc<str>,
-    claims: Claims,
+    entry: EntryPath,
+    mut claims: Claims,
     limit: u64,
 ) -> (Arc<dyn Content>, Option<String>) {
     if let Some(reason) = claims.objection() {
         return (Arc::new(Unreadable { entry, size: claims.size, reason: reason.as_str().into() }), Some(reason));
     }
+    if *claims.name == *entry.as_bytes() {
+        claims.name = Box::default();
+    }
     let (method, size, crc32) = (claims.method, claims.size, claims.crc32);
     let identity = claims.identity(wheel);
-    let raw =
-        Raw { wheel: Arc::clone(wheel), entry: Arc::clone(&entry), claims, limit, data: OnceLock::new(), identity };
+    let raw = Raw { wheel: Arc::clone(wheel), entry: entry.clone(), claims, limit, data: OnceLock::new(), identity };
     if method == 0 {
         return (Arc::new(Stored(Arc::new(raw))), None);
     }
@@ -105,7 +108,8 @@ pub(super) fn content(
 #[derive(Debug)]
 struct Raw {
     wheel: Arc<WheelFile>,
-    entry: Arc<str>,
+    entry: EntryPath,
+    /// Without the name if that is the entry's path.
     claims: Claims,
     limit: u64,
     /// Where they start, once the local header has been checked.
@@ -125,9 +129,10 @@ impl Raw {
     }
 
     fn check_local_header(&self) -> Result<u64, ReadError> {
-        let damaged = |reason: &str| Err(ReadError::damaged(&self.entry, reason));
+        let damaged = |reason: &str| Err(ReadError::damaged(&self.entry.label(), reason));
         let claims = &self.claims;
-        let mut header = vec![0; 30_usize.saturating_add(claims.name.len())];
+        let claimed_name = if claims.name.is_empty() { self.entry.as_bytes() } else { &claims.name };
+        let mut header = vec![0; 30_usize.saturating_add(claimed_name.len())];
         self.wheel.read(&self.entry, claims.header_start, &mut header)?;
         let Some((fixed, name)) = header.split_first_chunk::<30>() else {
             return damaged("its local header is cut off");
@@ -137,7 +142,7 @@ impl Raw {
             return damaged("there is no local header where the central directory says");
         };
         let (name_length, extra_length) = (u16::from_le_bytes([n0, n1]), u16::from_le_bytes([x0, x1]));
-        if usize::from(name_length) != claims.name.len() || *name != *claims.name {
+        if usize::from(name_length) != claimed_name.len() || name != claimed_name {
             return damaged("its local header has another name than the central directory");
         }
         if u16::from_le_bytes([m0, m1]) != claims.method || (flags & 1 == 1) != claims.encrypted {
@@ -204,7 +209,7 @@ impl Content for Stored {
 /// A member that is listed, but cannot be read.
 #[derive(Debug)]
 struct Unreadable {
-    entry: Arc<str>,
+    entry: EntryPath,
     size: u64,
     reason: Arc<str>,
 }
@@ -216,6 +221,6 @@ impl Content for Unreadable {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
-        Err(ReadError::damaged(&self.entry, Arc::clone(&self.reason)))
+        Err(ReadError::damaged(&self.entry.label(), Arc::clone(&self.reason)))
     }
 }

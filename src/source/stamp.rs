@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::{ReadWriteFlags, preadv2};
 
+use super::path::EntryPath;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range};
 
@@ -48,11 +49,29 @@ impl Stamp {
     }
 }
 
+/// What messages call an entry. Wheels have many members and few errors, so a member makes the text when it is needed.
+pub(super) trait Label {
+    /// The text.
+    fn label(&self) -> Arc<str>;
+}
+
+impl Label for Arc<str> {
+    fn label(&self) -> Arc<str> {
+        Arc::clone(self)
+    }
+}
+
+impl Label for EntryPath {
+    fn label(&self) -> Arc<str> {
+        self.to_text().into()
+    }
+}
+
 /// Fills `buffer` from `file`, and fails if the file is not (any more) the one that `stamp` describes.
 pub(super) fn read_unchanged(
     file: &File,
     stamp: &Stamp,
-    entry: &Arc<str>,
+    entry: &impl Label,
     offset: u64,
     buffer: &mut [u8],
     resources: &Resources,
@@ -62,7 +81,7 @@ pub(super) fn read_unchanged(
     resources.counters.bytes_read.add(buffer.len() as u64);
     // After the read, so that bytes of a file that changed meanwhile are never handed out.
     check_unchanged(file, stamp, entry)?;
-    read.map_err(|source| ReadError::io(entry, source))
+    read.map_err(|source| ReadError::io(&entry.label(), source))
 }
 
 /// Whether these bytes of `file` are in the page cache, so that reading them waits for no disk and no server. Judged by the
@@ -74,7 +93,7 @@ pub fn is_cached(file: &File, offset: u64, length: usize) -> bool {
 }
 
 /// Fails if `file` is not (any more) the one that `stamp` describes.
-pub(super) fn check_unchanged(file: &File, stamp: &Stamp, entry: &Arc<str>) -> Result<(), ReadError> {
-    let now = file.metadata().map_err(|source| ReadError::io(entry, source))?;
-    if stamp.is_same(&Stamp::of(&now)) { Ok(()) } else { Err(ReadError::Changed { entry: Arc::clone(entry) }) }
+pub(super) fn check_unchanged(file: &File, stamp: &Stamp, entry: &impl Label) -> Result<(), ReadError> {
+    let now = file.metadata().map_err(|source| ReadError::io(&entry.label(), source))?;
+    if stamp.is_same(&Stamp::of(&now)) { Ok(()) } else { Err(ReadError::Changed { entry: entry.label() }) }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::Deflated;
+use super::path::EntryPath;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, Rope, Segment};
 
@@ -141,7 +142,7 @@ pub(crate) fn data(size: usize, seed: u64) -> Vec<u8> {
 pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn Content> {
     let resources = Resources::new(1 << 30);
     let stream = Stream {
-        entry: "x".into(),
+        entry: EntryPath::root().child(b"x"),
         packed: Arc::new(Rope::new([Segment::literal(packed)]).unwrap()),
         size,
         crc32,

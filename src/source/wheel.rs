@@ -202,7 +202,7 @@ impl Member {
             return EntryKind::Directory;
         }
         let (path, symlink, crc32) = (self.path, self.symlink, self.claims.crc32);
-        let (content, objection) = member::content(wheel, path.to_text().into(), self.claims, limit);
+        let (content, objection) = member::content(wheel, path.clone(), self.claims, limit);
         if let Some(reason) = objection {
             warnings.push(format!("{path}: cannot be read: {reason}"));
         } else if symlink {

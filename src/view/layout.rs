@@ -116,6 +116,7 @@ pub fn lay_out(
     }
     let thin = Thin::new(&tree, plan, layers, binaries, thin);
     show_thin(&mut tree, &thin, root)?;
+    tree.shrink();
     Ok(tree)
 }
 

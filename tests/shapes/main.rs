@@ -40,6 +40,7 @@ use std::fs;
 
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::Compression;
+use kpackfs::view::{NodeId, ROOT, Tree};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian as LE, Object, ObjectSection};
 use proptest::prelude::*;
@@ -48,6 +49,27 @@ use support::{Shown, UNCHANGED, content, expected, fixture, is_rewritten_elf, lo
 /// All fixtures, split.
 fn all(compression: Compression) -> Shown {
     Shown::fixtures(expected().keys().map(String::as_str), compression)
+}
+
+/// Number of nodes below a directory.
+fn below(tree: &Tree, directory: NodeId) -> usize {
+    tree.children(directory).into_iter().flatten().map(|child| 1 + below(tree, child.node)).sum()
+}
+
+#[test]
+fn what_views_show_is_stored_once() {
+    let Shown { tree, .. } = &all(Compression::default());
+    let merged = tree.lookup(ROOT, b"merged").unwrap();
+    let targets = tree.children(merged).unwrap().count();
+    let others: usize = tree
+        .children(ROOT)
+        .unwrap()
+        .filter(|child| child.node != merged)
+        .map(|child| 1 + below(tree, child.node))
+        .sum();
+    assert!(targets > 3 && below(tree, merged) > others, "{targets} {others}");
+    // The root, `merged`, and the name of each view, one of which is `host`.
+    assert_eq!(tree.stored().len(), others + 2 + targets + 1);
 }
 
 fn every_code_object_is_found_with(compression: Compression) {

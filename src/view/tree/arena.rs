@@ -98,6 +98,17 @@ impl Arena {
         children.partition_point(|&child| self.name(child) < name)
     }
 
+    /// Gives back the memory that was taken in advance for more nodes.
+    pub(super) fn shrink(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.names.shrink_to_fit();
+        for node in &mut self.nodes {
+            if let NodeKind::Directory(directory) = &mut node.kind {
+                directory.children.shrink_to_fit();
+            }
+        }
+    }
+
     /// Adds a node without a place in a directory. `None` if there are too many nodes or names.
     pub(super) fn push(&mut self, parent: u32, name: &[u8], attributes: Attributes, kind: NodeKind) -> Option<u32> {
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;

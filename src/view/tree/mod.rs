@@ -178,6 +178,11 @@ impl Tree {
         self.finders.extend(stored(directory).map(|index| (index, finder)));
     }
 
+    /// Gives back the memory that was taken in advance for more nodes.
+    pub fn shrink(&mut self) {
+        self.arena.shrink();
+    }
+
     /// Whether layers can lie over each other without covering anything: whatever several of them have is a directory.
     pub fn are_disjoint(&self, layers: &[NodeId]) -> Result<(), TreeError> {
         let layers: Vec<_> = layers.iter().filter_map(|&layer| stored(layer)).collect();

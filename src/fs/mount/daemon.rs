@@ -11,11 +11,11 @@ use std::thread;
 
 use sd_notify::NotifyState;
 
-use super::FsError;
-use super::announce::{self, ReadyFile};
-use super::mount::{MountOptions, Mounted, Served, Unmounter, check, mount};
-use super::signals::{self, ENDING};
-use super::sys;
+use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
+use crate::fs::FsError;
+use crate::fs::announce::{self, ReadyFile};
+use crate::fs::signals::{self, ENDING};
+use crate::fs::sys;
 
 /// How much of a reason crosses the pipe: one write of this size and a byte more is never torn (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 4095;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::{FILESYSTEM_TYPE, FsError};
+use crate::fs::{FILESYSTEM_TYPE, FsError};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! Mounting, and unmounting nothing but what was mounted here.
 
+mod daemon;
+mod helper;
+mod mountinfo;
+
 use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
 use std::io;
@@ -14,12 +18,14 @@ use std::thread::{self, JoinHandle};
 use fuser::{Config, Session, SessionACL};
 
 use super::adapter::Adapter;
-use super::mountinfo::{self, MountEntry};
 use super::nodes::Nodes;
 use super::requests::Shared;
-use super::{FILESYSTEM_TYPE, FsError, helper, sys};
+use super::{FILESYSTEM_TYPE, FsError, sys};
 use crate::resources::Resources;
 use crate::view::Tree;
+
+pub use self::daemon::{ServeOptions, enter_namespace, serve};
+pub use self::mountinfo::{MountEntry, list_mounts};
 
 /// Two threads, so that one that copies bytes does not stop the other from answering; a third one gains nothing
 /// and costs wake-ups.

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::mount::MountOptions;
-use super::{FsError, sys};
+use super::MountOptions;
+use crate::fs::{FsError, sys};
 
 const HELPER: &str = "fusermount3";
 
