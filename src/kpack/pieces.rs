@@ -1,5 +1,6 @@
 //! A stored code object, read in pieces of a fixed size.
 
+use std::fmt::Display;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
             }
             self.done += length as u64;
             if self.done > self.size {
-                return Err(Error::Frame(format!("a code object has more than {} bytes", self.size)));
+                return Err(disagree(format_args!("at least {}", self.done), self.size));
             }
             (self.sink)(self.buffer.get(..length).unwrap_or_default())?;
         }
@@ -81,8 +82,13 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         if self.done == self.size {
             return Ok(());
         }
-        Err(Error::Frame(format!("a code object has {} bytes instead of {}", self.done, self.size)))
+        Err(disagree(self.done, self.size))
     }
+}
+
+fn disagree(found: impl Display, size: u64) -> Error {
+    let reason = "a frame and the table of contents disagree on a size";
+    Error::Frame(format!("{reason}: it becomes {found} bytes instead of {size}"))
 }
 
 /// What reading the archive fails with stays what it is; everything else is a decoder's complaint.

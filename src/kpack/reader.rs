@@ -83,6 +83,10 @@ impl Reader {
         let blob = self.archive.stored(entry)?;
         let mut pieces = Pieces::new(entry.original_size, sink)?;
         match self.archive.scheme() {
+            Scheme::None if blob.size != entry.original_size => {
+                let (found, size) = (blob.size, entry.original_size);
+                return Err(Error::Frame(format!("a code object has {found} bytes instead of {size}")));
+            }
             Scheme::None => pieces.copy(Part::new(&self.content, blob))?,
             Scheme::ZstdPerKernel => pieces.decompress(&self.content, blob, budget)?,
         }

@@ -17,8 +17,8 @@ use crate::fs::announce::{self, ReadyFile};
 use crate::fs::signals::{self, ENDING};
 use crate::fs::sys;
 
-/// How much of a reason crosses the pipe: one write of this size and a byte more is never torn (`PIPE_BUF`, pipe(7)).
-const MAX_REASON: usize = 4095;
+/// How much of a reason crosses the pipe: one write of this size is never torn (`PIPE_BUF`, pipe(7)).
+const MAX_REASON: usize = 512;
 
 /// Stands for what is left out of a reason.
 const OMITTED: &str = "[…]";
