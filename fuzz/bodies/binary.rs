@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kpackfs::binary::{FatBinary, SplitBinary};
-use kpackfs::fatbin::read_bundle;
-use kpackfs::kpack::{marker, read_marker};
+use kpackfs::fatbin::{CodeObject, read_bundle};
+use kpackfs::kpack::{BundleJobs, marker, read_marker};
 use kpackfs::rope::{Content, Edit, Rope, Segment};
+use kpackfs::split::ThinBinary;
 
 use crate::support::{Random, Watched, read, resources, same_in_pieces};
 
@@ -38,6 +39,35 @@ pub(crate) fn run(bytes: &[u8]) {
         drop(read_bundle(&content, wrapper.bundle, wrapper.limit, &resources()));
     }
     check_rewritten(bytes, &fat, wrappers.len());
+    for gpus in ["gfx90a", "gfx1030+gfx90a:xnack-"] {
+        check_thin(bytes, &content, &fat, gpus);
+    }
+}
+
+/// Of each wrapper's code there is a part in the thin binary, byte for byte.
+fn check_thin(bytes: &[u8], content: &Arc<dyn Content>, fat: &FatBinary, gpus: &str) {
+    let (resources, gpus) = (resources(), Arc::new(gpus.parse().expect("targets")));
+    let thin = ThinBinary::new("x", content, &gpus, &Arc::from([]), &BundleJobs::of(&resources));
+    let Ok(rewritten) = thin.rewritten() else { return };
+    assert!(rewritten.size() <= bytes.len() as u64 + (64 << 10), "{} bytes of {}", rewritten.size(), bytes.len());
+    // A code object that is compressed may be damaged.
+    let Ok(all) = read(&*rewritten) else { return };
+    assert!(same_in_pieces(&*rewritten, &all, &mut Random::of(bytes)));
+    let watched = Watched::new(&all);
+    let new: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
+    let scanned = FatBinary::scan(&new).expect("it can be read").expect("it has device code still");
+    let (before, after) = (fat.wrappers(), scanned.wrappers());
+    assert_eq!(before.len(), after.len());
+    for (old, new_wrapper) in before.iter().zip(&after).take(64) {
+        let Ok(old) = read_bundle(content, old.bundle, old.limit, &resources) else { continue };
+        let found = read_bundle(&new, new_wrapper.bundle, new_wrapper.limit, &resources).expect("a bundle");
+        for object in found {
+            let same = |other: &CodeObject| {
+                other.target == object.target && read(&*other.content).ok() == read(&*object.content).ok()
+            };
+            assert!(old.iter().any(same), "{object:?} of {old:?}");
+        }
+    }
 }
 
 fn check_rewritten(bytes: &[u8], fat: &FatBinary, wrappers: usize) {

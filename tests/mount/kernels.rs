@@ -60,23 +60,36 @@ const DEVICES: [Device; 8] = [
 ];
 
 #[derive(Deserialize)]
-struct Expected {
-    wrappers: Vec<BTreeMap<String, CodeObject>>,
+pub(crate) struct Expected {
+    pub(crate) wrappers: Vec<BTreeMap<String, CodeObject>>,
 }
 
 #[derive(Deserialize)]
-struct CodeObject {
-    sha256: String,
-    size: u64,
+pub(crate) struct CodeObject {
+    pub(crate) sha256: String,
+    pub(crate) size: u64,
+}
+
+/// What the HIP runtime was given.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub(crate) magic: u64,
+    /// Of the wrapper.
+    pub(crate) address: u64,
+    /// What loading its code ended with.
+    pub(crate) code: i32,
+    /// Of the file with the code object; for a fat binary the offset of the bundle in it.
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
 }
 
 /// The HIP runtime and the program that loads libraries.
-struct Programs {
+pub(crate) struct Programs {
     directory: tempfile::TempDir,
 }
 
 impl Programs {
-    fn build() -> Option<Self> {
+    pub(crate) fn build() -> Option<Self> {
         if !can_mount() || !has("cc") {
             return None;
         }
@@ -98,25 +111,47 @@ impl Programs {
         Some(Self { directory })
     }
 
-    /// Runs a program; gives by binary what its wrappers got, in the order of their addresses: code and SHA-256.
-    fn run(&self, mut program: Command, device: &str) -> BTreeMap<String, Vec<(i32, Option<String>)>> {
+    /// The program that loads libraries.
+    pub(crate) fn loader(&self) -> PathBuf {
+        self.directory.path().join("loader")
+    }
+
+    /// Runs a program; gives the wrappers that it registers.
+    pub(crate) fn registered(&self, program: Command, device: &str) -> Vec<Registered> {
         let output = tempfile::tempdir().unwrap();
-        program
-            .env("LD_LIBRARY_PATH", self.directory.path())
-            .env("HIP_OUTPUT", output.path())
-            .env("HIP_DEVICES", device);
+        self.run_in(output.path(), program, device)
+    }
+
+    fn run_in(&self, output: &Path, mut program: Command, device: &str) -> Vec<Registered> {
+        program.env("LD_LIBRARY_PATH", self.directory.path()).env("HIP_OUTPUT", output).env("HIP_DEVICES", device);
         succeeds(&mut program);
-        let log = fs::read_to_string(output.path().join("log")).unwrap();
-        let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();
-        for line in log.lines() {
+        let log = fs::read_to_string(output.join("log")).unwrap();
+        let registered = log.lines().map(|line| {
             let fields: Vec<_> = line.splitn(7, ' ').collect();
             let [magic, address, _, of, code, number, path] = fields[..] else { panic!("{line}") };
-            assert_eq!((magic, of), ("4b504948", device), "{line}");
-            let bytes = fs::read(output.path().join(number)).unwrap_or_default();
+            assert_eq!(of, device, "{line}");
+            let [magic, address] = [magic, address].map(|field| u64::from_str_radix(field, 16).unwrap());
+            Registered {
+                magic,
+                address,
+                code: code.parse().unwrap(),
+                number: number.parse().unwrap(),
+                path: path.into(),
+            }
+        });
+        registered.collect()
+    }
+
+    /// Runs a program; gives by binary what its wrappers got, in the order of their addresses: code and SHA-256.
+    fn run(&self, program: Command, device: &str) -> BTreeMap<String, Vec<(i32, Option<String>)>> {
+        let output = tempfile::tempdir().unwrap();
+        let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();
+        for registered in self.run_in(output.path(), program, device) {
+            assert_eq!(registered.magic, 0x4b50_4948, "{registered:?}");
+            let bytes = fs::read(output.path().join(registered.number.to_string())).unwrap_or_default();
             let digest = (!bytes.is_empty()).then(|| format!("{:x}", HexDigest(&bytes)));
-            let name = Path::new(path).file_name().unwrap().to_str().unwrap().to_owned();
-            let address = u64::from_str_radix(address, 16).unwrap();
-            found.entry(name).or_default().insert(address, (code.parse().unwrap(), digest));
+            let name = registered.path.file_name().unwrap().to_str().unwrap().to_owned();
+            found.entry(name).or_default().insert(registered.address, (registered.code, digest));
         }
         found.into_iter().map(|(name, wrappers)| (name, wrappers.into_values().collect())).collect()
     }
@@ -124,7 +159,7 @@ impl Programs {
     /// Loads all libraries and runs all programs of a view for a device; gives how many code objects were compared.
     fn check(&self, view: &Path, device: &Device, expected: &BTreeMap<String, Expected>) -> usize {
         let (_, asked, acceptable) = device;
-        let mut loader = Command::new(self.directory.path().join("loader"));
+        let mut loader = Command::new(self.loader());
         loader.args(files(&view.join("lib")));
         let mut found = self.run(loader, asked);
         for program in files(&view.join("bin")) {
@@ -158,7 +193,7 @@ impl std::fmt::LowerHex for HexDigest<'_> {
     }
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(|file| file.unwrap().path()).collect();
     files.retain(|path| path.is_file());
     files.sort();
@@ -166,16 +201,15 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// What `tests/fixtures/expected.json` says of the fixtures that can be loaded.
-fn expected() -> BTreeMap<String, Expected> {
+pub(crate) fn expected() -> BTreeMap<String, Expected> {
     let mut expected: BTreeMap<String, Expected> =
         serde_json::from_slice(&fs::read("tests/fixtures/expected.json").unwrap()).unwrap();
     expected.retain(|name, _| !LEFT_OUT.contains(&name.as_str()));
     expected
 }
 
-#[test]
-fn every_wrapper_gets_its_code_from_a_view() {
-    let Some(programs) = Programs::build() else { return };
+/// The fixtures that can be loaded, in a tree, and what is in them.
+pub(crate) fn fat_programs() -> (tempfile::TempDir, BTreeMap<String, Expected>) {
     let expected = expected();
     let fat = tempfile::tempdir().unwrap();
     for directory in ["lib", "bin"] {
@@ -187,6 +221,13 @@ fn every_wrapper_gets_its_code_from_a_view() {
         fs::copy(Path::new("tests/fixtures").join(name), &path).unwrap();
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
+    (fat, expected)
+}
+
+#[test]
+fn every_wrapper_gets_its_code_from_a_view() {
+    let Some(programs) = Programs::build() else { return };
+    let (fat, expected) = fat_programs();
     let check = |place: &Path| {
         DEVICES.iter().map(|device| programs.check(&place.join("merged").join(device.0), device, &expected)).sum()
     };

@@ -9,6 +9,7 @@ mod loading;
 mod numbers;
 mod status;
 mod support;
+mod thin;
 
 use std::ffi::OsStr;
 use std::fs;

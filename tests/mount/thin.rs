@@ -1,0 +1,159 @@
+//! Thin views of a mount: libraries and programs run from them under a HIP runtime that knows nothing of archives, and
+//! nothing but device code differs from the input.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use kpackfs::fatbin::read_bundle;
+use kpackfs::resources::Resources;
+use kpackfs::rope::{Content, Rope, Segment};
+use sha2::{Digest, Sha256};
+
+use crate::kernels::{Expected, Programs, fat_programs, files};
+use crate::support::{Mount, fat, kpackfs, succeeds};
+
+/// The views that code is loaded from, and what has to be found there.
+const VIEWS: [(&str, &[&str]); 5] = [
+    ("gfx90a", &["gfx90a", "gfx90a:xnack+", "gfx90a:xnack-"]),
+    ("gfx90a:xnack-", &["gfx90a", "gfx90a:xnack-"]),
+    ("gfx1030", &["gfx1030"]),
+    ("gfx1100+gfx1030", &["gfx1100", "gfx1030"]),
+    ("gfx1151", &["gfx11-generic"]),
+];
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Loads everything in a view; gives by binary the code objects of its wrappers, which HIP would find in memory.
+fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<String, String>>> {
+    let resources = Resources::new(16 << 20);
+    let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();
+    let mut loader = Command::new(programs.loader());
+    loader.args(files(&view.join("lib")));
+    let all = std::iter::once(loader).chain(files(&view.join("bin")).into_iter().map(Command::new));
+    for registered in all.flat_map(|program| programs.registered(program, "gfx90a")) {
+        // HIPF: the pointer leads to a bundle in the file.
+        assert_eq!(registered.magic, 0x4849_5046, "{registered:?}");
+        let bytes = fs::read(&registered.path).unwrap();
+        let size = bytes.len() as u64;
+        let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
+        let objects = read_bundle(&content, registered.number, size, &resources).unwrap();
+        let object = |object: &kpackfs::fatbin::CodeObject| {
+            let mut bytes = vec![0; usize::try_from(object.content.size()).unwrap()];
+            object.content.read_at(0, &mut bytes).unwrap();
+            (object.target.to_string(), digest(&bytes))
+        };
+        let name = registered.path.file_name().unwrap().to_str().unwrap().to_owned();
+        found.entry(name).or_default().insert(registered.address, objects.iter().map(object).collect());
+    }
+    found.into_iter().map(|(name, wrappers)| (name, wrappers.into_values().collect())).collect()
+}
+
+fn check(programs: &Programs, view: &Path, targets: &[&str], expected: &BTreeMap<String, Expected>) -> usize {
+    let found = loaded(programs, view);
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let mut compared = 0;
+    for (name, wrappers) in found {
+        let all = &expected[&name].wrappers;
+        // With relocatable device code only the first wrapper is registered, for all.
+        assert!(wrappers.len() == all.len() || (name == "rdc.so" && wrappers.len() == 1), "{name}");
+        for (objects, all) in wrappers.iter().zip(all) {
+            let wanted = all.iter().filter(|(target, _)| targets.contains(&target.as_str()));
+            let wanted: BTreeMap<_, _> =
+                wanted.map(|(target, object)| (target.clone(), object.sha256.clone())).collect();
+            assert_eq!(*objects, wanted, "{name} in {}", view.display());
+            compared += wanted.len();
+        }
+    }
+    compared
+}
+
+#[test]
+fn every_wrapper_has_the_code_of_its_gpu() {
+    let Some(programs) = Programs::build() else { return };
+    let (fat, expected) = fat_programs();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let compared: usize =
+        VIEWS.iter().map(|(view, targets)| check(&programs, &mount.at("thin").join(view), targets, &expected)).sum();
+    assert!(compared > 150, "{compared}");
+    let written = tempfile::tempdir().unwrap();
+    let mut split = kpackfs();
+    split.args(["split", "--view", "thin/gfx90a", "-o"]).arg(written.path()).arg(fat.path());
+    succeeds(&mut split);
+    check(&programs, &written.path().join("thin/gfx90a"), VIEWS[0].1, &expected);
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn gpus_are_listed_and_sets_of_them_can_be_looked_up() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let listed = names(&mount.at("thin"));
+    for there in ["gfx90a", "gfx1030", "gfx1100"] {
+        assert!(listed.iter().any(|name| name == there), "{there}: {listed:?}");
+    }
+    for there in ["gfx90a:xnack+", "gfx1030+gfx90a", "gfx90a+gfx1030", "gfx90a:xnack++gfx1100"] {
+        assert!(mount.at("thin").join(there).join("lib/plain.so").exists(), "{there}");
+    }
+    for missing in ["gfx906", "gfx90a+gfx906", "gfx90a+gfx90a", "gfx9", "x", "gfx90a:xnack", "GFX90A"] {
+        assert!(!mount.at("thin").join(missing).exists(), "{missing}");
+    }
+    assert_eq!(names(&mount.at("thin")), listed, "what was looked up is not listed");
+    let inode = |path: &str| fs::metadata(mount.at(path)).unwrap().ino();
+    assert_eq!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx90a/lib/twin.so"), "hard links stay hard links");
+    assert_ne!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx1030/lib/plain.so"));
+}
+
+#[test]
+fn databases_of_other_gpus_are_gone_and_no_archive_is_there() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let there = |gpu: &str, path: &str| mount.at("thin").join(gpu).join(path).exists();
+    for (path, gpus) in [
+        ("lib/rocblas/library/TensileLibrary_gfx90a.dat", &["gfx90a"][..]),
+        ("lib/rocblas/library/TensileLibrary_gfx1100.dat", &["gfx1100"]),
+        ("lib/aotriton.images/amd-gfx11xx/flash/attn_fwd.zip", &["gfx1100"]),
+        ("share/miopen/db/gfx90a68.db.txt", &["gfx90a"]),
+        ("lib/rocblas/library/common.txt", &["gfx90a", "gfx1100"]),
+    ] {
+        for gpu in ["gfx90a", "gfx1100"] {
+            assert_eq!(there(gpu, path), gpus.contains(&gpu), "{path} for {gpu}");
+        }
+    }
+    assert!(!there("gfx90a", ".kpack"));
+    let unchanged = |path: &str| {
+        let [before, after] =
+            [fat.path().join(path), mount.at("thin/gfx90a").join(path)].map(|path| fs::read(path).unwrap());
+        assert!(before == after, "{path}");
+    };
+    ["share/notes", "lib/host-only.so", "lib/rocblas/library/common.txt"].into_iter().for_each(unchanged);
+}
+
+/// Nothing is decompressed or compressed for raw bundles, and listing a view reads nothing.
+#[test]
+fn only_what_is_read_costs_work() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let before = mount.counter("bytes_read");
+    let files: Vec<PathBuf> = names(&mount.at("thin/gfx90a/lib")).into_iter().map(PathBuf::from).collect();
+    assert!(files.len() > 5);
+    assert_eq!(mount.counter("bytes_read"), before);
+    fs::read(mount.at("thin/gfx90a/lib/plain.so")).unwrap();
+    assert_eq!((mount.counter("bytes_compressed"), mount.counter("frames_made")), (0, 0));
+    fs::read(mount.at("thin/gfx90a/lib/compressed.so")).unwrap();
+    assert!(mount.counter("bytes_compressed") > 0);
+    let made = mount.counter("frames_made");
+    fs::read(mount.at("thin/gfx90a/lib/compressed.so")).unwrap();
+    assert_eq!(mount.counter("frames_made"), made);
+}
