@@ -160,7 +160,9 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
     let (directory, output) = old();
     let (input, gone) = (directory.path().join("in"), [output.join("gone"), output.join("deep/gone")]);
     let prepare = |force| {
-        gone.iter().for_each(|place| fs::create_dir_all(place.join("x")).unwrap());
+        for place in &gone {
+            fs::create_dir_all(place.join("x")).unwrap();
+        }
         Output::prepare(&output, &[output.join("part")], &gone, force, &input, &Resources::new(0))
     };
     assert!(prepare(false).err().unwrap().to_string().contains("part"));

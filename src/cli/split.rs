@@ -14,7 +14,7 @@ use super::prepare::{Prepared, keep_learnt, prepare};
 use super::progress::show_bytes;
 use super::statement::Stated;
 use super::terminal::message;
-use super::thin_wheels::thin_wheels;
+use super::thin_wheels::{Versions, thin_wheels};
 use crate::export::{self, Progress};
 use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives, unmade_size};
@@ -49,13 +49,8 @@ pub(super) struct Split {
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
 
-    /// Thin wheels keep the version of the input, which is the default: a directory has those for one GPU only
-    #[arg(long, conflicts_with = "local_version")]
-    keep_version: bool,
-
-    /// Thin wheels name the GPU in a local version, such as 2.10.0+rocm7.1.gfx942. It sorts above the plain version
-    #[arg(long)]
-    local_version: bool,
+    #[command(flatten)]
+    versions: Versions,
 
     /// Keep set-user-ID and set-group-ID bits of an install tree
     #[arg(long)]
@@ -86,7 +81,7 @@ impl Split {
         }
         let mut prepared = prepare(self.source.path(), &self.options)?;
         if let Some(wheels) = &mut prepared.wheels {
-            wheels.has_local_versions = self.local_version;
+            wheels.has_local_versions = self.versions.are_local();
         }
         self.check(&prepared)?;
         prepared.check_claims()?;
@@ -156,7 +151,7 @@ impl Split {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
             Format::Wheel if !self.view.is_empty() => "--view chooses directories; it cannot choose wheels",
-            Format::Directory | Format::Wheel if self.keep_version || self.local_version => {
+            Format::Directory | Format::Wheel if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }
             Format::Directory | Format::ThinWheel if self.options.generate_variant_wheel && !of_wheels() => {

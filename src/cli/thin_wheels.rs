@@ -3,10 +3,35 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::Args;
 
 use crate::gpu::GpuSet;
 use crate::source::EntryPath;
 use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
+
+/// What versions thin wheels have.
+#[derive(Debug, Args)]
+pub(super) struct Versions {
+    /// Thin wheels keep the version of the input, which is the default: a directory has those for one GPU only
+    #[arg(long, conflicts_with = "local_version")]
+    keep_version: bool,
+
+    /// Thin wheels name the GPU in a local version, such as 2.10.0+rocm7.1.gfx942. It sorts above the plain version
+    #[arg(long)]
+    local_version: bool,
+}
+
+impl Versions {
+    /// Whether they name the GPU.
+    pub(super) fn are_local(&self) -> bool {
+        self.local_version
+    }
+
+    /// Whether the user says something of them.
+    pub(super) fn are_given(&self) -> bool {
+        self.keep_version || self.local_version
+    }
+}
 
 /// The thin wheels for these GPUs, all that are listed if there are none: where the tree has each, and where it is written to.
 pub(super) fn thin_wheels(

@@ -25,7 +25,7 @@ use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use roots::Roots;
 
 pub use roots::GroupError;
-pub use selection::is_wanted;
+pub use selection::{Targets, is_wanted};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 pub use thin::{FatBinaries, ThinBinary};
@@ -95,6 +95,8 @@ pub struct Plan {
     pub group: String,
     /// What the user should know: what could not be split, and why.
     pub warnings: Vec<String>,
+    /// The targets that it is for.
+    pub targets: Targets,
     /// What makes compressed code objects and bundles.
     pub jobs: Arc<BundleJobs>,
     /// Binaries that keep their device code because they cannot be split; `warnings` say why.
@@ -242,6 +244,7 @@ impl Plan {
             keys: BTreeSet::new(),
             group,
             warnings: input.warnings.clone(),
+            targets: Targets::of(options),
             jobs: BundleJobs::of(resources),
             unsplit: Vec::new(),
         };

@@ -20,6 +20,24 @@ fn is_among(key: &BundleKey, wanted: Option<&[BundleKey]>) -> bool {
     wanted.is_none_or(|wanted| key.family_of_generic().is_wanted_for(wanted))
 }
 
+/// The targets that a plan is for.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    wanted: Option<Vec<BundleKey>>,
+    excluded: Vec<BundleKey>,
+}
+
+impl Targets {
+    pub(super) fn of(options: &Options) -> Self {
+        Self { wanted: options.gpu_targets.clone(), excluded: options.exclude_targets.clone() }
+    }
+
+    /// Whether something for this key is to be shown.
+    pub fn contains(&self, key: &BundleKey) -> bool {
+        is_wanted(key, self.wanted.as_deref(), &self.excluded)
+    }
+}
+
 impl Options {
     /// Whether a device part is to be made.
     pub fn wants(&self, key: &BundleKey) -> bool {

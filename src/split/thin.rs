@@ -35,8 +35,11 @@ pub struct FatBinaries {
     list: HashMap<EntryPath, Fat>,
     jobs: Arc<BundleJobs>,
     /// Those that were asked for.
-    thin: Mutex<HashMap<(Arc<GpuSet>, EntryPath), Arc<ThinBinary>>>,
+    thin: Mutex<HashMap<Form, Arc<ThinBinary>>>,
 }
+
+/// A binary for some GPUs.
+type Form = (Arc<GpuSet>, EntryPath);
 
 #[derive(Debug)]
 struct Fat {

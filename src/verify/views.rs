@@ -12,8 +12,8 @@ use super::{VerifyError, arrange};
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::source::SourceError;
-use crate::split::STATEMENT;
-use crate::view::{DEVICE, HOST, MERGED, REPORTS, WHEELS};
+use crate::split::{RESERVED, STATEMENT};
+use crate::view::{HOST, MERGED, REPORTS, WHEELS};
 
 /// What `split` writes into a directory, and what a mount shows.
 pub(super) struct Views {
@@ -47,7 +47,7 @@ impl Views {
         let said = Said::read(path, STATEMENT)?;
         let parts = said.as_ref().map(Said::parts).transpose()?;
         let is_device = |name: &String| {
-            let is_reserved = [HOST, DEVICE, MERGED, WHEELS, REPORTS].contains(&name.as_str());
+            let is_reserved = name == REPORTS || RESERVED.contains(&name.as_str());
             // There may be other things if the split says what is its own.
             let is_named = || match &parts {
                 Some(parts) => parts.iter().any(|part| part.as_bytes() == name.as_bytes()),

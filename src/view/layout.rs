@@ -106,7 +106,6 @@ pub fn lay_out(
     } else {
         overlaid(&tree, &chain_of_all(plan, arch)?)?
     };
-    tree.show(&path(&[HOST]), host_view)?;
     let devices = device_layers.into_iter().map(|(key, layer)| (key.clone(), layer)).collect();
     let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
     let binaries = Arc::new(FatBinaries::new(input, plan));
@@ -116,6 +115,7 @@ pub fn lay_out(
     }
     let thin = Thin::new(&tree, plan, layers, binaries, thin);
     show_thin(&mut tree, &thin, root)?;
+    tree.show(&path(&[HOST]), host_view)?;
     tree.shrink();
     Ok(tree)
 }

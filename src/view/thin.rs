@@ -12,7 +12,7 @@ use super::thin_wheels::ThinWheels;
 use super::tree::{Bodies, Body, Finder, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
-use crate::split::{FatBinaries, Plan, THIN, THIN_WHEELS};
+use crate::split::{FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
 
 /// What all thin views have in common.
 pub(super) struct Thin {
@@ -26,6 +26,7 @@ pub(super) struct Thin {
     /// What the input has code for.
     code: Vec<TargetId>,
     keys: BTreeSet<BundleKey>,
+    targets: Targets,
     wheels: Option<Arc<ThinWheels>>,
 }
 
@@ -55,6 +56,7 @@ impl Thin {
             binaries,
             code: code.into_iter().cloned().collect(),
             keys: plan.keys.clone(),
+            targets: plan.targets.clone(),
             layers,
             wheels,
         })
@@ -72,7 +74,7 @@ impl Thin {
         // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
         let gpus =
             native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
-        let gpus: BTreeSet<TargetId> = gpus.collect();
+        let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
         gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).collect()
     }
 
@@ -80,7 +82,8 @@ impl Thin {
     pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
         let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
         let has_part = |gpu: &TargetId| chain(gpu).iter().any(|key| self.keys.contains(key));
-        gpus.targets().iter().all(|gpu| has_code(gpu) || has_part(gpu))
+        let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
+        gpus.targets().iter().all(|gpu| is_wanted(gpu) && (has_code(gpu) || has_part(gpu)))
     }
 
     /// The whole tree for these GPUs.
@@ -138,6 +141,9 @@ impl Bodies for ThinBodies {
 
 /// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
 pub(super) fn show_thin(tree: &mut Tree, thin: &Arc<Thin>, root: Attributes) -> Result<(), TreeError> {
+    if thin.listed().is_empty() {
+        return Ok(());
+    }
     show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)))?;
     if thin.layers.wheel.is_some() {
         show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)))?;

@@ -83,16 +83,13 @@ impl Wheels {
     pub fn name(&self, part: &Part) -> Result<WheelName, WheelError> {
         let name = &self.fat.name;
         match part {
-            Part::Host => Ok(name.clone()),
+            Part::Host | Part::Thin { has_local_version: false, .. } => Ok(name.clone()),
             Part::Variant(label) => match &name.variant {
                 Some(there) => Err(WheelError::IsVariant(there.clone())),
                 None => Ok(name.of_variant(label.as_str())),
             },
             Part::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
-            Part::Thin { gpus, has_local_version: true } => {
-                Ok(WheelName { version: local_version(&name.version, gpus), ..name.clone() })
-            }
-            Part::Thin { .. } => Ok(name.clone()),
+            Part::Thin { gpus, .. } => Ok(WheelName { version: local_version(&name.version, gpus), ..name.clone() }),
         }
     }
 

@@ -109,7 +109,7 @@ fn mounting_and_listing_read_little_and_make_what_is_looked_at() {
 fn the_status_can_be_read_but_is_not_listed() {
     let fat = fat();
     let Some(mount) = Mount::new(fat.path(), &[]) else { return };
-    assert_eq!(names(mount.path()), ["device", "gfx1030", "gfx11", "gfx1100", "gfx90a", "host", "merged"]);
+    assert_eq!(names(mount.path()), ["device", "gfx1030", "gfx11", "gfx1100", "gfx90a", "host", "merged", "thin"]);
     assert_eq!(names(&mount.at("merged")), ["gfx1030", "gfx1100", "gfx90a"]);
     assert_eq!(mount.at("device/gfx11").read_link().unwrap(), Path::new("../gfx11"));
     assert!(mount.counter("requests") > 0);
@@ -122,7 +122,14 @@ fn restricted_mounts_have_nothing_of_others() {
     let fat = fat();
     let options = ["--gpu-targets", "gfx1100"];
     let Some(mount) = Mount::new(fat.path(), &options) else { return };
-    assert_eq!(names(mount.path()), ["device", "gfx11", "gfx1100", "host", "merged"]);
+    assert_eq!(names(mount.path()), ["device", "gfx11", "gfx1100", "host", "merged", "thin"]);
+    let of_family = ["gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"];
+    assert!(
+        names(&mount.at("thin")).iter().all(|name| of_family.iter().any(|it| name == it)),
+        "{:?}",
+        names(&mount.at("thin"))
+    );
+    assert!(!mount.at("thin/gfx90a").exists());
     let written = split(fat.path(), &options);
     for view in ["gfx11", "gfx1100", "host"] {
         same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
