@@ -26,7 +26,7 @@ const VIEWS: [(&str, &[&str]); 5] = [
 ];
 
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Loads everything in a view; gives by binary the code objects of its wrappers, which HIP would find in memory.
