@@ -1,5 +1,8 @@
-//! Threads for work that takes long or may as well happen later: requests that have to make what they ask for, and making
-//! what is likely to be asked for next.
+//! Threads for work that takes long or may as well happen later, with two lanes: requests that have to make what they ask
+//! for, and work that nobody waits for.
+//!
+//! Requests come first. Work in the background has at most half of the threads, so that a request finds one even while as
+//! much as possible is read ahead.
 //!
 //! They are plain threads: a job that waits inside a rayon pool can be handed work of the very thing it waits for.
 
@@ -12,6 +15,9 @@ use std::time::Duration;
 /// Most jobs wait for others that do the same work, so there may be many more of these threads than processors.
 const MAX_THREADS: usize = 64;
 
+/// Threads that work in the background at most.
+const MAX_BACKGROUND: usize = MAX_THREADS / 2;
+
 /// Threads that stay although there is nothing to do. Threads keep what compressing needs, so there should be few.
 const KEPT_THREADS: usize = 4;
 
@@ -20,9 +26,16 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs in the order of their arrival, on threads that come into being when they are needed.
+/// What waits for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    Request,
+    Background,
+}
+
+/// Runs the jobs of each lane in the order of their arrival, on threads that come into being when they are needed.
 ///
-/// The queue has no bound of its own: the kernel has at most `max_background` requests and one per waiting process
+/// The queues have no bound of their own: the kernel has at most `max_background` requests and one per waiting process
 /// in flight.
 #[derive(Debug, Default)]
 pub struct Executor(Arc<Queue>);
@@ -35,7 +48,10 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    requests: VecDeque<Job>,
+    background: VecDeque<Job>,
+    /// Threads that work in the background.
+    busy_in_background: usize,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -48,21 +64,21 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Executor {
-    /// Has a job done soon. Without any thread, because none can be made, the caller does it.
+    /// Has a request answered soon. Without any thread, because none can be made, the caller does it.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
-        if let Err(job) = self.accept(Box::new(job)) {
+        if let Err(job) = self.accept(Lane::Request, Box::new(job)) {
             contained(job);
         }
     }
 
-    /// Has a job done that nobody needs: without any thread it is left. Whether it will be done.
-    pub fn offer(&self, job: impl FnOnce() + Send + 'static) -> bool {
-        self.accept(Box::new(job)).is_ok()
+    /// Has a job done that nobody waits for: without any thread it is left. Whether it will be done.
+    pub fn run_in_background(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.accept(Lane::Background, Box::new(job)).is_ok()
     }
 
-    fn accept(&self, job: Job) -> Result<(), Job> {
+    fn accept(&self, lane: Lane, job: Job) -> Result<(), Job> {
         let mut state = self.0.lock();
-        if state.jobs.len() >= state.idle && state.threads < MAX_THREADS {
+        if state.needs_thread(lane) {
             let queue = Arc::clone(&self.0);
             let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
             match thread {
@@ -71,7 +87,10 @@ impl Executor {
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(job);
+        match lane {
+            Lane::Request => state.requests.push_back(job),
+            Lane::Background => state.background.push_back(job),
+        }
         drop(state);
         self.0.wake.notify_one();
         Ok(())
@@ -91,6 +110,33 @@ impl Drop for Executor {
     }
 }
 
+impl State {
+    /// Threads that may begin to work in the background.
+    fn free_in_background(&self) -> usize {
+        MAX_BACKGROUND.saturating_sub(self.busy_in_background)
+    }
+
+    /// Whether one more thread would find something to do if a job of this lane is added: idle ones are about to take those
+    /// that are there.
+    fn needs_thread(&self, lane: Lane) -> bool {
+        let is_full = lane == Lane::Background && self.background.len() >= self.free_in_background();
+        let ready = self.requests.len() + self.background.len().min(self.free_in_background());
+        !is_full && ready >= self.idle && self.threads < MAX_THREADS
+    }
+
+    fn next(&mut self) -> Option<(Lane, Job)> {
+        if let Some(job) = self.requests.pop_front() {
+            return Some((Lane::Request, job));
+        }
+        if self.free_in_background() == 0 {
+            return None;
+        }
+        let job = self.background.pop_front()?;
+        self.busy_in_background += 1;
+        Some((Lane::Background, job))
+    }
+}
+
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,10 +147,11 @@ impl Queue {
         let mut state = self.lock();
         let mut waited = false;
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((lane, job)) = state.next() {
                 drop(state);
                 contained(job);
                 state = self.lock();
+                state.busy_in_background -= usize::from(lane == Lane::Background);
                 waited = false;
             } else if state.closed || waited || state.idle >= KEPT_THREADS {
                 state.threads -= 1;
@@ -182,5 +229,30 @@ mod tests {
             thread::yield_now();
         }
         assert!(workers.threads() <= KEPT_THREADS, "{}", workers.threads());
+    }
+
+    #[test]
+    fn requests_do_not_wait_for_work_in_the_background() {
+        let executor = Executor::default();
+        let (tell, told) = mpsc::channel();
+        let (release, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..2 * MAX_THREADS {
+            let (tell, wait) = (tell.clone(), Arc::clone(&wait));
+            assert!(executor.run_in_background(move || {
+                tell.send("background").unwrap();
+                wait.lock().unwrap().recv().ok();
+            }));
+        }
+        for _ in 0..MAX_BACKGROUND {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("background"));
+        }
+        let asked = tell.clone();
+        executor.run(move || asked.send("request").unwrap());
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("request"), "no other has begun");
+        drop(release);
+        for _ in MAX_BACKGROUND..2 * MAX_THREADS {
+            assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("background"));
+        }
     }
 }

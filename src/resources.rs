@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, Lent, OpenStream, Pool};
-use crate::metrics::{Counter, Counters, MemoryClass};
+use crate::metrics::{Counter, Counters, Gauges, MemoryClass, Source};
 
 /// What all work on one input shares.
 #[derive(Debug)]
@@ -89,6 +89,20 @@ impl Resources {
     /// A number that nobody else has, to serve as a cache key.
     pub fn next_id(&self) -> u64 {
         self.ids.add(1)
+    }
+}
+
+impl Source for Resources {
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.budget.gauges()
+    }
+
+    fn threads(&self) -> u64 {
+        self.executor.threads() as u64
     }
 }
 

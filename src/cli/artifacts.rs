@@ -26,7 +26,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, Make};
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Statement, Summary, statement_of_component};
-use crate::view::{ArtifactPart, Artifacts, Body, SplitArtifact, Status, fixed, lay_out_artifacts};
+use crate::view::{ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts};
 
 /// Artifacts, and what work on them shares.
 pub(super) struct PreparedArtifacts {
@@ -171,7 +171,10 @@ pub(super) fn serve(
         .iter()
         .flat_map(|part| part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive))));
     let status = Status::new(source.to_string_lossy(), resources, archives).watching(witnesses.iter().cloned());
-    let mut reports = vec![("status.json", Body::Live(Arc::new(status)))];
+    let mut reports = vec![
+        ("status.json", Body::Live(Arc::new(status))),
+        ("metrics", Body::Live(Arc::new(Metrics(Arc::clone(resources))))),
+    ];
     reports.extend(report.map(|report| ("report.json", fixed(report))));
     let statements = statements(parts, statement);
     reports.extend(statements.iter().map(|(_, name, statement)| (name.as_str(), fixed(statement.to_json()))));

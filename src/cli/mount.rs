@@ -78,7 +78,11 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         (place, Arc::clone(&planned.archive))
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
-    let mut reports = vec![("report.json", fixed(summary)), ("status.json", view::Body::Live(Arc::new(status)))];
+    let mut reports = vec![
+        ("report.json", fixed(summary)),
+        ("status.json", view::Body::Live(Arc::new(status))),
+        ("metrics", view::Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
+    ];
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
     reports.push((STATEMENT, fixed(statement.clone().with_arch(arch).with_parts(parts).to_json())));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {

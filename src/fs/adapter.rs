@@ -340,7 +340,7 @@ impl Filesystem for Adapter {
             // Somebody has remounted read-write and written to a mapping, and the kernel keeps what was written even
             // when nobody takes it. Not in this thread, which the kernel would wait for.
             let shared = Arc::clone(&self.shared);
-            self.shared.resources.executor.offer(move || shared.forget_pages(node.0));
+            self.shared.resources.executor.run_in_background(move || shared.forget_pages(node.0));
         }
     }
 

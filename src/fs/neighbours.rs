@@ -135,7 +135,8 @@ impl Run {
         }
         let job = Arc::clone(shared);
         // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
-        self.is_served = shared.resources.executor.offer(move || job.neighbours.give(directory, next, &job));
+        self.is_served =
+            shared.resources.executor.run_in_background(move || job.neighbours.give(directory, next, &job));
     }
 
     /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is;

@@ -2,8 +2,10 @@
 
 mod counters;
 mod gauges;
+mod openmetrics;
 mod requests;
 
 pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
+pub use openmetrics::{Source, openmetrics};
 pub use requests::{Answering, Begun, RequestKind, Requests};

@@ -54,6 +54,9 @@ const KINDS: [(RequestKind, &str); 12] = [
     (RequestKind::Other, "other"),
 ];
 
+/// Upper bounds of the times that answers are counted by, in seconds. What takes longer is counted behind them.
+pub(super) const BUCKETS: [f64; 6] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0];
+
 /// Counts of requests. Counting takes no lock.
 #[derive(Debug, Default)]
 pub struct Requests {
@@ -61,6 +64,10 @@ pub struct Requests {
     /// Microseconds of the longest request, and below them one byte for its kind, so that both change together.
     longest: AtomicU64,
     waiting: AtomicU64,
+    /// Answers by the times of [`BUCKETS`].
+    times: [Counter; BUCKETS.len() + 1],
+    /// Microseconds that all answers took.
+    microseconds: Counter,
 }
 
 /// A request that has come.
@@ -108,6 +115,16 @@ impl Requests {
         self.kinds.get(kind as usize).map_or(0, Counter::get)
     }
 
+    /// Names of kinds, and how many requests of each there were.
+    pub(super) fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        KINDS.into_iter().map(|(kind, name)| (name, self.of(kind)))
+    }
+
+    /// The answers by the times of [`BUCKETS`], and the sum of all times in seconds.
+    pub(super) fn times(&self) -> ([u64; BUCKETS.len() + 1], f64) {
+        (self.times.each_ref().map(Counter::get), Duration::from_micros(self.microseconds.get()).as_secs_f64())
+    }
+
     /// Requests that workers have to answer now.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
@@ -130,7 +147,13 @@ impl RequestKind {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        let microseconds = u64::try_from(self.begun.at.elapsed().as_micros()).unwrap_or(u64::MAX >> 8);
+        let elapsed = self.begun.at.elapsed();
+        let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX >> 8);
+        let bucket = BUCKETS.partition_point(|&bound| bound < elapsed.as_secs_f64());
+        if let Some(counter) = self.requests.times.get(bucket) {
+            counter.add(1);
+        }
+        self.requests.microseconds.add(microseconds);
         let packed = microseconds << 8 | self.begun.kind as u64;
         // Nearly always it is not the longest, and then nothing has to be written.
         if packed > self.requests.longest.load(Ordering::Relaxed) {

@@ -80,9 +80,11 @@ impl Deflated {
             reader.is_served = true;
             served.fetch_add(1, Ordering::Relaxed);
             let service = Service { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
-            // Without a worker, this thread does it.
             drop(reader);
-            resources.executor.run(move || service.run());
+            if !resources.executor.run_in_background(move || service.run()) {
+                lock(&self.reader).is_served = false;
+                served.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }

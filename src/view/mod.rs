@@ -23,7 +23,7 @@ pub use layout::{REPORTS, ViewError, lay_out};
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 pub use origin::{Origin, OriginKind};
 pub use recombined::{RecombineError, Recombined, Shards};
-pub use report::{JSON_VERSION, Status, fixed};
+pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Make;
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};

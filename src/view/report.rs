@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::tree::{Body, Report};
 use super::watch::Watch;
 use crate::kpack::Archive;
-use crate::metrics::{Counters, Gauges};
+use crate::metrics::{Counters, Gauges, openmetrics};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
 
@@ -118,6 +118,34 @@ impl Report for Status {
     }
 }
 
+/// `metrics`: the same numbers for monitoring, always the same number of bytes, too.
+#[derive(Debug)]
+pub struct Metrics(pub Arc<Resources>);
+
+/// Stands behind the metrics; its help fills the file up, since there may be no empty lines.
+const FILLER: &str = "# TYPE kpackfs_filler gauge\n# HELP kpackfs_filler Fills the file up.";
+const END: &str = "\nkpackfs_filler 0\n# EOF\n";
+
+impl Report for Metrics {
+    fn text(&self) -> String {
+        let mut text = openmetrics(&self.0);
+        text.truncate(text.rfind("# EOF").unwrap_or(text.len()));
+        text
+    }
+
+    fn size(&self) -> u64 {
+        SIZE as u64
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let text = self.text() + FILLER;
+        let width = SIZE.saturating_sub(END.len());
+        let mut text = format!("{text:width$}");
+        text.truncate(width);
+        (text + END).into_bytes()
+    }
+}
+
 /// The text without what does not fit: names can be long, numbers are not.
 fn fitted(mut text: Text<'_>) -> String {
     loop {
@@ -147,6 +175,18 @@ pub fn fixed(text: String) -> Body {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn metrics_fill_their_file_and_end_as_they_have_to() {
+        let resources = Resources::new(1 << 20);
+        let text = String::from_utf8(Metrics(Arc::clone(&resources)).bytes()).unwrap();
+        assert_eq!(text.len(), SIZE);
+        assert!(text.ends_with("\n# EOF\n") && text.matches("# EOF").count() == 1, "{text}");
+        assert!(text.lines().all(|line| !line.is_empty()), "{text}");
+        // Room for the largest numbers.
+        let numbers = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert!(text.trim_end().len() - text.matches("  ").count() * 2 + numbers * 20 < SIZE, "{}", text.len());
+    }
 
     #[test]
     fn long_names_leave_room_for_the_numbers() {

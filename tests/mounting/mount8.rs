@@ -19,7 +19,7 @@ fn mount_8_mounts_and_umount_8_unmounts() {
         ls "$M"/host/.kpack
         "#,
     );
-    let expected = "0\n$D/m   $D/in  fuse.kpackfs\n$D/m\nro\nnosuid\nnodev\ndevice\ngfx1030\ngfx90a\nhost\nmerged\n0\n\
+    let expected = "0\n$D/m   $D/in  fuse.kpackfs\n$D/m\nro\nnosuid\nnodev\ndevice\ngfx1030\ngfx90a\nhost\nmerged\nthin\n0\n\
                     0\nfuse.kpackfs\nnoexec\nx_gfx1030.kpack\nx_gfx90a.kpack\n";
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&text), words(expected), "{text}");

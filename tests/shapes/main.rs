@@ -59,17 +59,18 @@ fn below(tree: &Tree, directory: NodeId) -> usize {
 #[test]
 fn what_views_show_is_stored_once() {
     let Shown { tree, .. } = &all(Compression::default());
-    let merged = tree.lookup(ROOT, b"merged").unwrap();
-    let targets = tree.children(merged).unwrap().count();
+    let [merged, thin] = [&b"merged"[..], b"thin"].map(|name| tree.lookup(ROOT, name).unwrap());
+    let [targets, gpus] = [merged, thin].map(|directory| tree.children(directory).unwrap().count());
     let others: usize = tree
         .children(ROOT)
         .unwrap()
-        .filter(|child| child.node != merged)
+        .filter(|child| ![merged, thin].contains(&child.node))
         .map(|child| 1 + below(tree, child.node))
         .sum();
     assert!(targets > 3 && below(tree, merged) > others, "{targets} {others}");
-    // The root, `merged`, and the name of each view, one of which is `host`.
-    assert_eq!(tree.stored().len(), others + 2 + targets + 1);
+    assert!(gpus >= targets && below(tree, thin) > others, "{gpus} {others}");
+    // The root, `merged`, `thin`, and the name of each view, one of which is `host`.
+    assert_eq!(tree.stored().len(), others + 3 + targets + gpus + 1);
 }
 
 fn every_code_object_is_found_with(compression: Compression) {

@@ -27,9 +27,9 @@ fn index(input: &Path, directory: &Path) -> PathBuf {
     index
 }
 
-/// Everything that a mount shows, with sizes.
+/// Everything that a mount shows, with sizes, but for thin views: those of compressed bundles are not indexed.
 fn listing(mount: &Mount) -> String {
-    run(Command::new("ls").arg("-lR").arg(mount.at("")))
+    run(Command::new("ls").args(["-lR", "--ignore=thin*"]).arg(mount.at("")))
 }
 
 fn written(input: &Path, arguments: &[&str]) -> Files {
