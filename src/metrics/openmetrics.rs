@@ -56,7 +56,7 @@ impl<S: Source> Metrics<S> {
             kinds.encode_family(&[("kind", kind)])?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
         }
         let (counts, sum) = requests.times();
-        let buckets: Vec<_> = BUCKETS.into_iter().chain([f64::MAX]).zip(counts).collect();
+        let buckets: Vec<_> = BUCKETS.into_iter().chain([f64::INFINITY]).zip(counts).collect();
         let help = "Time from a request to its answer.";
         encoder
             .encode_descriptor("request", help, Some(&Unit::Seconds), MetricType::Histogram)?
@@ -160,7 +160,7 @@ mod tests {
             "kpackfs_input_read_bytes_total 5",
             "kpackfs_requests_total{kind=\"read\"} 1",
             "kpackfs_request_seconds_count 1",
-            "kpackfs_request_seconds_bucket{le=\"10.0\"} 1",
+            "kpackfs_request_seconds_bucket{le=\"+Inf\"} 1",
             "kpackfs_memory_bytes{class=\"bundles\"} 0",
             "kpackfs_memory_capacity_bytes 7",
             "kpackfs_threads 3",
