@@ -62,9 +62,14 @@ impl Reader {
         self.archive.offers(target)
     }
 
-    /// Whether a loader finds a code object under this name for exactly this target.
+    /// What a loader finds under this name for exactly this target.
+    pub fn find(&self, key: &str, target: &str) -> Result<Option<TocEntry>, Error> {
+        self.archive.find(key, target)
+    }
+
+    /// Whether it finds anything.
     pub fn holds(&self, key: &str, target: &str) -> bool {
-        self.archive.find(key, target).is_ok_and(|entry| entry.is_some())
+        self.find(key, target).is_ok_and(|entry| entry.is_some())
     }
 
     /// The code object under this name for exactly this target; `None` if there is none.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use rayon::prelude::*;
+use ring::digest::{Context, Digest, SHA256};
 
 use super::against::Comparison;
 use super::binary::Request;
@@ -106,12 +107,7 @@ impl Comparison<'_> {
                 }
             }
         }
-        // Held so that it is decompressed once for all targets. Who holds one may not wait for memory for another, nor for a
-        // stream.
-        let _held = match compressed.as_slice() {
-            [bundle] if bundle.is_held_whole() => Some(bundle.hold()?),
-            _ => None,
-        };
+        let mut found = Vec::new();
         let search_paths = &request.marker.search_paths;
         // Everything that had code has to be found; empty code objects run nowhere.
         let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {
@@ -121,7 +117,7 @@ impl Comparison<'_> {
         for (target, versions) in objects.iter().filter(has_code) {
             let steps = self.shelf.steps(&directory, search_paths, target);
             match steps.iter().find(|step| self.shelf.holds(step, &key)) {
-                Some(step) => self.compare_object(path, position, &key, step, target, versions)?,
+                Some(step) => found.extend(self.found(&key, step, target, versions)?),
                 None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
             }
         }
@@ -135,10 +131,19 @@ impl Comparison<'_> {
                 }
                 let expected = target.candidates().into_iter().find_map(|candidate| objects.get(&candidate));
                 match expected {
-                    Some(versions) => self.compare_object(path, position, &key, step, target, versions)?,
+                    Some(versions) => found.extend(self.found(&key, step, target, versions)?),
                     None => self.say(path, format!("wrapper {position} had no code for {target}, but now has some")),
                 }
             }
+        }
+        // Held so that it is decompressed once for all targets. Who holds one may not wait for memory for another, nor for a
+        // stream.
+        let _held = match compressed.as_slice() {
+            [bundle] if bundle.is_held_whole() => Some(bundle.hold()?),
+            _ => None,
+        };
+        for found in &found {
+            self.compare_object(path, position, found)?;
         }
         Ok(())
     }
@@ -149,45 +154,68 @@ impl Comparison<'_> {
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
 
-    fn compare_object(
+    /// What a runtime finds. It is read before any bundle is held, since reading waits for memory.
+    fn found<'a>(
         &self,
-        path: &EntryPath,
-        position: usize,
         key: &str,
         step: &Step,
         target: &TargetId,
-        expected: &[&CodeObject],
-    ) -> Result<(), CodeError> {
+        expected: &[&'a CodeObject],
+    ) -> Result<Option<Found<'a>>, CodeError> {
         self.account(step, key);
-        let Some(archive) = self.shelf.archives.get(step.archive) else { return Ok(()) };
-        let found = archive.reader.get(key, &step.target)?.unwrap_or_default();
+        let Some(archive) = self.shelf.archives.get(step.archive) else { return Ok(None) };
+        let mut sha256 = Context::new(&SHA256);
+        let mut size = 0;
+        if let Some(entry) = archive.reader.find(key, &step.target)? {
+            archive.reader.read(&entry, &self.resources.budget, |piece| {
+                size += piece.len() as u64;
+                sha256.update(piece);
+                Ok(())
+            })?;
+        }
+        let expected = expected.to_vec();
+        Ok(Some(Found { archive: step.archive, target: target.clone(), expected, size, sha256: sha256.finish() }))
+    }
+
+    fn compare_object(&self, path: &EntryPath, position: usize, found: &Found) -> Result<(), CodeError> {
         self.findings.counts.compared_code_objects.add(1);
         let mut is_same = false;
-        for object in expected {
-            is_same = is_same || equals(&found, &*object.content)?;
+        for object in &found.expected {
+            is_same = is_same || found.equals(&*object.content)?;
         }
-        if !is_same {
-            let archive = &archive.label;
+        if !is_same && let Some(archive) = self.shelf.archives.get(found.archive) {
+            let (archive, target) = (&archive.label, &found.target);
             self.say(path, format!("wrapper {position}: what is found for {target} in {archive} is other code"));
         }
         Ok(())
     }
 }
 
-/// Whether a content has these bytes.
-fn equals(bytes: &[u8], content: &dyn Content) -> Result<bool, ReadError> {
-    if bytes.len() as u64 != content.size() {
-        return Ok(false);
-    }
-    let mut buffer = vec![0; STEP.min(bytes.len())];
-    let mut at = 0;
-    for piece in bytes.chunks(STEP) {
-        let (buffer, _) = buffer.split_at_mut(piece.len());
-        content.read_at(at, buffer)?;
-        if buffer != piece {
+/// A code object of an archive.
+struct Found<'a> {
+    /// Number of the archive.
+    archive: usize,
+    target: TargetId,
+    /// What it may be.
+    expected: Vec<&'a CodeObject>,
+    size: u64,
+    sha256: Digest,
+}
+
+impl Found<'_> {
+    /// Whether a content is the same.
+    fn equals(&self, content: &dyn Content) -> Result<bool, ReadError> {
+        if self.size != content.size() {
             return Ok(false);
         }
-        at += piece.len() as u64;
+        let mut sha256 = Context::new(&SHA256);
+        let mut at = 0;
+        while at < self.size {
+            let mut piece = vec![0; STEP.min(usize::try_from(self.size - at).unwrap_or(STEP))];
+            content.read_at(at, &mut piece)?;
+            sha256.update(&piece);
+            at += piece.len() as u64;
+        }
+        Ok(sha256.finish().as_ref() == self.sha256.as_ref())
     }
-    Ok(true)
 }
