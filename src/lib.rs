@@ -2,7 +2,8 @@
 //!
 //! Data flows one way: an input is *listed* (`source`), its binaries are *scanned* (`binary`, `fatbin`), the split
 //! is *planned* (`split`), views are *laid out* (`view`), and bytes are *served* (`fs`) or *written* (`export`).
-//! Every byte that is served or written comes out of a `rope`.
+//! Every byte that is served or written comes out of a `rope`. `docs/ARCHITECTURE.md` has the rooms, the threads, the locks and
+//! the memory.
 
 pub mod artifact;
 pub mod binary;
