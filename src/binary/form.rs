@@ -17,8 +17,10 @@ pub struct Replaced {
     pub offset: u64,
     /// What becomes of it.
     pub bundle: ThinBundle,
-    /// Bytes of what it is compressed to, with the header, if it is. The bundle stays whole if that is not less.
+    /// Bytes of what it is compressed to, with the header, if it is. The bundle stays whole if there is no place for that.
     pub compressed: Option<u64>,
+    /// Bytes that there are for it.
+    pub slot: u64,
 }
 
 /// A form of device code.
@@ -46,7 +48,7 @@ impl Form {
     /// Bundles, in the order of their offsets. The device code is at `device` in the file, and its beginning at
     /// `address` in memory.
     ///
-    /// No bundle gets longer, and none is aligned to more than it was, so there is always a place for all.
+    /// No bundle takes more than its slot, and none is aligned to more than it was, so there is a place for all.
     pub(super) fn thin(device: &Range<u64>, address: u64, bundles: &[Replaced]) -> Result<Self, BinaryError> {
         let mut form = Self { kind: Kind::Thin(BTreeMap::new()), front: Vec::new(), size: 0 };
         let mut last = 0;
@@ -170,10 +172,10 @@ impl Form {
 }
 
 impl Replaced {
-    /// Bytes of what it is compressed to, if that is less than it was.
+    /// Bytes of what it is compressed to, if there is a place for that: the fat one can have been compressed harder.
     pub(super) fn made(&self) -> Option<u64> {
         match &self.bundle {
-            ThinBundle::Compressed { length, .. } => self.compressed.filter(|made| made < length),
+            ThinBundle::Compressed { length, .. } => self.compressed.filter(|made| made <= length.max(&self.slot)),
             ThinBundle::Whole { .. } | ThinBundle::Raw(_) => None,
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::changes::{self, Change, Piece};
 use super::{BinaryError, FatBinary, Replaced};
+use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
 use crate::index::{Index, Kind};
 use crate::rope::{Content, Edit, Identity, ReadError, Rope};
@@ -116,7 +117,7 @@ impl ThinChanges {
 /// Other versions of zstd may compress bundles to other lengths.
 fn thin_identity(original: &dyn Content, gpus: &GpuSet) -> Option<Identity> {
     let mut identity = Identity::describe("device code of some GPUs");
-    identity.add(&original.identity()?.0).add(gpus.to_string().as_bytes());
+    identity.add(&original.identity()?.0).add(gpus.to_string().as_bytes()).add(COMPRESSION.as_bytes());
     Some(identity.number(zstd::zstd_safe::version_number().into()).finish())
 }
 

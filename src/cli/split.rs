@@ -20,7 +20,7 @@ use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
-use crate::view::{self, HOST, MERGED, ROOT, Tree, WHEELS, WheelPart, WheelSet};
+use crate::view::{self, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -198,9 +198,15 @@ impl Split {
         stated: Option<&Stated>,
     ) -> anyhow::Result<()> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
-            bail!("--view {view}: there is no such view; there are {}, and what is in {MERGED}/", names(tree));
+            bail!(
+                "--view {view}: there is no such view; there are {}, and what is in {MERGED}/ and {THIN}/",
+                names(tree)
+            );
         }
         let mut output = self.prepare_output(views, stated, prepared)?;
+        if views.iter().any(|(view, _)| view.components().next() == Some(THIN.as_bytes())) {
+            warn_of_fat(&prepared.plan);
+        }
         let roots: Vec<_> = views.iter().filter_map(|(view, _)| tree.resolve(ROOT, view)).collect();
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
@@ -231,6 +237,7 @@ impl Split {
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = thin_wheels(tree, wheels, &self.view, &self.output)?;
+        warn_of_fat(&prepared.plan);
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[])?;
         output.publish()
@@ -273,6 +280,14 @@ impl Split {
             (view, path)
         };
         Ok(views.into_iter().map(place).collect())
+    }
+}
+
+/// Names binaries that keep all of their code in thin views.
+fn warn_of_fat(plan: &Plan) {
+    for path in &plan.unsplit {
+        let path = message(&path.to_string());
+        eprintln!("kpackfs: warning: {path}: it keeps the code of all GPUs, since it cannot be rewritten");
     }
 }
 

@@ -1,5 +1,6 @@
 //! `kpackfs split --format thin-wheel`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -40,7 +41,14 @@ pub(super) fn thin_wheels(
     names: &[String],
     output: &Path,
 ) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {
-    let names = if names.is_empty() { listed(tree) } else { names.iter().map(|name| gpus_of(name)).collect() };
+    let names: BTreeSet<_> = if names.is_empty() {
+        listed(tree).into_iter().collect()
+    } else {
+        names.iter().map(|name| gpus_of(name)).collect()
+    };
+    if names.is_empty() {
+        bail!("there is no thin wheel: the input has code for no GPU");
+    }
     let mut places = Vec::new();
     for name in names {
         let view = directory().child(name.as_bytes());

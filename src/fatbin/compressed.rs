@@ -185,6 +185,9 @@ impl Compressed {
             self.decodings.fetch_add(1, Ordering::Relaxed);
             *stream = OpenStream { id: self.id, at: 0, reader: Some(reader) };
         }
+        if stream.at == offset {
+            return Ok(());
+        }
         let mut skipped = vec![0; SKIPPED];
         while stream.at < offset {
             let here = usize::try_from(offset - stream.at).unwrap_or(usize::MAX).min(SKIPPED);

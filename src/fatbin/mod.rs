@@ -19,7 +19,7 @@ pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, DECODER, Decompressed};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
-pub use thin::{CODE_ALIGNMENT, Part, Parts, ThinBundle};
+pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle};
 
 /// Code for one target.
 #[derive(Clone)]

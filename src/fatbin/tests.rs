@@ -176,3 +176,56 @@ proptest! {
         let _ = bundle_size(&content(bytes), 0, size);
     }
 }
+
+/// What becomes of an uncompressed bundle for some GPUs, and the IDs of its entries.
+fn thin(entries: &[(&str, &[u8])], gpus: &str, slot: Option<u64>) -> (ThinBundle, Vec<String>) {
+    let bytes = bundle(entries);
+    let size = bytes.len() as u64;
+    let content = content(bytes);
+    let fat = Bundle::read(&content, 0, size, &Resources::new(1 << 20)).unwrap();
+    let thin = fat.thin(&gpus.parse().unwrap(), slot.unwrap_or(size)).unwrap();
+    let rope: Arc<dyn Content> = match &thin {
+        ThinBundle::Raw(parts) => Arc::new(parts.rope(&content).unwrap()),
+        ThinBundle::Whole { length } => {
+            Arc::new(Rope::new([Segment::range(Arc::clone(&content), 0, *length).unwrap()]).unwrap())
+        }
+        ThinBundle::Compressed { .. } => panic!("{thin:?}"),
+    };
+    let read = Bundle::read(&rope, 0, rope.size(), &Resources::new(1 << 20)).unwrap();
+    let ids = read.entries.iter().map(|entry| String::from_utf8(entry.id.to_vec()).unwrap());
+    (thin, ids.collect())
+}
+
+const HOST: (&str, &[u8]) = ("host-x86_64-unknown-linux-gnu-", b"");
+
+#[test]
+fn a_thin_bundle_has_the_host_and_the_code_that_is_wanted() {
+    let [one, other] = ["hipv4-amdgcn-amd-amdhsa--gfx1030", "hipv4-amdgcn-amd-amdhsa--gfx90a"];
+    let code = [7; 5000];
+    let (_, ids) = thin(&[HOST, (one, &code), (other, &code)], "gfx90a", None);
+    assert_eq!(ids, [HOST.0, other]);
+    // Without an entry for the host there is one more.
+    let (_, ids) = thin(&[(one, &code), (other, &code)], "gfx90a", None);
+    assert!(ids.len() == 2 && ids[0].starts_with("host-") && ids[1] == other, "{ids:?}");
+    // What is wanted as a whole stays as it is, also where there is no place for more.
+    for entries in [&[(other, &code[..])][..], &[HOST, (other, &code)]] {
+        let size = bundle(entries).len() as u64;
+        let (thin, _) = thin(entries, "gfx90a", Some(size));
+        assert!(matches!(thin, ThinBundle::Whole { length } if length == size), "{thin:?}");
+    }
+    // No alignment, and a slot that ends with the code.
+    let (tight, ids) = thin(&[(one, &code), (other, &code)], "gfx1030", Some(300 + 5000));
+    assert!(matches!(&tight, ThinBundle::Raw(parts) if parts.size <= 5300), "{tight:?}");
+    assert!(ids.ends_with(&[one.to_owned()]), "{ids:?}");
+    let (none, ids) = thin(&[HOST, (one, &code)], "gfx942", None);
+    assert_eq!(ids, [HOST.0], "{none:?}");
+}
+
+#[test]
+fn an_entry_without_code_does_not_hide_what_a_runtime_would_take_instead() {
+    let [native, generic] = ["hipv4-amdgcn-amd-amdhsa--gfx1100", "hipv4-amdgcn-amd-amdhsa--gfx11-generic"];
+    let (_, ids) = thin(&[HOST, (native, b""), (generic, &[1; 100])], "gfx1100", None);
+    assert!(ids.iter().any(|id| id == generic), "{ids:?}");
+    let (_, ids) = thin(&[HOST, (native, &[2; 100]), (generic, &[1; 100])], "gfx1100", None);
+    assert!(!ids.iter().any(|id| id == generic), "{ids:?}");
+}

@@ -15,13 +15,19 @@ use crate::rope::{Content, ReadError, Rope, Segment};
 /// What clang aligns code objects to, in bytes.
 pub const CODE_ALIGNMENT: u64 = 4096;
 
+/// What compresses bundles, as far as the bytes depend on it.
+pub const COMPRESSION: &str = "zstd 3, zlib-rs 6";
+
+/// The zstd level of compressed bundles: that of clang's offload bundler. A constant of the format.
+pub const COMPRESSION_LEVEL: i32 = 3;
+
 /// The host's entry for a bundle that has none.
 const HOST: &[u8] = b"host-x86_64-unknown-linux--";
 
 /// What becomes of a bundle when it is cut down.
 #[derive(Clone, Debug)]
 pub enum ThinBundle {
-    /// Everything in it is wanted: so many bytes of the file, from where it begins.
+    /// All of its entries stay: so many bytes of the file, from where it begins.
     Whole {
         /// Its length.
         length: u64,
@@ -64,11 +70,20 @@ pub enum Part {
     },
 }
 
+/// The entries of a bundle that stay.
+struct Kept {
+    /// The host's, and then those with code, in the order of the code.
+    entries: Vec<Entry>,
+    /// Whether the first one is not in the fat bundle.
+    has_new_host: bool,
+    /// Whether all of the fat bundle's stay.
+    is_whole: bool,
+}
+
 impl Bundle {
     /// The bundle with the code of `gpus` only. It takes at most `slot` bytes if it is not compressed.
     pub fn thin(&self, gpus: &GpuSet, slot: u64) -> Result<ThinBundle, FatbinError> {
-        let entries = self.kept(gpus);
-        let is_whole = entries.len() == self.entries.len();
+        let Kept { entries, has_new_host, is_whole } = self.kept(gpus);
         if let Some(packing) = &self.compressed {
             let length = (packing.start + packing.length).saturating_sub(self.offset);
             if is_whole {
@@ -81,28 +96,43 @@ impl Bundle {
         if is_whole && let Some(length) = end.filter(|&end| end >= self.table_size() && end <= slot) {
             return Ok(ThinBundle::Whole { length });
         }
-        let aligned = Parts::of(&entries, self.offset, |_| CODE_ALIGNMENT);
-        if aligned.size <= slot {
-            return Ok(ThinBundle::Raw(aligned));
-        }
-        // Some compilers do not align code objects; then there is no place for that.
-        let parts = Parts::of(&entries, self.offset, |old| 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2()));
-        if parts.size > slot {
-            let reason = format!("cut down it takes {} bytes, and there are {slot}", parts.size);
-            return Err(super::bundle::malformed(self.offset, reason));
-        }
-        Ok(ThinBundle::Raw(parts))
+        // Some compilers do not align code objects; then there is no place for that. Without an entry that the fat bundle
+        // lacks, nothing is farther from the beginning than it was.
+        let as_before = |old: u64| 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2());
+        let old = entries.get(usize::from(has_new_host)..).unwrap_or_default();
+        let ways = [
+            Parts::of(&entries, self.offset, |_| CODE_ALIGNMENT),
+            Parts::of(&entries, self.offset, as_before),
+            Parts::of(old, self.offset, as_before),
+        ];
+        let smallest = ways.iter().map(|parts| parts.size).min().unwrap_or(0);
+        let fitting = ways.into_iter().find(|parts| parts.size <= slot);
+        let reason = || format!("cut down it takes {smallest} bytes, and there are {slot}");
+        fitting.map(ThinBundle::Raw).ok_or_else(|| super::bundle::malformed(self.offset, reason()))
     }
 
-    /// The entries that stay: the host's, and then what the GPUs may be given.
-    fn kept(&self, gpus: &GpuSet) -> Vec<Entry> {
-        let (targets, entries): (Vec<_>, Vec<_>) = self.device_entries().unzip();
-        let keeps = gpus.keeps(&targets.iter().collect::<Vec<_>>());
-        let mut hosts = self.entries.iter().filter(|entry| matches!(target(&entry.id), Ok(None))).peekable();
-        let missing = hosts.peek().is_none().then(|| Entry { offset: 0, size: 0, id: HOST.to_vec().into() });
-        let hosts = hosts.map(|entry| Entry { size: 0, ..entry.clone() });
-        let code = entries.into_iter().zip(keeps).filter(|(_, kept)| *kept).map(|(entry, _)| entry.clone());
-        missing.into_iter().chain(hosts).chain(code).collect()
+    /// The entries that stay: the host's, and then what the GPUs may be given. Entries without code count for nothing: a
+    /// runtime looks further (`hip_fatbin.cpp` of CLR); they stay in addition.
+    fn kept(&self, gpus: &GpuSet) -> Kept {
+        let all: Vec<_> = self.device_entries().collect();
+        let keeps = |is_among: &dyn Fn(&Entry) -> bool| {
+            let among: Vec<_> = all.iter().filter(|(_, entry)| is_among(entry)).collect();
+            let keeps = gpus.keeps(&among.iter().map(|(target, _)| target).collect::<Vec<_>>());
+            among.into_iter().zip(keeps).filter(|(_, kept)| *kept).map(|((_, entry), _)| *entry).collect::<Vec<_>>()
+        };
+        let mut code = keeps(&|entry| entry.size > 0);
+        code.extend(keeps(&|_| true).into_iter().filter(|entry| entry.size == 0));
+        code.sort_by_key(|entry| entry.offset);
+        let hosts: Vec<_> = self.entries.iter().filter(|entry| matches!(target(&entry.id), Ok(None))).collect();
+        let is_whole = hosts.len() + code.len() == self.entries.len();
+        let has_new_host = hosts.is_empty();
+        let new = has_new_host.then(|| Entry { offset: 0, size: 0, id: HOST.to_vec().into() });
+        let hosts = hosts.into_iter().map(|entry| Entry { size: 0, ..entry.clone() });
+        Kept {
+            entries: new.into_iter().chain(hosts).chain(code.into_iter().cloned()).collect(),
+            has_new_host,
+            is_whole,
+        }
     }
 
     fn table_size(&self) -> u64 {

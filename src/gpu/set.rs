@@ -71,6 +71,7 @@ impl Fallback {
     /// Whether a GPU `wanted` in a mode can be given `code`.
     fn accepts(self, code: &TargetId, wanted: &TargetId, mode: &[String]) -> bool {
         let is_processor = match self {
+            Self::Native if wanted.is_generic() => code.processor() == wanted.processor(),
             Self::Native => canonical_key(code.processor()) == canonical_key(wanted.processor()) && !code.is_generic(),
             Self::Generic => generic_isa_of(wanted.processor()) == Some(code.processor()),
             Self::Spirv => return code.processor() == SPIRV,
@@ -152,6 +153,8 @@ mod tests {
         assert_eq!(kept("gfx90a", &["gfx90a", "gfx90a:sramecc+:xnack-"]), ["gfx90a", "gfx90a:sramecc+:xnack-"]);
         assert_eq!(kept("gfx1250", &["gfx1250", "gfx1250-strict", "gfx1251"]), ["gfx1250", "gfx1250-strict"]);
         assert_eq!(kept("gfx1030", &["gfx1100"]), Vec::<String>::new());
+        assert_eq!(kept("gfx9-4-generic", &native), ["gfx9-4-generic"]);
+        assert_eq!(kept("gfx9", &["gfx9-4-generic", "gfx906"]), Vec::<String>::new());
         assert_eq!(kept("gfx1100+gfx1036", &["gfx1100", "gfx10-3-generic", "gfx906"]), ["gfx1100", "gfx10-3-generic"]);
     }
 

@@ -6,16 +6,13 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::jobs::BundleJobs;
 use super::selection::{HASH_SIZE, Selection, compress_zlib};
-use crate::fatbin::{CodeObject, Method, OpenBundle};
+use crate::fatbin::{COMPRESSION, COMPRESSION_LEVEL, CodeObject, Method, OpenBundle};
 use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range, copy_from};
 use crate::source::is_cached;
-
-/// The zstd level of compressed bundles: that of clang's offload bundler. A constant of the format.
-const BUNDLE_LEVEL: i32 = 3;
 
 /// Bytes by which a frame in memory grows.
 const GROWTH: usize = 4 << 20;
@@ -58,7 +55,7 @@ impl Frame {
 
     /// Some code objects of a bundle, to be compressed together.
     pub(super) fn of_selection(object: CodeObject, selection: Selection, jobs: &Arc<BundleJobs>) -> Self {
-        Self::of(object, Some(selection), BUNDLE_LEVEL, jobs)
+        Self::of(object, Some(selection), COMPRESSION_LEVEL, jobs)
     }
 
     fn of(object: CodeObject, selection: Option<Selection>, level: i32, jobs: &Arc<BundleJobs>) -> Self {
@@ -85,7 +82,7 @@ impl Frame {
         identity.add(&object.0).add(&self.level.to_le_bytes()).number(zstd::zstd_safe::version_number().into());
         identity.number(STREAMED).number(u64::from(self.is_streamed()));
         if let Some(selection) = &self.selection {
-            identity.add(selection.describe());
+            identity.add(selection.describe()).add(COMPRESSION.as_bytes());
         }
         Some(identity.finish())
     }
@@ -198,7 +195,8 @@ impl Frame {
     }
 
     fn name(&self) -> Arc<str> {
-        format!("code object for {}", self.object.target).into()
+        let what = if self.selection.is_some() { "offload bundle" } else { "code object" };
+        format!("{what} for {}", self.object.target).into()
     }
 
     /// Makes it and puts it into the store, or else into the cache. `bundle` is the bundle that it is in.

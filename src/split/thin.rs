@@ -1,7 +1,10 @@
 //! A binary with the code of some GPUs only, planned when somebody asks for it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use lru::LruCache;
 
 use super::scan::{DeviceCode, find};
 use crate::binary::{FatBinary, Replaced, Rewritten, ThinChanges};
@@ -12,6 +15,10 @@ use crate::rope::{Content, Make, ReadError};
 use crate::source::{EntryPath, Input};
 
 use super::{Place, Plan};
+
+/// Thin binaries that are remembered at most. Each takes some KB; what was found out of those that are forgotten is in
+/// the index.
+const MOST_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 
 /// A binary of the input in its thin form.
 ///
@@ -34,8 +41,8 @@ pub struct ThinBinary {
 pub struct FatBinaries {
     list: HashMap<EntryPath, Fat>,
     jobs: Arc<BundleJobs>,
-    /// Those that were asked for.
-    thin: Mutex<HashMap<Form, Arc<ThinBinary>>>,
+    /// Those that were asked for last.
+    thin: Mutex<LruCache<Form, Arc<ThinBinary>>>,
 }
 
 /// A binary for some GPUs.
@@ -57,14 +64,14 @@ impl FatBinaries {
             }
             Place::Host | Place::Device(..) | Place::Unwanted(..) => None,
         });
-        Self { list: fat.collect(), jobs: Arc::clone(&plan.jobs), thin: Mutex::default() }
+        Self { list: fat.collect(), jobs: Arc::clone(&plan.jobs), thin: Mutex::new(LruCache::new(MOST_THIN)) }
     }
 
     /// The thin form of the binary at a path of the input; `None` if it has none.
     pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
         let fat = self.list.get(path)?;
         let mut thin = self.thin.lock().unwrap_or_else(PoisonError::into_inner);
-        let binary = thin.entry((Arc::clone(gpus), path.clone())).or_insert_with(|| {
+        let binary = thin.get_or_insert((Arc::clone(gpus), path.clone()), || {
             Arc::new(ThinBinary::new(&path.to_text(), &fat.original, gpus, &fat.bundles, &self.jobs))
         });
         Some(Arc::clone(binary))
@@ -131,6 +138,7 @@ impl ThinBinary {
                 offset: *offset,
                 bundle: bundle.clone(),
                 compressed: packed.as_ref().and_then(PackedBundle::known_size),
+                slot: slots.get(offset).copied().unwrap_or(0),
             })
             .collect();
         let changes = ThinChanges::make(&resources.index, &self.original, &binary, &self.gpus, &replaced);
@@ -140,8 +148,9 @@ impl ThinBinary {
     /// The binary after changes of an earlier session. `None` if its compressed bundles are known to have other lengths.
     fn restored(&self, code: &DeviceCode, changes: &ThinChanges) -> Result<Option<Rewritten>, ReadError> {
         let lengths: BTreeMap<usize, u64> = changes.compressed().collect();
+        // A record of an earlier session can be wrong; then everything is planned again.
         if lengths.is_empty() {
-            return self.rewrite(changes, &[]).map(Some);
+            return Ok(self.rewrite(changes, &[]).ok());
         }
         let thinned = self.thinned(code, &BTreeMap::new())?;
         let fits = |(number, length): (&usize, &u64)| {
@@ -151,7 +160,7 @@ impl ThinBinary {
         if !lengths.iter().all(fits) {
             return Ok(None);
         }
-        self.rewrite(changes, &thinned).map(Some)
+        Ok(self.rewrite(changes, &thinned).ok())
     }
 
     fn rewrite(&self, changes: &ThinChanges, thinned: &[Thinned]) -> Result<Rewritten, ReadError> {

@@ -12,20 +12,24 @@ use super::thin_wheels::ThinWheels;
 use super::tree::{Bodies, Body, Finder, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
-use crate::split::{FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
+use crate::split::{FatBinaries, Place, Plan, THIN, THIN_WHEELS, Targets};
+
+/// Views that are listed at most; a forged input can name thousands of targets. The others can be looked up.
+const MOST_LISTED: usize = 256;
 
 /// What all thin views have in common.
 pub(super) struct Thin {
     /// The layers of a whole tree.
     layers: Layers,
     /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
-    hidden: BTreeSet<NodeId>,
+    hidden: Arc<BTreeSet<NodeId>>,
     /// Paths of binaries with device code in the input, by their nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
     /// What the input has code for.
     code: Vec<TargetId>,
-    keys: BTreeSet<BundleKey>,
+    /// The parts that have databases.
+    databases: BTreeSet<BundleKey>,
     targets: Targets,
     wheels: Option<Arc<ThinWheels>>,
 }
@@ -51,11 +55,11 @@ impl Thin {
         let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
         let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
         Arc::new(Self {
-            hidden: hidden(tree, &layers),
+            hidden: Arc::new(hidden(tree, &layers)),
             paths: rewritten(tree),
             binaries,
             code: code.into_iter().cloned().collect(),
-            keys: plan.keys.clone(),
+            databases: databases(plan),
             targets: plan.targets.clone(),
             layers,
             wheels,
@@ -69,21 +73,23 @@ impl Thin {
         let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
         let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
         let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
-        let of_databases = self.keys.iter().filter(|key| key.level() == Level::Target);
+        let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
         let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
         // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
         let gpus =
             native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
         let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
-        gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).collect()
+        gpus.into_iter().take(MOST_LISTED).filter_map(|gpu| GpuSet::new([gpu])).collect()
     }
 
-    /// Whether the input has something for each of the GPUs.
+    /// Whether the input has code or databases for each of the GPUs. Families are none.
     pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
         let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
-        let has_part = |gpu: &TargetId| chain(gpu).iter().any(|key| self.keys.contains(key));
+        let has_databases =
+            |gpu: &TargetId| !gpu.is_generic() && chain(gpu).iter().any(|key| self.databases.contains(key));
+        let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
         let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
-        gpus.targets().iter().all(|gpu| is_wanted(gpu) && (has_code(gpu) || has_part(gpu)))
+        gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
     }
 
     /// The whole tree for these GPUs.
@@ -93,14 +99,14 @@ impl Thin {
         let keys: BTreeSet<_> = gpus.targets().iter().flat_map(chain).collect();
         layers.extend(keys.iter().filter_map(|key| self.layers.devices.get(key)));
         let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
-        View { layers, hidden: self.hidden.clone(), bodies: Some(Arc::new(bodies)) }
+        View { layers, hidden: Arc::clone(&self.hidden), bodies: Some(Arc::new(bodies)) }
     }
 
     /// The directory of the wheel for these GPUs.
     fn view_of_wheel(self: &Arc<Self>, gpus: GpuSet) -> View {
         let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
         let layers = self.layers.wheel.iter().map(|(layer, _)| *layer).collect();
-        View { layers, hidden: BTreeSet::new(), bodies: Some(Arc::new(bodies)) }
+        View { layers, hidden: Arc::default(), bodies: Some(Arc::new(bodies)) }
     }
 
     /// A name as a set of GPUs, in any order, each of them once.
@@ -183,6 +189,15 @@ impl Finder for Finding {
         let (Self::Trees(thin) | Self::Wheels(thin)) = self;
         Some(self.view(thin.parse(name)?))
     }
+}
+
+/// The parts that have databases.
+fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
+    let keys = plan.places.iter().filter_map(|place| match place {
+        Place::Device(key, _) => Some(key.clone()),
+        Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,
+    });
+    keys.collect()
 }
 
 /// Whether a GPU can be given this code.

@@ -1,7 +1,10 @@
 //! Thin wheels: one self-contained wheel for each set of GPUs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lru::LruCache;
 
 use super::installed::InstalledRecord;
 use super::tree::Body;
@@ -11,6 +14,9 @@ use crate::rope::{Content, Make, ReadError};
 use crate::source::EntryPath;
 use crate::split::FatBinaries;
 use crate::wheel::{File, Part, WheelError};
+
+/// Wheels whose list of files is remembered at most. It is as long as that of the input.
+const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// The thin wheels of an input.
 #[derive(Debug)]
@@ -22,8 +28,8 @@ pub(super) struct ThinWheels {
     has_local_version: bool,
     /// Whether a whole tree has files elsewhere than the wheel, because it has a data directory.
     is_moved: bool,
-    /// Those that were asked for.
-    made: Mutex<HashMap<Arc<GpuSet>, Arc<ThinWheel>>>,
+    /// Those that were asked for last.
+    made: Mutex<LruCache<Arc<GpuSet>, Arc<ThinWheel>>>,
 }
 
 /// A thin wheel. What it consists of is listed when it is asked for.
@@ -43,7 +49,7 @@ impl ThinWheels {
             binaries: Arc::clone(binaries),
             has_local_version: set.has_local_versions,
             is_moved,
-            made: Mutex::default(),
+            made: Mutex::new(LruCache::new(MOST)),
         }))
     }
 
@@ -76,7 +82,7 @@ impl ThinWheels {
     fn of(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Arc<ThinWheel> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || ThinWheel { wheels: Arc::clone(self), gpus: Arc::clone(gpus), part: OnceLock::new() };
-        Arc::clone(made.entry(Arc::clone(gpus)).or_insert_with(|| Arc::new(new())))
+        Arc::clone(made.get_or_insert(Arc::clone(gpus), || Arc::new(new())))
     }
 }
 
@@ -88,7 +94,7 @@ impl ThinWheel {
         let Self { wheels, gpus, .. } = self;
         let part = Part::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
         let keys = gpus.targets().iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain());
-        let keys: std::collections::BTreeSet<_> = keys.collect();
+        let keys: BTreeSet<_> = keys.collect();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
         let part = WheelPart::thin(part, &wheels.host, &devices, &|path| wheels.binaries.thin(gpus, path))?;
         Ok(Arc::clone(self.part.get_or_init(|| Arc::new(part))))

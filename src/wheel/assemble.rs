@@ -212,7 +212,9 @@ impl Wheels {
     /// The dist-info files of a thin wheel of this name, without RECORD.
     pub fn thin_dist_info(&self, name: &WheelName) -> Result<Vec<File>, WheelError> {
         let directory = dist_info(name);
-        let metadata = (b"METADATA".as_slice(), self.fat.metadata.of_version(&name.version));
+        let is_same = name.version == self.fat.name.version;
+        let metadata = if is_same { self.fat.metadata.bytes() } else { self.fat.metadata.of_version(&name.version) };
+        let metadata = (b"METADATA".as_slice(), metadata);
         let files = [metadata, (b"WHEEL", self.fat.wheel_file.host(name))].into_iter().map(|(file, text)| {
             let content = Arc::new(Rope::new([Segment::literal(text)])?);
             Ok(File::stored(directory.child(file), content))

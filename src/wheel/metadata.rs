@@ -211,6 +211,11 @@ impl Metadata {
         format!("Requires-Dist: {distribution}=={}; {marker}", self.version)
     }
 
+    /// The fat wheel's METADATA.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.bytes.clone()
+    }
+
     /// The fat wheel's METADATA, every byte of it, but for another version.
     pub fn of_version(&self, version: &str) -> Vec<u8> {
         let field = self.headers.list.iter().find(|header| header.is("Version") && self.version != version);

@@ -9,8 +9,8 @@ use super::stack::{Shown, View};
 /// Numbers of views that are found begin here; those that are laid out have smaller ones.
 pub(super) const FIRST: u32 = 1 << 24;
 
-/// Views that are found at most. Each costs a few hundred bytes for as long as the tree lives.
-const MOST: usize = 1 << 16;
+/// Views that are found at most, since each lives as long as the tree.
+const MOST: usize = 256;
 
 /// Makes views for names that a directory does not list.
 pub trait Finder: Send + Sync + fmt::Debug {

@@ -16,7 +16,7 @@ pub struct View {
     /// layers hold.
     pub layers: Vec<NodeId>,
     /// Nodes of the layers that are not shown, as they are numbered there.
-    pub hidden: BTreeSet<NodeId>,
+    pub hidden: Arc<BTreeSet<NodeId>>,
     /// Other bodies for some files.
     pub bodies: Option<Arc<dyn Bodies>>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Shown {
     pub(super) parent: u32,
     pub(super) name: Box<[u8]>,
     pub(super) roots: Box<[u32]>,
-    hidden: BTreeSet<u32>,
+    hidden: Arc<BTreeSet<NodeId>>,
     pub(super) bodies: Option<Arc<dyn Bodies>>,
 }
 
@@ -47,7 +47,7 @@ impl Shown {
             parent,
             name: name.into(),
             roots: view.layers.into_iter().filter_map(stored).collect(),
-            hidden: view.hidden.into_iter().filter_map(stored).collect(),
+            hidden: view.hidden,
             bodies: view.bodies,
         }
     }
@@ -63,7 +63,7 @@ impl Shown {
     }
 
     fn shows(&self, index: u32) -> bool {
-        self.hidden.is_empty() || !self.hidden.contains(&index)
+        self.hidden.is_empty() || !self.hidden.contains(&number(0, index))
     }
 
     /// The directories of the layers that make up the view's directory `index`, the uppermost first.
