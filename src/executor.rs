@@ -83,6 +83,8 @@ impl Executor {
             let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
             match thread {
                 Ok(_) => state.threads += 1,
+                // Work in the background may wait for what a request has to do first.
+                Err(_) if lane == Lane::Request && state.threads == state.busy_in_background => return Err(job),
                 Err(_) if state.threads == 0 => return Err(job),
                 Err(_) => {}
             }

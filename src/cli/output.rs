@@ -115,18 +115,19 @@ impl Output {
     pub(super) fn publish(self) -> anyhow::Result<()> {
         // An interrupt waits until this is done.
         let _unfinished = unfinished();
-        for (number, part) in self.parts.iter().enumerate() {
+        // What goes is deleted with the hidden directory.
+        let gone = self.gone.iter().enumerate().map(|(number, place)| {
+            let staged = self.hidden.path().join(format!("{ASIDE}{number}"));
+            Part { staged: place.clone(), place: staged, may_replace: false }
+        });
+        let gone: Vec<_> = gone.filter(|part| part.staged.symlink_metadata().is_ok()).collect();
+        let parts: Vec<_> = gone.iter().chain(&self.parts).collect();
+        for (number, part) in parts.iter().enumerate() {
             if let Err(error) = part.publish() {
-                let (published, _) = self.parts.split_at(number);
-                published.iter().rev().for_each(Part::take_back);
+                let (published, _) = parts.split_at(number);
+                published.iter().rev().for_each(|part| part.take_back());
                 return Err(error).with_context(|| part.place.display().to_string());
             }
-        }
-        for (number, place) in self.gone.iter().enumerate() {
-            // It is deleted with the hidden directory.
-            let staged = self.hidden.path().join(format!("{ASIDE}{number}"));
-            let part = Part { staged: place.clone(), place: staged, may_replace: false };
-            part.publish().with_context(|| place.display().to_string())?;
         }
         Ok(())
     }
@@ -191,6 +192,9 @@ impl Part {
         let mut name = std::ffi::OsString::from(ASIDE);
         name.push(self.place.file_name().unwrap_or_default());
         let aside = self.place.with_file_name(name);
+        if aside.symlink_metadata().is_ok() {
+            return Err(io::Error::other(format!("{} is in the way, which a killed run has left", aside.display())));
+        }
         fs::rename(&self.place, &aside)?;
         if let Err(error) = fs::rename(&self.staged, &self.place) {
             fs::rename(&aside, &self.place)?;

@@ -36,7 +36,8 @@ pub(super) struct Split {
     #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
 
-    /// Replace what has the names of what is written, and without --view all parts of an earlier split in DIR
+    /// Replace what has the names of what is written. With --format directory and without --view, also replace all parts of
+    /// an earlier split in DIR
     #[arg(long)]
     force: bool,
 
@@ -273,7 +274,14 @@ impl Split {
             std::iter::once(EntryPath::root().child(HOST.as_bytes())).chain(keys).collect()
         } else {
             let parse = |name: &String| EntryPath::new(name.trim_matches('/').as_bytes());
-            self.view.iter().map(parse).collect::<Result<_, _>>().context("--view")?
+            let mut views = self.view.iter().map(parse).collect::<Result<Vec<_>, _>>().context("--view")?;
+            views.sort();
+            views.dedup();
+            let is_below = |(outer, inner): &(&EntryPath, &EntryPath)| inner.below(outer).is_some();
+            if let Some((outer, inner)) = views.iter().zip(views.iter().skip(1)).find(is_below) {
+                bail!("--view {inner}: it is a part of --view {outer}");
+            }
+            views
         };
         let place = |view: EntryPath| {
             let path = self.output.join(view.as_path());

@@ -34,8 +34,9 @@ impl Stated {
         let mut stated = Self { statement, replaced: Vec::new(), file };
         let Some(earlier) = stated.earlier()? else { return Ok(stated) };
         let mut there = earlier.parts()?;
-        there.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
+        there.retain(|part| is_part(part));
         if is_whole {
+            there.retain(|part| output.join(part.as_path()).symlink_metadata().is_ok());
             let new = stated.statement.parts()?;
             let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
             let is_gone =

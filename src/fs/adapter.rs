@@ -178,7 +178,7 @@ impl Filesystem for Adapter {
         };
         self.answer(
             RequestKind::Lookup,
-            |nodes| nodes.is_sized(node),
+            |nodes| nodes.is_prompt(node),
             move |shared| {
                 let nodes = &shared.nodes;
                 match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
@@ -200,7 +200,7 @@ impl Filesystem for Adapter {
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer(
             RequestKind::Getattr,
-            |nodes| nodes.is_sized(node.0),
+            |nodes| nodes.is_prompt(node.0),
             move |shared| match shared.guarded("getattr", node.0, || shared.nodes.attributes(node.0)) {
                 Ok(found) => reply.attr(&found.ttl, &found.attributes),
                 Err(errno) => reply.error(errno),

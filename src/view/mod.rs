@@ -28,6 +28,7 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 pub use crate::rope::Make;
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
 pub use tree::{
-    Bodies, Body, Child, Children, Directory, Finder, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError, View,
+    Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,
+    View,
 };
 pub use wheels::{WheelOptions, WheelPart, WheelSet};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::origin::OriginKind;
 use super::thin_wheels::ThinWheels;
-use super::tree::{Bodies, Body, Finder, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
+use super::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{FatBinaries, Place, Plan, THIN, THIN_WHEELS, Targets};
@@ -22,7 +22,7 @@ pub(super) struct Thin {
     /// The layers of a whole tree.
     layers: Layers,
     /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
-    hidden: Arc<BTreeSet<NodeId>>,
+    hidden: Arc<Hidden>,
     /// Paths of binaries with device code in the input, by their nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
@@ -55,7 +55,7 @@ impl Thin {
         let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
         let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
         Arc::new(Self {
-            hidden: Arc::new(hidden(tree, &layers)),
+            hidden: Arc::new(Hidden::new(tree, hidden(tree, &layers))),
             paths: rewritten(tree),
             binaries,
             code: code.into_iter().cloned().collect(),

@@ -9,6 +9,9 @@ use crate::rope::{Content, ReadError};
 /// 20,000 files is looked at every two seconds.
 const REST: u32 = 20;
 
+/// But no longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(10);
+
 /// An answer that took no longer than this is never kept.
 const QUICK: Duration = Duration::from_millis(1);
 
@@ -40,7 +43,7 @@ impl Watch {
         }
         let changed = self.contents.iter().find_map(|content| changed(&**content));
         let took = started.elapsed();
-        let rest = if took > QUICK { took.saturating_mul(REST) } else { Duration::ZERO };
+        let rest = if took > QUICK { took.saturating_mul(REST).min(LONGEST_REST) } else { Duration::ZERO };
         *last = Some(Look { changed: changed.clone(), good_until: Instant::now() + rest });
         changed
     }

@@ -98,6 +98,17 @@ impl Arena {
         children.partition_point(|&child| self.name(child) < name)
     }
 
+    /// How many names of two lists together are smaller. It takes time for the smaller names of the shorter one.
+    pub(super) fn rank_in_both(&self, one: &[u32], other: &[u32], name: &[u8]) -> usize {
+        let [one, other] = [one, other].map(|list| list.get(..self.rank(list, name)).unwrap_or_default());
+        let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
+        let is_twice = |&&child: &&u32| {
+            let name = self.name(child);
+            long.binary_search_by(|&there| self.name(there).cmp(name)).is_ok()
+        };
+        one.len() + other.len() - short.iter().filter(is_twice).count()
+    }
+
     /// Gives back the memory that was taken in advance for more nodes.
     pub(super) fn shrink(&mut self) {
         self.nodes.shrink_to_fit();

@@ -25,7 +25,7 @@ use crate::source::{Attributes, EntryPath};
 pub use self::arena::Directory;
 pub use self::body::{Body, Report};
 pub use self::found::Finder;
-pub use self::stack::{Bodies, Child, Children, View};
+pub use self::stack::{Bodies, Child, Children, Hidden, View};
 
 /// Number of a node: that of its view, 0 for what is stored, in the upper half, and its index from 1 (the root) upwards in
 /// the lower one. The same input and options give the same numbers.
@@ -299,8 +299,9 @@ impl Tree {
         self.arena.directory(index)?;
         let shown = if view == 0 { None } else { Some(self.view(view)?) };
         let parts = shown.as_ref().map_or_else(|| vec![index], |shown| shown.parts(&self.arena, index));
+        let has_hidden = shown.as_ref().is_some_and(|shown| parts.iter().any(|&part| shown.hides_in(part)));
         let lists = parts.into_iter().map(|part| self.arena.children(part)).collect();
-        Some(Children { tree: self, shown, lists })
+        Some(Children { tree: self, shown, lists, has_hidden })
     }
 
     /// What `name` leads to in the directory `parent`.
@@ -356,6 +357,7 @@ impl Tree {
         let children = self.children(self.parent(id)?)?;
         match *children.lists {
             [only] if children.is_plain() => Some(self.arena.rank(only, self.arena.name(index))),
+            [one, other] if !children.has_hidden => Some(self.arena.rank_in_both(one, other, self.arena.name(index))),
             _ => children.into_iter().position(|child| child.node == id),
         }
     }

@@ -16,9 +16,25 @@ pub struct View {
     /// layers hold.
     pub layers: Vec<NodeId>,
     /// Nodes of the layers that are not shown, as they are numbered there.
-    pub hidden: Arc<BTreeSet<NodeId>>,
+    pub hidden: Arc<Hidden>,
     /// Other bodies for some files.
     pub bodies: Option<Arc<dyn Bodies>>,
+}
+
+/// Nodes that views do not show.
+#[derive(Debug, Default)]
+pub struct Hidden {
+    nodes: BTreeSet<NodeId>,
+    /// The directories that they are in.
+    directories: BTreeSet<NodeId>,
+}
+
+impl Hidden {
+    /// These nodes of layers.
+    pub fn new(tree: &Tree, nodes: BTreeSet<NodeId>) -> Self {
+        let directories = nodes.iter().filter_map(|&node| tree.parent(node)).collect();
+        Self { nodes, directories }
+    }
 }
 
 /// Bodies that a view shows in the place of those that its layers have.
@@ -35,7 +51,7 @@ pub(super) struct Shown {
     pub(super) parent: u32,
     pub(super) name: Box<[u8]>,
     pub(super) roots: Box<[u32]>,
-    hidden: Arc<BTreeSet<NodeId>>,
+    hidden: Arc<Hidden>,
     pub(super) bodies: Option<Arc<dyn Bodies>>,
 }
 
@@ -59,11 +75,16 @@ impl Shown {
 
     /// Whether the directories of the view are those of its only layer.
     fn is_plain(&self) -> bool {
-        self.roots.len() == 1 && self.hidden.is_empty()
+        self.roots.len() == 1 && self.hidden.nodes.is_empty()
     }
 
     fn shows(&self, index: u32) -> bool {
-        self.hidden.is_empty() || !self.hidden.contains(&number(0, index))
+        self.hidden.nodes.is_empty() || !self.hidden.nodes.contains(&number(0, index))
+    }
+
+    /// Whether something of a directory of a layer is not shown.
+    pub(super) fn hides_in(&self, directory: u32) -> bool {
+        self.hidden.directories.contains(&number(0, directory))
     }
 
     /// The directories of the layers that make up the view's directory `index`, the uppermost first.
@@ -136,6 +157,8 @@ pub struct Children<'a> {
     pub(super) shown: Option<Arc<Shown>>,
     /// What is left of the children of the directories it is made of, the uppermost first.
     pub(super) lists: Vec<&'a [u32]>,
+    /// Whether something in them is not shown.
+    pub(super) has_hidden: bool,
 }
 
 impl<'a> Children<'a> {
@@ -147,12 +170,12 @@ impl<'a> Children<'a> {
 
     /// Whether the children are those of one stored directory.
     pub(super) fn is_plain(&self) -> bool {
-        self.lists.len() == 1 && self.shown.as_ref().is_none_or(|shown| shown.hidden.is_empty())
+        self.lists.len() == 1 && !self.has_hidden
     }
 
     /// Drops what the view hides from the front of all lists.
     fn skip_hidden(&mut self) {
-        let Some(shown) = self.shown.as_deref().filter(|shown| !shown.hidden.is_empty()) else { return };
+        let Some(shown) = self.shown.as_deref().filter(|_| self.has_hidden) else { return };
         for list in &mut self.lists {
             while let [first, rest @ ..] = *list
                 && !shown.shows(*first)
