@@ -7,7 +7,7 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
-use super::thin::{Layers, Thin, show_thin};
+use super::thin::{DistInfo, Layers, Thin, show_thin};
 use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
@@ -136,7 +136,8 @@ fn lay_out_thin_wheel(
         tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
     }
     let record = tree.insert(dist_info, &thin.record_path()?, attributes, empty())?;
-    layers.dist_info = Some((dist_info, record));
+    let statement = tree.insert(dist_info, &thin.statement_path()?, attributes, empty())?;
+    layers.dist_info = Some(DistInfo { layer: dist_info, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.file_name()?.as_bytes());
     let wheel = tree.insert(directory, &name, wheel_attributes(input, wheels), empty())?;

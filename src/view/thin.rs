@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::origin::OriginKind;
+use super::report::fixed;
 use super::thin_wheels::ThinWheels;
 use super::tree::{Bodies, Body, Finder, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
@@ -32,12 +33,20 @@ pub(super) struct Thin {
 
 /// The layers of a whole tree, as an installation has them.
 pub(super) struct Layers {
-    /// The dist-info of thin wheels: the layer, and in it RECORD.
-    pub(super) dist_info: Option<(NodeId, NodeId)>,
+    /// The dist-info of thin wheels.
+    pub(super) dist_info: Option<DistInfo>,
     /// A directory of a thin wheel: the layer, and in it the wheel.
     pub(super) wheel: Option<(NodeId, NodeId)>,
     pub(super) host: NodeId,
     pub(super) devices: BTreeMap<BundleKey, NodeId>,
+}
+
+/// The dist-info of thin wheels, of which two files are different for each set of GPUs.
+#[derive(Clone, Copy)]
+pub(super) struct DistInfo {
+    pub(super) layer: NodeId,
+    pub(super) record: NodeId,
+    pub(super) statement: NodeId,
 }
 
 impl Thin {
@@ -88,7 +97,7 @@ impl Thin {
 
     /// The whole tree for these GPUs.
     pub(super) fn view(self: &Arc<Self>, gpus: GpuSet) -> View {
-        let mut layers: Vec<_> = self.layers.dist_info.iter().map(|(layer, _)| *layer).collect();
+        let mut layers: Vec<_> = self.layers.dist_info.iter().map(|dist_info| dist_info.layer).collect();
         layers.push(self.layers.host);
         let keys: BTreeSet<_> = gpus.targets().iter().flat_map(chain).collect();
         layers.extend(keys.iter().filter_map(|key| self.layers.devices.get(key)));
@@ -127,11 +136,13 @@ struct ThinBodies {
 impl Bodies for ThinBodies {
     fn body(&self, file: NodeId) -> Option<Body> {
         let Thin { layers, wheels, .. } = &*self.thin;
-        let is = |place: Option<(NodeId, NodeId)>| place.is_some_and(|(_, there)| there == file);
-        if is(layers.dist_info) {
+        if layers.dist_info.is_some_and(|dist_info| dist_info.record == file) {
             return wheels.as_ref().map(|wheels| wheels.record(&self.gpus));
         }
-        if is(layers.wheel) {
+        if layers.dist_info.is_some_and(|dist_info| dist_info.statement == file) {
+            return wheels.as_ref().map(|wheels| fixed(wheels.statement(&self.gpus)));
+        }
+        if layers.wheel.is_some_and(|(_, wheel)| wheel == file) {
             return wheels.as_ref().map(|wheels| wheels.wheel(&self.gpus));
         }
         let binary = self.thin.binaries.thin(&self.gpus, self.thin.paths.get(&file)?)?;
@@ -204,14 +215,11 @@ fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     if layers.dist_info.is_none() {
         return hidden;
     }
-    // The dist-info of the device wheels, and the statement of the host wheel.
+    // The dist-info of the device wheels.
     for &layer in layers.devices.values() {
         let children = tree.children(layer).into_iter().flatten();
         hidden.extend(children.filter(|child| child.name.ends_with(b".dist-info")).map(|child| child.node));
     }
-    let of_host = tree.children(layers.host).into_iter().flatten().filter(|child| child.name.ends_with(b".dist-info"));
-    let statement = crate::wheel::STATEMENT.as_bytes();
-    hidden.extend(of_host.filter_map(|dist_info| tree.lookup(dist_info.node, statement)));
     hidden
 }
 
