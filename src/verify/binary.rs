@@ -95,10 +95,10 @@ fn check(
         Ok(None) => {
             match (FatBinary::scan(content), gpus) {
                 (Ok(Some(binary)), Some(gpus)) => {
-                    thin::check(content, &binary, gpus, (label, findings, &say), resources)
+                    thin::check(content, &binary, gpus, (label, findings, &say), resources);
                 }
                 (Ok(Some(fat)), None) => {
-                    say(format!("it still holds device code, of {} wrappers", fat.wrappers().len()))
+                    say(format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
                 }
                 (Ok(None), _) => {}
                 (Err(BinaryError::Read(error)), _) => say(error.to_string()),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use super::layout::ViewError;
 use super::origin::OriginKind;
 use super::report::fixed;
 use super::thin_wheels::ThinWheels;
@@ -150,24 +151,78 @@ impl Bodies for ThinBodies {
     }
 }
 
+/// The thin views that are listed besides those of each GPU.
+#[derive(Clone, Debug, Default)]
+pub struct ThinViews {
+    /// For sets of GPUs.
+    pub sets: Vec<GpuSet>,
+    /// For the GPUs of this machine, as far as the input has something for them; a link `auto` leads there.
+    pub auto: Option<GpuSet>,
+}
+
+/// The name of the link to the view for the GPUs of this machine.
+const AUTO: &[u8] = b"auto";
+
+impl ThinViews {
+    /// The same with sets that the input serves. Fails if there is one for which it has nothing.
+    fn served(&self, thin: &Thin) -> Result<Self, ViewError> {
+        let missing = |wanted: &GpuSet| {
+            let there = thin.listed().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ViewError::NoSuchThin { wanted: wanted.to_string(), there }
+        };
+        if let Some(wanted) = self.sets.iter().find(|gpus| !thin.serves(gpus)) {
+            return Err(missing(wanted));
+        }
+        let serves = |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.serves(&gpus));
+        let of_machine = |found: &GpuSet| {
+            let served = GpuSet::new(found.targets().iter().filter(serves).cloned());
+            served.ok_or_else(|| missing(found))
+        };
+        Ok(Self { sets: self.sets.clone(), auto: self.auto.as_ref().map(of_machine).transpose()? })
+    }
+}
+
 /// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
-pub(super) fn show_thin(tree: &mut Tree, thin: &Arc<Thin>, root: Attributes) -> Result<(), TreeError> {
+pub(super) fn show_thin(
+    tree: &mut Tree,
+    thin: &Arc<Thin>,
+    root: Attributes,
+    views: &ThinViews,
+) -> Result<(), ViewError> {
+    let views = views.served(thin)?;
     if thin.listed().is_empty() {
         return Ok(());
     }
-    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)))?;
+    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)), &views)?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)))?;
+        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)), &views)?;
     }
     Ok(())
 }
 
-fn show_views(tree: &mut Tree, name: &str, thin: &Thin, root: Attributes, finding: Finding) -> Result<(), TreeError> {
+fn show_views(
+    tree: &mut Tree,
+    name: &str,
+    thin: &Thin,
+    root: Attributes,
+    finding: Finding,
+    views: &ThinViews,
+) -> Result<(), TreeError> {
     let directory = EntryPath::root().child(name.as_bytes());
     let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
-    for gpus in thin.listed() {
+    let mut listed = thin.listed();
+    for gpus in views.sets.iter().chain(&views.auto) {
+        if !listed.contains(gpus) {
+            listed.push(gpus.clone());
+        }
+    }
+    for gpus in listed {
         let name = gpus.to_string();
         tree.show(&directory.child(name.as_bytes()), finding.view(gpus))?;
+    }
+    if let Some(gpus) = &views.auto {
+        let target = gpus.to_string().into_bytes().into();
+        tree.insert(ROOT, &directory.child(AUTO), root, NodeKind::Symlink(target))?;
     }
     tree.find_with(place, Arc::new(finding));
     Ok(())
