@@ -173,9 +173,9 @@ impl ThinViews {
         if let Some(wanted) = self.sets.iter().find(|gpus| !thin.serves(gpus)) {
             return Err(missing(wanted));
         }
-        let serves = |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.serves(&gpus));
+        let has_something = |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.serves(&gpus));
         let of_machine = |found: &GpuSet| {
-            let served = GpuSet::new(found.targets().iter().filter(serves).cloned());
+            let served = GpuSet::new(found.targets().iter().filter(has_something).cloned());
             served.ok_or_else(|| missing(found))
         };
         Ok(Self { sets: self.sets.clone(), auto: self.auto.as_ref().map(of_machine).transpose()? })

@@ -53,7 +53,7 @@ fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
     let found = report(tree.clone(), None).findings;
     assert!(found.iter().any(|it| it.reason.contains("it still holds device code")), "{found:#?}");
     let said = Options { thin: Some("gfx90a".parse().unwrap()), ..Options::default() };
-    assert_eq!(verify(&[tree.clone()], Some(&split.fat()), &said).findings, []);
+    assert_eq!(verify(std::slice::from_ref(&tree), Some(&split.fat()), &said).findings, []);
     let wrong = Options { thin: Some("gfx1030".parse().unwrap()), ..Options::default() };
     let found = verify(&[tree], None, &wrong).findings;
     assert!(found.iter().any(|it| it.reason.contains("code for gfx90a, which a GPU of gfx1030 cannot be given")));
@@ -214,7 +214,7 @@ fn thin_wheels_and_their_installations_are_clean() {
         assert!(all.counts.thin_binaries.get() > 6 && all.counts.recorded_files.get() > 20, "{:?}", all.counts);
         for gpus in ["gfx90a", "gfx1100"] {
             let wheel = the_wheel(&out.path().join("thin").join(gpus));
-            let site = installed(&[wheel.clone()]);
+            let site = installed(std::slice::from_ref(&wheel));
             for place in [wheel.parent().unwrap().to_owned(), wheel, site.path().to_owned()] {
                 for against in [None, Some(fat.path())] {
                     let report = report(place.clone(), against);
@@ -234,7 +234,7 @@ fn damaged_installations_are_named() {
     let out = thin_wheels(&fat, &["--view", "gfx90a"]);
     let wheel = the_wheel(&out.path().join("thin/gfx90a"));
     let expect = |change: &dyn Fn(&Path), against: Option<&Path>, check, path: &str, reason: &str| {
-        let site = installed(&[wheel.clone()]);
+        let site = installed(std::slice::from_ref(&wheel));
         change(site.path());
         let found = report(site.path().to_owned(), against).findings;
         let is_it = |it: &kpackfs::verify::Finding| it.check == check && it.path == path && it.reason.contains(reason);
