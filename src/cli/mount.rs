@@ -14,10 +14,10 @@ use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
 use crate::fs::autosave;
 use crate::fs::{self, Served};
-use crate::gpu::{BundleKey, KFD_TOPOLOGY, detect};
+use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::source::EntryKind;
 use crate::split::{STATEMENT, Summary};
-use crate::view::{self, HOST, Status, fixed};
+use crate::view::{self, HOST, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
@@ -40,16 +40,23 @@ pub(super) struct Mount {
     /// Overlay these targets on host/ itself, so that programs run from there; "auto" asks the kernel for the GPUs
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
     arch: Vec<String>,
+
+    /// List thin views for these sets of GPUs as well, such as gfx1036+gfx1100; "auto" asks the kernel for the GPUs, and
+    /// the link thin/auto leads to the view for all of them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
+    thin: Vec<String>,
 }
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let input = absolute(&self.input)?;
         let arch = self.arch()?;
+        let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
         let prepare = || match prepare_artifacts(&input, &self.options)? {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
+            Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch)),
+            None => prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch, &thin)),
         };
         self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
@@ -67,9 +74,22 @@ impl Mount {
         }
         Ok(keys)
     }
+
+    /// The thin views that are asked for; `topology` is where the kernel describes the GPUs.
+    fn thin_views(&self, topology: &Path) -> anyhow::Result<ThinViews> {
+        let mut views = ThinViews::default();
+        for name in &self.thin {
+            if name == "auto" {
+                views.auto = GpuSet::new(detect(topology).context("--thin auto")?);
+            } else {
+                views.sets.push(name.parse().with_context(|| format!("--thin {name}"))?);
+            }
+        }
+        Ok(views)
+    }
 }
 
-fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
+fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, statement, resources } = prepared;
     autosave(resources).context("cannot start a thread")?;
     let summary = json::text(&Summary::of(input, plan))?;
@@ -90,7 +110,7 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     });
     let total_bytes = sizes.sum();
-    let tree = view::lay_out(input, plan, wheels.as_ref(), arch, reports)?;
+    let tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 

@@ -131,6 +131,7 @@ mod tests {
         let known = options();
         for (name, takes_value) in [
             ("arch", true),
+            ("thin", true),
             ("gpu-targets", true),
             ("databases", true),
             ("memory", true),

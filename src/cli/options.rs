@@ -222,7 +222,7 @@ impl SplitOptions {
                 device_requires: self.device_requires_dist.clone(),
             },
             variant: self.generate_variant_wheel.then(|| self.variant_label.clone()),
-            statement: statement.is_restricted().then(|| statement.to_json()),
+            statement,
             has_local_versions: false,
             stamp,
             fingerprint: 0,

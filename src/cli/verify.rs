@@ -14,6 +14,7 @@ use super::selection::Selection;
 use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
+use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::split::Packaging;
 use crate::verify::{self, Cause, Options, Progress, Report};
@@ -45,6 +46,10 @@ pub(super) struct Verify {
     /// Compare with the wheel, install tree, artifacts or directory of shards that was split
     #[arg(long, value_name = "FAT")]
     against: Option<PathBuf>,
+
+    /// PATH is a thin view for these GPUs, such as gfx942 or gfx1036+gfx1100; only a tree that was copied from thin/ needs it
+    #[arg(long, value_name = "GPUS")]
+    thin: Option<GpuSet>,
 
     /// Print JSON
     #[arg(long)]
@@ -91,6 +96,7 @@ impl Verify {
             databases: self.selection.chosen_databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
+            thin: self.thin.clone(),
             components: self.component.clone(),
         };
         check_address_space(self.memory << 20)?;
@@ -122,9 +128,11 @@ impl Verify {
             writeln!(out, "{}", message(finding))?;
         }
         let counts = &report.counts;
+        let thin = counts.thin_binaries.get();
+        let thin = if thin > 0 { format!(" and {thin} thin") } else { String::new() };
         writeln!(
             out,
-            "{}; {} files, {} of them compared with RECORD, {} split binaries with {} wrappers, {} archives with {} code objects",
+            "{}; {} files, {} of them compared with RECORD, {} split{thin} binaries with {} wrappers, {} archives with {} code objects",
             counted(report.findings.len(), "finding", "findings"),
             counts.files.get(),
             counts.recorded_files.get(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Options;
 use crate::database::{Databases, Handler};
-use crate::gpu::{BundleKey, TargetIdError};
+use crate::gpu::{BundleKey, GpuSet, TargetIdError};
 use crate::source::{EntryPath, PathError};
 
 /// The name of the file among the reports of a mount, and in the directory that `split` writes. Wheels have it as
@@ -171,6 +171,12 @@ impl Statement {
     /// The directories of the split, by their paths in the directory that holds it.
     pub fn parts(&self) -> Result<Vec<EntryPath>, PathError> {
         self.parts.iter().map(|part| EntryPath::new(part.as_bytes())).collect()
+    }
+
+    /// The GPUs of the thin view that all of it is.
+    pub fn thin(&self) -> Option<GpuSet> {
+        let [view] = &*self.views else { return None };
+        view.strip_prefix(super::THIN)?.strip_prefix('/')?.parse().ok()
     }
 
     /// `--view`.

@@ -10,6 +10,7 @@ use super::distributions::{self, Distribution};
 use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
+use super::thin::Thin;
 use super::{Choices, Context, Progress};
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
@@ -27,6 +28,7 @@ pub(super) struct Comparison<'a> {
     pub(super) distributions: &'a [Distribution<'a>],
     /// The distribution that the fat input is the wheel of, in normal form.
     fat_name: Option<&'a str>,
+    pub(super) thin: &'a Thin,
     choices: &'a Choices,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
@@ -38,14 +40,30 @@ pub(super) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
-        let Context { parts, shelf, binaries, distributions, choices, resources, findings } = *context;
+        let Context { parts, shelf, binaries, distributions, thin, choices, resources, findings } = *context;
         let present = parts.kind.is_partial().then(|| {
             let of_archives = shelf.targets.iter().map(BundleKey::of);
-            let of_databases = parts.files().filter_map(|file| Some(choices.databases.classify(file.path)?.arch.key()));
-            of_archives.chain(of_databases).chain(distributions::present_keys(distributions)).collect()
+            let of_databases =
+                || parts.files().filter_map(|file| Some(choices.databases.classify(file.path)?.arch.key()));
+            // Of thin parts it is known for which GPUs they are.
+            let others = thin.keys().unwrap_or_else(|| of_databases().collect());
+            of_archives.chain(others).chain(distributions::present_keys(distributions)).collect()
         });
         let accounted = Mutex::default();
-        Self { fats, parts, shelf, binaries, distributions, fat_name, choices, resources, findings, present, accounted }
+        Self {
+            fats,
+            parts,
+            shelf,
+            binaries,
+            distributions,
+            fat_name,
+            thin,
+            choices,
+            resources,
+            findings,
+            present,
+            accounted,
+        }
     }
 
     pub(super) fn run(&self, progress: &Progress) {

@@ -9,11 +9,12 @@ use ring::digest::{Context, Digest, SHA256};
 use super::against::Comparison;
 use super::binary::Request;
 use super::lookup::Step;
+use super::thin::by_target;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
-use crate::gpu::TargetId;
+use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, ReadError, equal};
 use crate::source::EntryPath;
 
 /// Bytes compared at a time.
@@ -57,6 +58,9 @@ impl Comparison<'_> {
             };
             fat.push((binary, bundles));
         }
+        if let (Some(gpus), [(binary, bundles)]) = (self.thin.gpus(path), &*fat) {
+            return unknown.is_empty() && self.compare_thin(path, (binary, bundles), split, gpus);
+        }
         let Some(requests) = self.binaries.get(path) else {
             // Still fat, and reported as such: nothing is lost if it is the same file.
             return false;
@@ -85,6 +89,72 @@ impl Comparison<'_> {
             }
         });
         true
+    }
+
+    /// Compares a thin binary: it has what the GPUs can be given of the fat one, and nothing else. `false` if it is still
+    /// fat, so that it should have stayed as it was.
+    fn compare_thin(
+        &self,
+        path: &EntryPath,
+        (fat, bundles): (&FatBinary, &[Vec<CodeObject>]),
+        thin: &Arc<dyn Content>,
+        gpus: &GpuSet,
+    ) -> bool {
+        // What cannot be read has been reported.
+        let Ok(Some(binary)) = FatBinary::scan(thin) else { return false };
+        match fat.first_difference(thin) {
+            Ok(None) => {}
+            Ok(Some(difference)) => self.say(path, difference),
+            Err(error) => self.say(path, error),
+        }
+        let wrappers = binary.wrappers();
+        if wrappers.len() != bundles.len() {
+            self.say(path, format!("it had {} wrappers and has {}", bundles.len(), wrappers.len()));
+            return true;
+        }
+        wrappers.par_iter().zip(bundles).enumerate().with_max_len(1).for_each(|(position, (wrapper, bundle))| {
+            let found = Bundle::read(thin, wrapper.bundle, wrapper.limit, self.resources)
+                .and_then(|found| found.objects(thin, self.resources));
+            let Ok(found) = found else { return };
+            if let Err(error) = self.compare_thin_wrapper(path, position, bundle, &found, gpus) {
+                self.say(path, format!("wrapper {position}: {error}"));
+            }
+        });
+        true
+    }
+
+    fn compare_thin_wrapper(
+        &self,
+        path: &EntryPath,
+        position: usize,
+        fat: &[CodeObject],
+        thin: &[CodeObject],
+        gpus: &GpuSet,
+    ) -> Result<(), CodeError> {
+        let (fat, thin) = (by_target(fat), by_target(thin));
+        let present: Vec<_> = fat.keys().copied().collect();
+        let keeps = gpus.keeps(&present);
+        for (target, is_wanted) in present.into_iter().zip(keeps) {
+            match (fat.get(target), thin.get(target)) {
+                (Some(_), None) if is_wanted => {
+                    self.say(path, format!("wrapper {position}: its code for {target} is not found"));
+                }
+                (Some(_), Some(_)) if !is_wanted => {
+                    self.say(path, format!("wrapper {position} has code for {target}, which {gpus} does not need"));
+                }
+                (Some(expected), Some(found)) => {
+                    self.findings.counts.compared_code_objects.add(1);
+                    if !equal(&*expected.content, &*found.content)? {
+                        self.say(path, format!("wrapper {position}: its code for {target} is other code"));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for target in thin.keys().filter(|target| !fat.contains_key(*target)) {
+            self.say(path, format!("wrapper {position} had no code for {target}, but now has some"));
+        }
+        Ok(())
     }
 
     fn compare_wrapper<'a>(

@@ -8,9 +8,12 @@ use rayon::prelude::*;
 
 use super::report::{Check, Findings};
 use super::subject::{PartFile, Parts, SingleFile};
+use super::thin::{self, Thin};
 use super::{Choices, Progress};
 use crate::binary::{BinaryError, FatBinary, SplitBinary};
+use crate::gpu::GpuSet;
 use crate::kpack::read_marker;
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
 
@@ -35,13 +38,23 @@ pub(super) struct Marker {
 /// The wrappers of the split binaries in the host part, `None` where a wrapper cannot be used.
 pub(super) type Binaries = HashMap<EntryPath, Vec<Option<Request>>>;
 
+/// Says what is wrong with a binary.
+pub(super) type Says<'a> = &'a dyn Fn(String);
+
 /// Checks a binary that was named itself. `false` if it is not split.
-pub(super) fn check_file(file: &SingleFile, findings: &Findings) -> bool {
-    check(&file.content, &file.path.display().to_string(), findings).is_some()
+pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
+    check(&file.content, &file.path.display().to_string(), None, resources, findings).is_some()
 }
 
 /// Checks all binaries. Databases bring their own code and are not looked into.
-pub(super) fn check_all(parts: &Parts, choices: &Choices, findings: &Findings, progress: &Progress) -> Binaries {
+pub(super) fn check_all(
+    parts: &Parts,
+    thin: &Thin,
+    choices: &Choices,
+    resources: &Arc<Resources>,
+    findings: &Findings,
+    progress: &Progress,
+) -> Binaries {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
             && file.content.size() >= SMALLEST
@@ -55,15 +68,22 @@ pub(super) fn check_all(parts: &Parts, choices: &Choices, findings: &Findings, p
         .par_iter()
         .with_max_len(1)
         .filter_map(|file| {
-            let wrappers = check(file.content, &parts.label(file.part, file.path), findings);
+            let wrappers =
+                check(file.content, &parts.label(file.part, file.path), thin.gpus(file.path), resources, findings);
             progress.advance(file.content.size());
             Some((file.path.clone(), wrappers?))
         })
         .collect()
 }
 
-/// Checks one binary; gives its wrappers if it is split.
-fn check(content: &Arc<dyn Content>, label: &str, findings: &Findings) -> Option<Vec<Option<Request>>> {
+/// Checks one binary, which has code of `gpus` only if it is thin; gives its wrappers if it is split.
+fn check(
+    content: &Arc<dyn Content>,
+    label: &str,
+    gpus: Option<&Arc<GpuSet>>,
+    resources: &Arc<Resources>,
+    findings: &Findings,
+) -> Option<Vec<Option<Request>>> {
     let say = |reason: String| findings.add(Check::Binary, label, reason);
     match SplitBinary::read(content) {
         Ok(Some(split)) => {
@@ -73,11 +93,17 @@ fn check(content: &Arc<dyn Content>, label: &str, findings: &Findings) -> Option
             Some(requests(&split, say))
         }
         Ok(None) => {
-            match FatBinary::scan(content) {
-                Ok(Some(fat)) => say(format!("it still holds device code, of {} wrappers", fat.wrappers().len())),
-                Ok(None) => {}
-                Err(BinaryError::Read(error)) => say(error.to_string()),
-                Err(error) => say(format!("it still holds device code, and {error}")),
+            match (FatBinary::scan(content), gpus) {
+                (Ok(Some(binary)), Some(gpus)) => {
+                    thin::check(content, &binary, gpus, (label, findings, &say), resources);
+                }
+                (Ok(Some(fat)), None) => {
+                    say(format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
+                }
+                (Ok(None), _) => {}
+                (Err(BinaryError::Read(error)), _) => say(error.to_string()),
+                (Err(error), Some(_)) => say(format!("it holds all of its device code, and {error}")),
+                (Err(error), None) => say(format!("it still holds device code, and {error}")),
             }
             None
         }

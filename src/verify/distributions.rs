@@ -6,10 +6,11 @@ use super::lookup::{Shelf, names_archive};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use crate::database::Databases;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
-use crate::wheel::{Claims, Metadata, Stated, normalise};
+use crate::split::Statement;
+use crate::wheel::{Claims, Metadata, STATEMENT, Stated, normalise};
 
 /// Longest METADATA and RECORD that are read.
 const LONGEST: u64 = 64 << 20;
@@ -23,6 +24,8 @@ pub(super) struct Distribution<'a> {
     pub(super) directory: EntryPath,
     /// `None` if it cannot be read.
     metadata: Option<Metadata>,
+    /// The GPUs that a thin wheel is for.
+    pub(super) thin: Option<GpuSet>,
     pub(super) role: Role,
     /// What RECORD says; `None` if there is none.
     pub(super) rows: Option<Vec<Row>>,
@@ -35,6 +38,8 @@ pub(super) enum Role {
     Host,
     /// It consists of archives and databases.
     Device,
+    /// It is all there is, with device code for some GPUs.
+    Thin,
     /// It has nothing to do with a split, or was installed before the split.
     Other,
 }
@@ -68,7 +73,10 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         };
         let path = directory.child(b"METADATA");
         let metadata = read(part, &path).ok().flatten().and_then(|bytes| Metadata::parse(bytes, &path).ok());
-        let mut found = Distribution { number, part, directory: directory.clone(), metadata, role: Role::Other, rows };
+        let statement = read(part, &directory.child(STATEMENT.as_bytes())).ok().flatten();
+        let thin = statement.and_then(|bytes| Statement::parse(&bytes).ok()?.thin());
+        let (directory, role) = (directory.clone(), Role::Other);
+        let mut found = Distribution { number, part, directory, metadata, thin, role, rows };
         found.role = found.find_role();
         found
     };
@@ -109,6 +117,9 @@ pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool
 
 impl Distribution<'_> {
     fn find_role(&self) -> Role {
+        if self.thin.is_some() {
+            return Role::Thin;
+        }
         if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
             return Role::Host;
         }

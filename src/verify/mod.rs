@@ -19,6 +19,7 @@ mod report;
 mod said;
 mod separation;
 mod subject;
+mod thin;
 mod views;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::database::Databases;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::SourceError;
@@ -41,6 +42,7 @@ use report::Findings;
 pub use report::{Cause, Check, Counts, Finding, Report};
 use said::Said;
 use subject::{Kind, Part, Parts, Subject};
+use thin::Thin;
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +53,8 @@ pub struct Options {
     pub gpu_targets: Option<Vec<BundleKey>>,
     /// Targets that the split does not have, besides those that it says.
     pub exclude_targets: Vec<BundleKey>,
+    /// The GPUs that all of it is cut down to, if it does not say so itself.
+    pub thin: Option<GpuSet>,
     /// The components of artifacts that are compared with others; all if there are none.
     pub components: Vec<String>,
 }
@@ -89,6 +93,7 @@ impl Choices {
 struct Context<'a> {
     parts: &'a Parts,
     shelf: &'a Shelf,
+    thin: &'a Thin,
     binaries: &'a Binaries,
     distributions: &'a [Distribution<'a>],
     choices: &'a Choices,
@@ -166,7 +171,7 @@ pub fn verify(
     for subject in &subjects {
         match (subject, against) {
             (Subject::Binary(file), None) => {
-                if binary::check_file(file, &findings) {
+                if binary::check_file(file, resources, &findings) {
                     empty = None;
                 }
             }
@@ -210,21 +215,23 @@ fn check_parts(
     if let Some(said) = said.filter(|said| said.statement.is_restricted()) {
         findings.note(format!("{}: the split was made with {}", said.path, said.statement));
     }
+    let distributions = distributions::find(parts, findings);
+    let thin = Thin::of(parts, &distributions, options.thin.as_ref());
     let shelf = Shelf::fill(parts, findings);
-    let binaries = binary::check_all(parts, choices, findings, progress);
-    let is_nothing = findings.number() == before && binaries.is_empty() && !parts.is_split();
+    let binaries = binary::check_all(parts, &thin, choices, resources, findings, progress);
+    let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
+    let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
     if is_nothing && against.is_none() {
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
     let code = shelf.walk(parts, &binaries, choices, findings);
     archive::check_all(&shelf, parts.kind, choices, &resources.budget, findings, progress);
-    let distributions = distributions::find(parts, findings);
     distributions::check(&distributions, findings);
     distributions::check_code(parts, &distributions, &code, findings);
     distributions::check_archives(parts, &distributions, &shelf, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);
-    let context = Context { parts, shelf: &shelf, binaries, distributions, choices, resources, findings };
+    let context = Context { parts, shelf: &shelf, thin: &thin, binaries, distributions, choices, resources, findings };
     context.check_records(progress);
     if parts.kind != Kind::Installation {
         separation::check(parts, &shelf, choices, findings);

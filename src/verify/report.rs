@@ -41,11 +41,13 @@ pub struct Counts {
     pub files: Counter,
     /// Split binaries among them.
     pub binaries: Counter,
-    /// Wrappers of these.
+    /// Thin binaries among the files.
+    pub thin_binaries: Counter,
+    /// Wrappers of both.
     pub wrappers: Counter,
     /// Archives.
     pub archives: Counter,
-    /// Code objects in archives that have been read.
+    /// Code objects in archives and in thin binaries that have been read.
     pub code_objects: Counter,
     /// Bytes of these.
     pub code_bytes: Counter,

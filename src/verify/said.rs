@@ -9,7 +9,7 @@ use super::subject::{Part, read_directory};
 use crate::gpu::BundleKey;
 use crate::source::{EntryPath, SourceError};
 use crate::split::{STATEMENT, Statement, StatementError, component_of_statement};
-use crate::view::{MERGED, REPORTS};
+use crate::view::{MERGED, REPORTS, THIN};
 use crate::wheel;
 
 /// The longest statement that is read.
@@ -36,18 +36,18 @@ impl Said {
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 
-    /// The statement of the split that a directory is a part or a merged view of.
+    /// The statement of the split that a directory is a part, a merged view or a thin view of.
     pub(super) fn beside(part: &Path) -> Result<Option<Self>, VerifyError> {
         let Ok(part) = part.canonicalize() else { return Ok(None) };
         let (Some(name), Some(directory)) = (part.file_name(), part.parent()) else { return Ok(None) };
-        let (directory, is_merged) = match directory.parent() {
-            Some(above) if directory.ends_with(MERGED) => (above, true),
+        let (directory, is_whole) = match directory.parent() {
+            Some(above) if directory.ends_with(MERGED) || directory.ends_with(THIN) => (above, true),
             _ => (directory, false),
         };
         let said = Self::read(directory, STATEMENT)?;
         let has =
             |said: &Self| said.parts().is_ok_and(|parts| parts.iter().any(|part| part.as_path() == Path::new(name)));
-        Ok(said.filter(|said| is_merged || has(said)))
+        Ok(said.filter(|said| is_whole || has(said)))
     }
 
     /// The statement in a `*.dist-info` directory of the host part, if there is exactly one.

@@ -9,11 +9,11 @@ use super::report::{Check, Findings};
 use super::said::Said;
 use super::subject::{Kind, Part, Parts, Subject, open_installation, read_directory, wheels_in};
 use super::{VerifyError, arrange};
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
 use crate::source::SourceError;
 use crate::split::{RESERVED, STATEMENT};
-use crate::view::{HOST, MERGED, REPORTS, WHEELS};
+use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// What `split` writes into a directory, and what a mount shows.
 pub(super) struct Views {
@@ -24,6 +24,10 @@ pub(super) struct Views {
     /// What installations look like.
     merged: Vec<String>,
     wheels: Vec<PathBuf>,
+    /// Thin views.
+    thin: Vec<String>,
+    /// Thin wheels, each in a directory for its GPUs.
+    thin_wheels: Vec<PathBuf>,
     /// What the split says of itself.
     said: Option<Said>,
     /// Whether it is a mount, whose views show one and the same file in several places.
@@ -43,6 +47,8 @@ impl Views {
         let names = directories(path)?;
         let has = |name: &str| names.iter().any(|it| it == name);
         let has_host = has(HOST);
+        let is_mount = path.join(REPORTS).join("status.json").exists();
+        let is_set = |name: &String| name.parse::<GpuSet>().is_ok();
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let said = Said::read(path, STATEMENT)?;
         let parts = said.as_ref().map(Said::parts).transpose()?;
@@ -57,16 +63,32 @@ impl Views {
         };
         let merged = if has(MERGED) { directories(&path.join(MERGED))? } else { Vec::new() };
         let wheels = if has(WHEELS) { wheels_in(&path.join(WHEELS))? } else { Vec::new() };
-        let devices: Vec<_> = names.iter().filter(|name| is_device(name)).cloned().collect();
+        let thin = if has(THIN) { directories(&path.join(THIN))? } else { Vec::new() };
+        let thin: Vec<_> = thin.into_iter().filter(is_set).collect();
+        let mut thin_wheels = Vec::new();
+        if !is_mount {
+            for place in [path.to_owned(), path.join(THIN_WHEELS)].iter().filter(|place| place.is_dir()) {
+                for name in directories(place)?.iter().filter(|name| is_set(name)) {
+                    thin_wheels.extend(wheels_in(&place.join(name))?);
+                }
+            }
+        }
+        // `split --format thin-wheel` writes directories that are called as device parts are.
+        let has_thin_wheel = |name: &str| thin_wheels.iter().any(|wheel| wheel.parent() == Some(&path.join(name)));
+        let devices: Vec<_> = names.iter().filter(|name| is_device(name) && !has_thin_wheel(name)).cloned().collect();
         let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
+        let is_thin = !thin.is_empty() || !thin_wheels.is_empty();
         // A package of an installation can be called as a view is.
-        let is_view =
-            has_host || !devices.is_empty() || !merged.is_empty() && merged.iter().all(is_key) || !wheels.is_empty();
+        let is_view = has_host
+            || is_thin
+            || !devices.is_empty()
+            || !merged.is_empty() && merged.iter().all(is_key)
+            || !wheels.is_empty();
         if is_installation || !is_view && said.is_none() {
             return Ok(None);
         }
-        let is_mount = path.join(REPORTS).join("status.json").exists();
-        Ok(Some(Self { path: path.to_owned(), has_host, devices, merged, wheels, said, is_mount }))
+        let path = path.to_owned();
+        Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, said, is_mount }))
     }
 
     pub(super) fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Subject>, VerifyError> {
@@ -86,22 +108,31 @@ impl Views {
                      check them as well"
                 ));
             }
+            if !self.thin.is_empty() {
+                findings.note(format!("{THIN}/ and {THIN_WHEELS}/ of a mount were not checked; name what is in them"));
+            }
         } else {
-            for name in self.merged.iter().map(|name| format!("{MERGED}/{name}")) {
+            for name in self.wholes() {
                 subjects.push(open_installation(&self.path.join(&name), name, resources, findings)?);
             }
-            let wheels: Vec<_> = self.wheels.iter().map(|path| Named { path: path.clone(), is_listed: true }).collect();
+            let wheels = self.wheels.iter().chain(&self.thin_wheels);
+            let wheels: Vec<_> = wheels.map(|path| Named { path: path.clone(), is_listed: true }).collect();
             subjects.extend(arrange::arrange(&wheels, resources, findings)?);
         }
         Ok(subjects.into_iter().map(Subject::Parts).collect())
     }
 
+    /// The views that show a whole tree.
+    fn wholes(&self) -> impl Iterator<Item = String> {
+        let merged = self.merged.iter().map(|name| format!("{MERGED}/{name}"));
+        merged.chain(self.thin.iter().map(|name| format!("{THIN}/{name}")))
+    }
+
     /// Whether there are exactly the parts that the split says.
     fn check_parts(&self, findings: &Findings) -> Result<(), VerifyError> {
         let Some(said) = &self.said else { return Ok(()) };
-        let merged = self.merged.iter().map(|name| format!("{MERGED}/{name}"));
         let host = self.has_host.then(|| HOST.to_owned());
-        let there = host.into_iter().chain(self.devices.iter().cloned()).chain(merged);
+        let there = host.into_iter().chain(self.devices.iter().cloned()).chain(self.wholes());
         said.check_parts(&self.path, there.filter(|_| !self.is_mount), Check::Separation, findings)
     }
 

@@ -7,7 +7,7 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
-use super::thin::{Layers, Thin, show_thin};
+use super::thin::{DistInfo, Layers, Thin, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
@@ -40,6 +40,14 @@ pub enum ViewError {
         /// What there is.
         there: Vec<BundleKey>,
     },
+    /// A thin view is asked for of which the input has nothing.
+    #[error("--thin {wanted}: the input has nothing for it; there are thin views for {there}")]
+    NoSuchThin {
+        /// The GPUs.
+        wanted: String,
+        /// The GPUs that there are views for.
+        there: String,
+    },
 }
 
 /// The tree that a mount shows. `arch` is overlaid on `host/` itself.
@@ -48,6 +56,18 @@ pub fn lay_out(
     plan: &Plan,
     wheels: Option<&WheelSet>,
     arch: &[BundleKey],
+    reports: Vec<(&str, Body)>,
+) -> Result<Tree, ViewError> {
+    lay_out_with(input, plan, wheels, arch, &ThinViews::default(), reports)
+}
+
+/// The same, with more thin views that are listed.
+pub fn lay_out_with(
+    input: &Input,
+    plan: &Plan,
+    wheels: Option<&WheelSet>,
+    arch: &[BundleKey],
+    thin_views: &ThinViews,
     reports: Vec<(&str, Body)>,
 ) -> Result<Tree, ViewError> {
     let mut host = host_part(input, plan);
@@ -114,7 +134,7 @@ pub fn lay_out(
         lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
     }
     let thin = Thin::new(&tree, plan, layers, binaries, thin);
-    show_thin(&mut tree, &thin, root)?;
+    show_thin(&mut tree, &thin, root, thin_views)?;
     tree.show(&path(&[HOST]), host_view)?;
     tree.shrink();
     Ok(tree)
@@ -136,7 +156,8 @@ fn lay_out_thin_wheel(
         tree.insert(dist_info, &file.path, attributes, NodeKind::File { body, link_group: None })?;
     }
     let record = tree.insert(dist_info, &thin.record_path()?, attributes, empty())?;
-    layers.dist_info = Some((dist_info, record));
+    let statement = tree.insert(dist_info, &thin.statement_path()?, attributes, empty())?;
+    layers.dist_info = Some(DistInfo { layer: dist_info, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.file_name()?.as_bytes());
     let wheel = tree.insert(directory, &name, wheel_attributes(input, wheels), empty())?;

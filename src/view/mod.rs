@@ -18,7 +18,7 @@ mod watch;
 mod wheels;
 
 pub use crate::split::{DEVICE, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
-pub use layout::{REPORTS, ViewError, lay_out};
+pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 pub use origin::{Origin, OriginKind};
@@ -27,6 +27,7 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Make;
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
+pub use thin::ThinViews;
 pub use tree::{
     Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,
     View,

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
+use super::layout::ViewError;
 use super::origin::OriginKind;
+use super::report::fixed;
 use super::thin_wheels::ThinWheels;
 use super::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
@@ -36,12 +38,20 @@ pub(super) struct Thin {
 
 /// The layers of a whole tree, as an installation has them.
 pub(super) struct Layers {
-    /// The dist-info of thin wheels: the layer, and in it RECORD.
-    pub(super) dist_info: Option<(NodeId, NodeId)>,
+    /// The dist-info of thin wheels.
+    pub(super) dist_info: Option<DistInfo>,
     /// A directory of a thin wheel: the layer, and in it the wheel.
     pub(super) wheel: Option<(NodeId, NodeId)>,
     pub(super) host: NodeId,
     pub(super) devices: BTreeMap<BundleKey, NodeId>,
+}
+
+/// The dist-info of thin wheels, of which two files are different for each set of GPUs.
+#[derive(Clone, Copy)]
+pub(super) struct DistInfo {
+    pub(super) layer: NodeId,
+    pub(super) record: NodeId,
+    pub(super) statement: NodeId,
 }
 
 impl Thin {
@@ -94,7 +104,7 @@ impl Thin {
 
     /// The whole tree for these GPUs.
     pub(super) fn view(self: &Arc<Self>, gpus: GpuSet) -> View {
-        let mut layers: Vec<_> = self.layers.dist_info.iter().map(|(layer, _)| *layer).collect();
+        let mut layers: Vec<_> = self.layers.dist_info.iter().map(|dist_info| dist_info.layer).collect();
         layers.push(self.layers.host);
         let keys: BTreeSet<_> = gpus.targets().iter().flat_map(chain).collect();
         layers.extend(keys.iter().filter_map(|key| self.layers.devices.get(key)));
@@ -133,11 +143,13 @@ struct ThinBodies {
 impl Bodies for ThinBodies {
     fn body(&self, file: NodeId) -> Option<Body> {
         let Thin { layers, wheels, .. } = &*self.thin;
-        let is = |place: Option<(NodeId, NodeId)>| place.is_some_and(|(_, there)| there == file);
-        if is(layers.dist_info) {
+        if layers.dist_info.is_some_and(|dist_info| dist_info.record == file) {
             return wheels.as_ref().map(|wheels| wheels.record(&self.gpus));
         }
-        if is(layers.wheel) {
+        if layers.dist_info.is_some_and(|dist_info| dist_info.statement == file) {
+            return wheels.as_ref().map(|wheels| fixed(wheels.statement(&self.gpus)));
+        }
+        if layers.wheel.is_some_and(|(_, wheel)| wheel == file) {
             return wheels.as_ref().map(|wheels| wheels.wheel(&self.gpus));
         }
         let binary = self.thin.binaries.thin(&self.gpus, self.thin.paths.get(&file)?)?;
@@ -145,24 +157,78 @@ impl Bodies for ThinBodies {
     }
 }
 
+/// The thin views that are listed besides those of each GPU.
+#[derive(Clone, Debug, Default)]
+pub struct ThinViews {
+    /// For sets of GPUs.
+    pub sets: Vec<GpuSet>,
+    /// For the GPUs of this machine, as far as the input has something for them; a link `auto` leads there.
+    pub auto: Option<GpuSet>,
+}
+
+/// The name of the link to the view for the GPUs of this machine.
+const AUTO: &[u8] = b"auto";
+
+impl ThinViews {
+    /// The same with sets that the input serves. Fails if there is one for which it has nothing.
+    fn served(&self, thin: &Thin) -> Result<Self, ViewError> {
+        let missing = |wanted: &GpuSet| {
+            let there = thin.listed().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ViewError::NoSuchThin { wanted: wanted.to_string(), there }
+        };
+        if let Some(wanted) = self.sets.iter().find(|gpus| !thin.serves(gpus)) {
+            return Err(missing(wanted));
+        }
+        let has_something = |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.serves(&gpus));
+        let of_machine = |found: &GpuSet| {
+            let served = GpuSet::new(found.targets().iter().filter(has_something).cloned());
+            served.ok_or_else(|| missing(found))
+        };
+        Ok(Self { sets: self.sets.clone(), auto: self.auto.as_ref().map(of_machine).transpose()? })
+    }
+}
+
 /// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
-pub(super) fn show_thin(tree: &mut Tree, thin: &Arc<Thin>, root: Attributes) -> Result<(), TreeError> {
+pub(super) fn show_thin(
+    tree: &mut Tree,
+    thin: &Arc<Thin>,
+    root: Attributes,
+    views: &ThinViews,
+) -> Result<(), ViewError> {
+    let views = views.served(thin)?;
     if thin.listed().is_empty() {
         return Ok(());
     }
-    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)))?;
+    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)), &views)?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)))?;
+        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)), &views)?;
     }
     Ok(())
 }
 
-fn show_views(tree: &mut Tree, name: &str, thin: &Thin, root: Attributes, finding: Finding) -> Result<(), TreeError> {
+fn show_views(
+    tree: &mut Tree,
+    name: &str,
+    thin: &Thin,
+    root: Attributes,
+    finding: Finding,
+    views: &ThinViews,
+) -> Result<(), TreeError> {
     let directory = EntryPath::root().child(name.as_bytes());
     let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
-    for gpus in thin.listed() {
+    let mut listed = thin.listed();
+    for gpus in views.sets.iter().chain(&views.auto) {
+        if !listed.contains(gpus) {
+            listed.push(gpus.clone());
+        }
+    }
+    for gpus in listed {
         let name = gpus.to_string();
         tree.show(&directory.child(name.as_bytes()), finding.view(gpus))?;
+    }
+    if let Some(gpus) = &views.auto {
+        let target = gpus.to_string().into_bytes().into();
+        tree.insert(ROOT, &directory.child(AUTO), root, NodeKind::Symlink(target))?;
     }
     tree.find_with(place, Arc::new(finding));
     Ok(())
@@ -219,14 +285,11 @@ fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     if layers.dist_info.is_none() {
         return hidden;
     }
-    // The dist-info of the device wheels, and the statement of the host wheel.
+    // The dist-info of the device wheels.
     for &layer in layers.devices.values() {
         let children = tree.children(layer).into_iter().flatten();
         hidden.extend(children.filter(|child| child.name.ends_with(b".dist-info")).map(|child| child.node));
     }
-    let of_host = tree.children(layers.host).into_iter().flatten().filter(|child| child.name.ends_with(b".dist-info"));
-    let statement = crate::wheel::STATEMENT.as_bytes();
-    hidden.extend(of_host.filter_map(|dist_info| tree.lookup(dist_info.node, statement)));
     hidden
 }
 

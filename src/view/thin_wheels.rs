@@ -12,8 +12,8 @@ use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{Content, Make, ReadError};
 use crate::source::EntryPath;
-use crate::split::FatBinaries;
-use crate::wheel::{File, Part, WheelError};
+use crate::split::{FatBinaries, Statement, THIN};
+use crate::wheel::{File, Part, STATEMENT, WheelError};
 
 /// Wheels whose list of files is remembered at most. It is as long as that of the input.
 const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();
@@ -24,6 +24,8 @@ pub(super) struct ThinWheels {
     host: Arc<WheelPart>,
     devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     binaries: Arc<FatBinaries>,
+    /// What the split was restricted to.
+    restrictions: Statement,
     /// Whether versions name the GPUs.
     has_local_version: bool,
     /// Whether a whole tree has files elsewhere than the wheel, because it has a data directory.
@@ -47,6 +49,7 @@ impl ThinWheels {
             host: Arc::clone(set.hosts.first()?),
             devices: set.devices.clone(),
             binaries: Arc::clone(binaries),
+            restrictions: set.statement.clone(),
             has_local_version: set.has_local_versions,
             is_moved,
             made: Mutex::new(LruCache::new(MOST)),
@@ -56,6 +59,17 @@ impl ThinWheels {
     /// The dist-info files but for RECORD, which are the same for all GPUs.
     pub(super) fn dist_info(&self) -> Result<Vec<File>, WheelError> {
         self.host.thin_dist_info()
+    }
+
+    /// Where the statement is.
+    pub(super) fn statement_path(&self) -> Result<EntryPath, WheelError> {
+        let directory = self.record_path()?.parent().unwrap_or_else(EntryPath::root);
+        Ok(directory.child(STATEMENT.as_bytes()))
+    }
+
+    /// What the wheel for these GPUs says of itself.
+    pub(super) fn statement(&self, gpus: &GpuSet) -> String {
+        self.restrictions.clone().with_views(&[format!("{THIN}/{gpus}")]).to_json()
     }
 
     /// Where RECORD is.
@@ -96,7 +110,9 @@ impl ThinWheel {
         let keys = gpus.targets().iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain());
         let keys: BTreeSet<_> = keys.collect();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
-        let part = WheelPart::thin(part, &wheels.host, &devices, &|path| wheels.binaries.thin(gpus, path))?;
+        let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &|path| {
+            wheels.binaries.thin(gpus, path)
+        })?;
         Ok(Arc::clone(self.part.get_or_init(|| Arc::new(part))))
     }
 }

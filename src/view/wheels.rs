@@ -14,7 +14,7 @@ use crate::kpack::{Archive, make_archives};
 use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan, ThinBinary};
+use crate::split::{Place, Plan, Statement, ThinBinary};
 use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
 
 /// What a user can choose about wheels.
@@ -24,8 +24,8 @@ pub struct WheelOptions {
     pub names: Options,
     /// The label of the variant wheel, if there is to be one.
     pub variant: Option<Label>,
-    /// What host wheels say of the split's restrictions, if there are any.
-    pub statement: Option<String>,
+    /// What host wheels say of the split's restrictions, if there are any. Thin wheels name their GPUs as well.
+    pub statement: Statement,
     /// Whether the versions of thin wheels name the GPUs.
     pub has_local_versions: bool,
     /// The time that all files in the wheels have.
@@ -52,6 +52,7 @@ pub struct WheelSet {
     pub has_local_versions: bool,
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
+    pub(super) statement: Statement,
     wheels: Arc<Wheels>,
     /// Of the rewritten binaries as the input has them.
     originals: Vec<Digest>,
@@ -95,7 +96,8 @@ impl WheelSet {
             return Ok(None);
         }
         let wheels = Wheels::new(FatWheel::read(input, resources)?, plan.keys.iter().cloned(), &options.names)?;
-        let wheels = Arc::new(wheels.with_statement(options.statement.clone()));
+        let statement = options.statement.is_restricted().then(|| options.statement.to_json());
+        let wheels = Arc::new(wheels.with_statement(statement));
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
             let paths = payload.iter().map(|payload| match payload {
                 Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,
@@ -146,6 +148,7 @@ impl WheelSet {
             has_symlinks,
             has_local_versions,
             fingerprint,
+            statement: options.statement.clone(),
             wheels,
             originals,
         }))
@@ -252,6 +255,7 @@ impl WheelPart {
         part: Part,
         host: &Self,
         devices: &[&Self],
+        statement: String,
         binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
     ) -> Result<Self, WheelError> {
         let wheels = &host.wheels;
@@ -272,8 +276,10 @@ impl WheelPart {
                 }
             }
         }
+        let mut dist_info = wheels.dist_info(&part, std::iter::empty())?;
+        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
         Ok(Self {
-            dist_info: wheels.dist_info(&part, std::iter::empty())?,
+            dist_info,
             part,
             wheels: Arc::clone(wheels),
             payload,

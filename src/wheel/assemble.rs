@@ -222,6 +222,12 @@ impl Wheels {
         files.collect()
     }
 
+    /// What a thin wheel of this name says of itself.
+    pub fn thin_statement(&self, name: &WheelName, text: String) -> Result<File, WheelError> {
+        let content = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);
+        Ok(File::stored(dist_info(name).child(STATEMENT.as_bytes()), content))
+    }
+
     /// A part with RECORD. `files` are payload and dist-info files.
     pub fn assemble(&self, part: &Part, mut files: Vec<File>) -> Result<Assembled, WheelError> {
         let name = self.name(part)?;

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
+use kpackfs::source::{EntryPath, Input};
+use kpackfs::split::{Options, Plan, Progress};
+use kpackfs::view::{self, NodeKind, ThinViews};
 use sha2::{Digest, Sha256};
 
 use crate::kernels::{Expected, Programs, fat_programs, files};
@@ -118,6 +121,54 @@ fn gpus_are_listed_and_sets_of_them_can_be_looked_up() {
     let inode = |path: &str| fs::metadata(mount.at(path)).unwrap().ino();
     assert_eq!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx90a/lib/twin.so"), "hard links stay hard links");
     assert_ne!(inode("thin/gfx90a/lib/plain.so"), inode("thin/gfx1030/lib/plain.so"));
+}
+
+#[test]
+fn sets_that_are_named_are_listed() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &["--thin", "gfx90a+gfx1030,gfx90a:xnack-,gfx1100"]) else { return };
+    let Some(plain) = Mount::new(fat.path(), &[]) else { return };
+    let mut expected = names(&plain.at("thin"));
+    expected.extend(["gfx1030+gfx90a", "gfx90a:xnack-"].map(str::to_owned));
+    expected.sort();
+    assert_eq!(names(&mount.at("thin")), expected);
+    let same = |path: &str| fs::read(mount.at(path)).unwrap() == fs::read(plain.at(path)).unwrap();
+    assert!(same("thin/gfx1030+gfx90a/lib/plain.so") && same("thin/gfx90a:xnack-/lib/features.so"));
+    for (wanted, message) in [
+        ("gfx906", "--thin gfx906: the input has nothing for it; there are thin views for gfx1030, gfx1100,"),
+        ("gfx9x:y", "--thin gfx9x:y"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let output = kpackfs().args(["mount", "--thin", wanted]).arg(fat.path()).arg(place.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(message), "{text}");
+    }
+}
+
+/// A machine may have GPUs for which the input has nothing.
+#[test]
+fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
+    let fat = fat();
+    let resources = Resources::new(64 << 20);
+    let input = Input::open(fat.path(), &resources).unwrap();
+    let plan = Plan::make(&input, &Options::default(), &resources, &Progress::default()).unwrap();
+    let tree = |auto: &str| {
+        let views = ThinViews { auto: Some(auto.parse().unwrap()), ..ThinViews::default() };
+        view::lay_out_with(&input, &plan, None, &[], &views, Vec::new())
+    };
+    let leads_to = |auto: &str| {
+        let tree = tree(auto).unwrap();
+        let thin = tree.resolve(view::ROOT, &EntryPath::new(b"thin").unwrap()).unwrap();
+        let link = tree.lookup(thin, b"auto").and_then(|link| tree.node(link)).unwrap();
+        let NodeKind::Symlink(target) = &link.kind else { panic!("{link:?}") };
+        let name = String::from_utf8(target.to_vec()).unwrap();
+        assert!(tree.children(thin).unwrap().any(|child| child.name == name.as_bytes()), "{name} is not listed");
+        name
+    };
+    assert_eq!(leads_to("gfx90a"), "gfx90a");
+    assert_eq!(leads_to("gfx1100+gfx1030"), "gfx1030+gfx1100");
+    assert_eq!(leads_to("gfx1100+gfx906+gfx1030"), "gfx1030+gfx1100");
+    assert!(tree("gfx906").is_err());
 }
 
 #[test]

@@ -16,7 +16,7 @@ const HOST: &str = "fat-1.0.dist-info";
 const DATABASE: &str = "fat/lib/rocblas/library/TensileLibrary_gfx1100.dat";
 
 /// A fat wheel with code for single GPUs and for a family.
-fn fat() -> TempDir {
+pub(crate) fn fat() -> TempDir {
     let fat = tempfile::tempdir().unwrap();
     unpacked(fat.path(), "fat", "1.0");
     copy(Path::new("tests/fixtures/generic.so"), &fat.path().join("fat/generic.so"));
@@ -45,7 +45,7 @@ fn wheel(out: &TempDir, start: &str) -> PathBuf {
 }
 
 /// Wheels, unpacked into one directory as pip does it, without the scripts.
-fn installed(wheels: &[PathBuf]) -> TempDir {
+pub(crate) fn installed(wheels: &[PathBuf]) -> TempDir {
     let site = tempfile::tempdir().unwrap();
     for wheel in wheels {
         let mut zip = zip::ZipArchive::new(fs::File::open(wheel).unwrap()).unwrap();

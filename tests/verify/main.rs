@@ -15,6 +15,7 @@ mod installations;
 mod nothing;
 mod records;
 mod support;
+mod thin;
 mod views;
 mod wheels;
 

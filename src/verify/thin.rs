@@ -1,0 +1,187 @@
+//! Thin views and what is installed from thin wheels: binaries that keep the device code of some GPUs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use md5::{Digest, Md5};
+
+use super::binary::Says;
+use super::code_object::{HEADER, problem};
+use super::distributions::Distribution;
+use super::report::{Findings, enumerate};
+use super::subject::Parts;
+use crate::binary::{FatBinary, Wrapper};
+use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
+use crate::gpu::{BundleKey, GpuSet, TargetId};
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError};
+use crate::source::EntryPath;
+use crate::split::THIN;
+
+/// Bytes read at a time.
+const STEP: usize = 1 << 20;
+
+/// Which files are thin, and for which GPUs.
+#[derive(Debug, Default)]
+pub(super) struct Thin {
+    /// All of them.
+    whole: Option<Arc<GpuSet>>,
+    /// Those of thin wheels.
+    by_path: HashMap<EntryPath, Arc<GpuSet>>,
+}
+
+impl Thin {
+    /// What is thin by the place that a tree has in a mount or a split, by what wheels say, or because the user says so.
+    pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>], given: Option<&GpuSet>) -> Self {
+        let whole = given.cloned().or_else(|| of_place(parts)).map(Arc::new);
+        let mut by_path = HashMap::new();
+        for distribution in distributions {
+            let Some(gpus) = distribution.thin.clone().map(Arc::new) else { continue };
+            let rows = distribution.rows.iter().flatten();
+            let paths = rows.filter_map(|row| distribution.part.recorded(&EntryPath::new(&row.path).ok()?));
+            by_path.extend(paths.map(|path| (path, Arc::clone(&gpus))));
+        }
+        Self { whole, by_path }
+    }
+
+    /// The GPUs of a file, if it is thin.
+    pub(super) fn gpus(&self, path: &EntryPath) -> Option<&Arc<GpuSet>> {
+        self.by_path.get(path).or(self.whole.as_ref())
+    }
+
+    /// The parts that an installation for these GPUs consists of; `None` if nothing is thin.
+    pub(super) fn keys(&self) -> Option<BTreeSet<BundleKey>> {
+        let sets: BTreeSet<_> = self.by_path.values().chain(&self.whole).collect();
+        let targets = sets.iter().flat_map(|gpus| gpus.targets());
+        let keys = targets.flat_map(|target| BundleKey::of(target).packaging_chain());
+        (!sets.is_empty()).then(|| keys.collect())
+    }
+}
+
+/// The GPUs that the directory of a thin view is named after.
+fn of_place(parts: &Parts) -> Option<GpuSet> {
+    let place = parts.all.first()?.input.location.canonicalize().ok()?;
+    let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
+    place.file_name()?.to_str()?.parse().ok().filter(|_| is_view)
+}
+
+/// Checks a binary that is to have the code of these GPUs only.
+pub(super) fn check(
+    content: &Arc<dyn Content>,
+    binary: &FatBinary,
+    gpus: &GpuSet,
+    (label, findings, say): (&str, &Findings, Says<'_>),
+    resources: &Arc<Resources>,
+) {
+    let wrappers = binary.wrappers();
+    findings.counts.thin_binaries.add(1);
+    findings.counts.wrappers.add(wrappers.len() as u64);
+    let mut without_code = Vec::new();
+    // Wrappers may share a bundle, and what is wrong with it is said once.
+    let mut known = HashMap::new();
+    for (position, wrapper) in wrappers.iter().enumerate() {
+        let has_code = known.entry(wrapper.bundle).or_insert_with(|| {
+            let say = |reason: String| say(format!("wrapper {position}: {reason}"));
+            check_bundle(content, wrapper, gpus, findings, &say, resources).unwrap_or_else(|error| {
+                say(error.to_string());
+                true
+            })
+        });
+        if !*has_code {
+            without_code.push(position);
+        }
+    }
+    if !without_code.is_empty() {
+        let (count, all, list) = (without_code.len(), wrappers.len(), enumerate(&without_code));
+        findings.note(format!("{label}: {count} of its {all} wrappers have no code for {gpus}: {list}"));
+    }
+}
+
+/// Whether there is code in a bundle. All of it is read.
+fn check_bundle(
+    content: &Arc<dyn Content>,
+    wrapper: &Wrapper,
+    gpus: &GpuSet,
+    findings: &Findings,
+    say: &dyn Fn(String),
+    resources: &Arc<Resources>,
+) -> Result<bool, FatbinError> {
+    let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
+    for id in bundle.unknown_targets() {
+        say(format!("it has code for {id:?}, which is no target"));
+    }
+    let objects = bundle.objects(content, resources)?;
+    let packed = objects.iter().find_map(|object| object.bundle.clone());
+    let packed = packed.or_else(|| bundle.packed(content, resources));
+    // Held so that it is decompressed once for all of them.
+    let _held = match &packed {
+        Some(packed) if packed.is_held_whole() => Some(packed.hold()?),
+        Some(_) | None => None,
+    };
+    if let Some((packed, start)) = packed.as_ref().zip(bundle.packed_start()) {
+        check_hash(content, packed, start, say)?;
+    }
+    let mut has_code = false;
+    for CodeObject { target, content, .. } in &objects {
+        if content.size() == 0 {
+            continue;
+        }
+        has_code = true;
+        if gpus.keeps(&[target]) != [true] {
+            say(format!("it has code for {target}, which a GPU of {gpus} cannot be given"));
+        }
+        let mut beginning = Vec::with_capacity(HEADER);
+        read_all(&**content, |bytes| {
+            let missing = HEADER - beginning.len();
+            beginning.extend_from_slice(bytes.get(..missing.min(bytes.len())).unwrap_or_default());
+        })?;
+        findings.counts.code_objects.add(1);
+        findings.counts.code_bytes.add(content.size());
+        if let Some(problem) = problem(&beginning, target) {
+            say(format!("the code object for {target}: {problem}"));
+        }
+    }
+    Ok(has_code)
+}
+
+/// Compares a compressed bundle with the hash in front of its compressed bytes: the low half of the MD5 of what it holds
+/// (`OffloadBundler.cpp`).
+fn check_hash(
+    content: &Arc<dyn Content>,
+    packed: &Arc<Compressed>,
+    start: u64,
+    say: &dyn Fn(String),
+) -> Result<(), ReadError> {
+    let mut stated = [0; 8];
+    content.read_at(start.saturating_sub(8), &mut stated)?;
+    let mut md5 = Md5::new();
+    read_all(&*packed.whole(), |bytes| md5.update(bytes))?;
+    let made: [u8; 16] = md5.finalize().into();
+    if !made.starts_with(&stated) {
+        say("its hash is not that of the bundle that it is compressed from".to_owned());
+    }
+    Ok(())
+}
+
+/// Reads a content from its beginning to its end.
+fn read_all(content: &dyn Content, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
+    let mut buffer = vec![0; STEP.min(usize::try_from(content.size()).unwrap_or(STEP))];
+    let mut at = 0;
+    while at < content.size() {
+        let length = usize::try_from(content.size() - at).map_or(STEP, |left| left.min(STEP));
+        let Some(buffer) = buffer.get_mut(..length) else { break };
+        content.read_at(at, buffer)?;
+        take(buffer);
+        at += length as u64;
+    }
+    Ok(())
+}
+
+/// Code objects by target, the first of each.
+pub(super) fn by_target(objects: &[CodeObject]) -> HashMap<&TargetId, &CodeObject> {
+    let mut found = HashMap::new();
+    for object in objects.iter().filter(|object| object.content.size() > 0) {
+        found.entry(&object.target).or_insert(object);
+    }
+    found
+}

@@ -1,0 +1,268 @@
+//! Thin views, thin wheels and installations of them: they are no splits, and all that is in them is checked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kpackfs::verify::{Check, Options, Report};
+use tempfile::TempDir;
+
+use crate::installations::{fat, installed};
+use crate::support::{Split, copy, edit, verify};
+use crate::wheels::split;
+
+const DATABASE: &str = "lib/rocblas/library/TensileLibrary_gfx90a.dat";
+
+fn report(path: PathBuf, against: Option<&Path>) -> Report {
+    verify(&[path], against, &Options::default())
+}
+
+#[test]
+fn thin_trees_are_clean() {
+    for gpus in ["gfx90a", "gfx90a:xnack-", "gfx1030+gfx1100", "gfx942"] {
+        let view = format!("thin/{gpus}");
+        let split = Split::make(&[&view]);
+        for against in [None, Some(split.fat())] {
+            let report = report(split.out().join(&view), against.as_deref());
+            assert_eq!(report.findings, [], "{gpus}");
+            assert_eq!(report.counts.binaries.get(), 0);
+            assert!(report.counts.thin_binaries.get() > 40, "{gpus}: {:?}", report.counts);
+            assert!(against.is_none() || report.counts.compared_code_objects.get() > 0, "{gpus}: {:?}", report.counts);
+        }
+        // The split around it as well.
+        let all = report(split.out(), None);
+        assert_eq!(all.findings, []);
+        assert!(all.counts.thin_binaries.get() > 40 && all.counts.binaries.get() > 40);
+    }
+}
+
+#[test]
+fn wrappers_without_code_are_in_a_note() {
+    let split = Split::make(&["thin/gfx942"]);
+    let report = report(split.out().join("thin/gfx942"), None);
+    let note = "lib/plain.so: 2 of its 2 wrappers have no code for gfx942: 0, 1";
+    assert!(report.notes.iter().any(|it| it == note), "{:?}", report.notes);
+}
+
+/// Somewhere else nothing says that a tree is thin but the user.
+#[test]
+fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
+    let split = Split::make(&["thin/gfx90a"]);
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().join("rocm");
+    fs::rename(split.out().join("thin/gfx90a"), &tree).unwrap();
+    let found = report(tree.clone(), None).findings;
+    assert!(found.iter().any(|it| it.reason.contains("it still holds device code")), "{found:#?}");
+    let said = Options { thin: Some("gfx90a".parse().unwrap()), ..Options::default() };
+    assert_eq!(verify(std::slice::from_ref(&tree), Some(&split.fat()), &said).findings, []);
+    let wrong = Options { thin: Some("gfx1030".parse().unwrap()), ..Options::default() };
+    let found = verify(&[tree], None, &wrong).findings;
+    assert!(found.iter().any(|it| it.reason.contains("code for gfx90a, which a GPU of gfx1030 cannot be given")));
+}
+
+/// What is done to a thin tree for gfx90a, and what has to be said of which file, without the fat tree or with it.
+type Damage = (&'static str, fn(&Path), bool, Check, &'static str, &'static str);
+
+/// The offset of the first bundle of a binary.
+fn bundle(path: &Path) -> usize {
+    let bytes = fs::read(path).unwrap();
+    let at = |magic: &[u8]| bytes.windows(magic.len()).position(|window| window == magic);
+    at(b"__CLANG_OFFLOAD_BUNDLE__").or_else(|| at(b"CCOB")).unwrap()
+}
+
+/// Cuts a library down to another GPU.
+fn other_gpu(tree: &Path, name: &str) {
+    let split = Split::make(&["thin/gfx1030"]);
+    copy(&split.out().join("thin/gfx1030/lib").join(name), &tree.join("lib").join(name));
+}
+
+const DAMAGES: &[Damage] = &[
+    (
+        "magic of a bundle",
+        |at| {
+            let library = at.join("lib/plain.so");
+            let bundle = bundle(&library);
+            edit(&library, |bytes| bytes[bundle] = b'x');
+        },
+        false,
+        Check::Binary,
+        "lib/plain.so",
+        "it begins with neither magic",
+    ),
+    (
+        "target of an entry",
+        |at| {
+            let library = at.join("lib/plain.so");
+            let bytes = fs::read(&library).unwrap();
+            let id = bytes.windows(6).position(|window| window == b"gfx90a").unwrap();
+            edit(&library, |bytes| bytes[id..id + 6].copy_from_slice(b"gfx908"));
+        },
+        false,
+        Check::Binary,
+        "lib/plain.so",
+        "code for gfx908, which a GPU of gfx90a cannot be given",
+    ),
+    (
+        "compressed bytes",
+        |at| {
+            let library = at.join("lib/compressed.so");
+            let bundle = bundle(&library);
+            edit(&library, |bytes| bytes[bundle + 200] ^= 1);
+        },
+        false,
+        Check::Binary,
+        "lib/compressed.so",
+        "wrapper 0: ",
+    ),
+    (
+        "hash of a compressed bundle",
+        |at| {
+            let library = at.join("lib/ccob-v3.so");
+            let bundle = bundle(&library);
+            edit(&library, |bytes| bytes[bundle + 24] ^= 1);
+        },
+        false,
+        Check::Binary,
+        "lib/ccob-v3.so",
+        "its hash is not that of the bundle",
+    ),
+    (
+        "truncated",
+        |at| edit(&at.join("lib/plain.so"), |bytes| bytes.truncate(bytes.len() / 2)),
+        false,
+        Check::Binary,
+        "lib/plain.so",
+        "",
+    ),
+    (
+        "a library that is still fat",
+        |at| copy(Path::new("tests/fixtures/plain.so"), &at.join("lib/plain.so")),
+        false,
+        Check::Binary,
+        "lib/plain.so",
+        "which a GPU of gfx90a cannot be given",
+    ),
+    (
+        "a library for another GPU",
+        |at| other_gpu(at, "plain.so"),
+        true,
+        Check::Against,
+        "lib/plain.so",
+        "wrapper 0: its code for gfx90a is not found",
+    ),
+    (
+        "one bit of a code object",
+        |at| {
+            let library = at.join("lib/plain.so");
+            let bundle = bundle(&library);
+            edit(&library, |bytes| bytes[bundle + 4096 + 200] ^= 1);
+        },
+        true,
+        Check::Against,
+        "lib/plain.so",
+        "is other code",
+    ),
+    (
+        "a database is lost",
+        |at| fs::remove_file(at.join(DATABASE)).unwrap(),
+        true,
+        Check::Against,
+        DATABASE,
+        "the file is lost",
+    ),
+    (
+        "a database of another GPU",
+        |at| fs::write(at.join("lib/rocblas/library/TensileLibrary_gfx1030.dat"), "for gfx1030").unwrap(),
+        true,
+        Check::Against,
+        "lib/rocblas/library/TensileLibrary_gfx1030.dat",
+        "it is for a target that is not wanted",
+    ),
+];
+
+#[test]
+fn damaged_thin_libraries_are_named() {
+    let split = Split::make(&["thin/gfx90a"]);
+    for (name, change, with_fat, check, path, reason) in DAMAGES {
+        let copied = split.copied();
+        let tree = copied.out().join("thin/gfx90a");
+        change(&tree);
+        let fat = split.fat();
+        let report = report(tree, with_fat.then_some(&*fat));
+        let is_it =
+            |it: &&kpackfs::verify::Finding| it.check == *check && it.path == *path && it.reason.contains(reason);
+        assert!(report.findings.iter().any(|it| is_it(&it)), "{name}: {:#?}", report.findings);
+    }
+}
+
+fn thin_wheels(fat: &TempDir, options: &[&str]) -> TempDir {
+    let out = tempfile::tempdir().unwrap();
+    split(fat.path(), &out.path().join("thin"), &[&["--format", "thin-wheel"], options].concat());
+    out
+}
+
+fn the_wheel(directory: &Path) -> PathBuf {
+    fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn thin_wheels_and_their_installations_are_clean() {
+    let fat = fat();
+    for options in [&[][..], &["--local-version"]] {
+        let out = thin_wheels(&fat, options);
+        let all = report(out.path().join("thin"), None);
+        assert_eq!(all.findings, []);
+        assert!(all.counts.thin_binaries.get() > 6 && all.counts.recorded_files.get() > 20, "{:?}", all.counts);
+        for gpus in ["gfx90a", "gfx1100"] {
+            let wheel = the_wheel(&out.path().join("thin").join(gpus));
+            let site = installed(std::slice::from_ref(&wheel));
+            for place in [wheel.parent().unwrap().to_owned(), wheel, site.path().to_owned()] {
+                for against in [None, Some(fat.path())] {
+                    let report = report(place.clone(), against);
+                    assert_eq!(report.findings, [], "{}", place.display());
+                    assert_eq!((report.counts.thin_binaries.get(), report.counts.binaries.get()), (3, 0));
+                    assert!(report.counts.recorded_files.get() > 5);
+                    assert!(against.is_none() || report.counts.compared_code_objects.get() > 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_installations_are_named() {
+    let fat = fat();
+    let out = thin_wheels(&fat, &["--view", "gfx90a"]);
+    let wheel = the_wheel(&out.path().join("thin/gfx90a"));
+    let expect = |change: &dyn Fn(&Path), against: Option<&Path>, check, path: &str, reason: &str| {
+        let site = installed(std::slice::from_ref(&wheel));
+        change(site.path());
+        let found = report(site.path().to_owned(), against).findings;
+        let is_it = |it: &kpackfs::verify::Finding| it.check == check && it.path == path && it.reason.contains(reason);
+        assert!(found.iter().any(is_it), "{path}: {reason}: {found:#?}");
+    };
+    let library = "fat/plain.so";
+    expect(&|at| edit(&at.join(library), |it| it[5000] ^= 1), None, Check::Record, library, "SHA-256");
+    expect(&|at| fs::remove_file(at.join(library)).unwrap(), None, Check::Record, library, "there is no such file");
+    expect(
+        &|at| copy(Path::new("tests/fixtures/plain.so"), &at.join(library)),
+        None,
+        Check::Binary,
+        library,
+        "which a GPU of gfx90a cannot be given",
+    );
+    let database = "fat/lib/rocblas/library/TensileLibrary_gfx90a.dat";
+    expect(&|at| fs::remove_file(at.join(database)).unwrap(), Some(fat.path()), Check::Against, database, "is lost");
+}
+
+/// Thin wheels say what they are for in their dist-info, and RECORD names that.
+#[test]
+fn a_thin_wheel_names_its_gpus() {
+    let fat = fat();
+    let out = thin_wheels(&fat, &["--view", "gfx1100+gfx90a", "--databases", "rocblas"]);
+    let site = installed(&[the_wheel(&out.path().join("thin/gfx1100+gfx90a"))]);
+    let read = |name: &str| fs::read_to_string(site.path().join("fat-1.0.dist-info").join(name)).unwrap();
+    let statement: serde_json::Value = serde_json::from_str(&read("kpackfs.json")).unwrap();
+    assert_eq!(statement["views"], serde_json::json!(["thin/gfx1100+gfx90a"]));
+    assert_eq!(statement["databases"], serde_json::json!(["rocblas"]));
+    assert!(read("RECORD").contains("fat-1.0.dist-info/kpackfs.json,sha256="));
+}
