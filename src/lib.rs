@@ -1,7 +1,7 @@
 //! kpackfs shows a fat ROCm wheel or install tree as if it had already been split by GPU architecture.
 //!
 //! Data flows one way: an input is *listed* (`source`), its binaries are *scanned* (`binary`, `fatbin`), the split
-//! is *planned* (`split`), views are *laid out* (`view`), and bytes are *served* (`fs`) or *written* (`export`).
+//! is *planned* (`split`), views are *laid out* (`view`), what there is is *reported* (`report`), and bytes are *served* (`fs`) or *written* (`export`).
 //! Every byte that is served or written comes out of a `rope`.
 
 pub mod artifact;
@@ -18,6 +18,7 @@ pub mod index;
 pub mod kpack;
 pub mod memory;
 pub mod metrics;
+pub mod report;
 pub mod resources;
 pub mod rope;
 pub mod source;

@@ -15,8 +15,9 @@ use super::serving::{Serving, absolute};
 use crate::fs::autosave;
 use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, KFD_TOPOLOGY, detect};
+use crate::report::Summary;
 use crate::source::EntryKind;
-use crate::split::{STATEMENT, Summary};
+use crate::split::STATEMENT;
 use crate::view::{self, HOST, Status, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
