@@ -1,8 +1,10 @@
 //! `kpackfs inspect`.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::Args;
 
 use super::json;
@@ -10,7 +12,7 @@ use super::options::{Source, SplitOptions};
 use super::prepare::{keep_learnt, prepare_listed};
 use super::progress::show_bytes;
 use super::table::Style;
-use crate::report::{Making, Report, Sizes};
+use crate::report::{Making, Page, Report, Sizes};
 use crate::source::Input;
 
 /// Tell what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
@@ -33,12 +35,23 @@ pub(super) struct Inspect {
     /// Print tables in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+
+    /// Write a page with pictures and all numbers, which needs no other file and no network; "-" writes it to stdout. Tables
+    /// are then printed only if --json or --markdown is given, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
+            bail!("--html -: stdout is for the page then, not for --json or --markdown");
+        }
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
+            if self.html.is_some() {
+                bail!("--html: a page shows one wheel or tree, not artifacts");
+            }
             artifacts.inspect(self.sizes, self.json, style)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -50,6 +63,12 @@ impl Inspect {
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
         keep_learnt(&prepared.resources);
+        if let Some(file) = &self.html {
+            write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels).html())?;
+            if !self.json && !self.markdown {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
         let report = Report::known(&prepared.input, &prepared.plan, wheels);
         let mut out = std::io::stdout().lock();
         if self.json {
@@ -64,4 +83,12 @@ impl Inspect {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Writes a page to a file or to stdout.
+fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
+    if file == Path::new("-") {
+        return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
+    }
+    std::fs::write(file, page).with_context(|| file.display().to_string())
 }

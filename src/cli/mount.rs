@@ -15,7 +15,7 @@ use super::serving::{Serving, absolute};
 use crate::fs::autosave;
 use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, KFD_TOPOLOGY, detect};
-use crate::report::Summary;
+use crate::report::{Page, Summary};
 use crate::source::EntryKind;
 use crate::split::STATEMENT;
 use crate::view::{self, HOST, Status, fixed};
@@ -79,7 +79,12 @@ fn served(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Served> {
         (place, Arc::clone(&planned.archive))
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
-    let mut reports = vec![("report.json", fixed(summary)), ("status.json", view::Body::Live(Arc::new(status)))];
+    let page = view::Body::Made(Arc::new(Page::new(input, plan, wheels.as_ref())));
+    let mut reports = vec![
+        ("report.html", page),
+        ("report.json", fixed(summary)),
+        ("status.json", view::Body::Live(Arc::new(status))),
+    ];
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
     reports.push((STATEMENT, fixed(statement.clone().with_arch(arch).with_parts(parts).to_json())));
     let sizes = input.entries.iter().filter_map(|entry| match &entry.kind {

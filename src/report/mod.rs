@@ -1,5 +1,7 @@
 //! What there is to tell about a split, as numbers, tables and a page.
 
+mod details;
+mod page;
 mod sizes;
 mod summary;
 pub mod table;
@@ -12,6 +14,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::view::WheelSet;
 
+pub use page::Page;
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 pub use text::escaped;
