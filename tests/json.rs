@@ -83,6 +83,11 @@ fn commands_print_what_the_schemas_say() {
     check("inspect", &printed(&["inspect", "--json", "torch.whl"]));
     let wheel = check("inspect", &printed(&["inspect", "--json", "--sizes", "--generate-variant-wheel", "torch.whl"]));
     assert!(wheel["host_wheels"][1]["size"].as_u64().unwrap() > 0);
+    let page = printed(&["inspect", "--html", "-", "torch.whl"]);
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    let mut data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    data.as_object_mut().unwrap().retain(|name, _| ["json_version", "details", "folded"].contains(&name.as_str()));
+    check("page", &data.to_string());
     check("inspect-artifacts", &printed(&["inspect", "--json", "x_lib_gfx90X"]));
     for (scheme, field) in [("zstd", "zstd_offset"), ("none", "blobs")] {
         Command::new(env!("CARGO_BIN_EXE_kpackfs"))

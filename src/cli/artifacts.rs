@@ -22,10 +22,11 @@ use crate::artifact::{ArtifactName, find, is_archive};
 use crate::fs::Served;
 use crate::fs::autosave;
 use crate::kpack::Archive;
+use crate::report::Summary;
 use crate::resources::Resources;
 use crate::rope::{Content, Make};
 use crate::source::EntryPath;
-use crate::split::{self, Packaging, Statement, Summary, statement_of_component};
+use crate::split::{self, Packaging, Statement, statement_of_component};
 use crate::view::{ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts};
 
 /// Artifacts, and what work on them shares.

@@ -13,8 +13,8 @@ use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
+use crate::report::{Making, Sizes};
 use crate::source::EntryKind;
-use crate::view::{Making, Sizes};
 
 /// Learn about an input ahead of time, so that mounting and reading it waits for nothing
 ///

@@ -1,19 +1,19 @@
 //! `kpackfs inspect`.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use clap::Args;
-use serde::Serialize;
 
 use super::json;
 use super::options::{Source, SplitOptions};
 use super::prepare::{keep_learnt, prepare_listed};
 use super::progress::show_bytes;
-use super::table::{Column, Style, Table, known_size, percent, size};
+use super::table::Style;
+use crate::report::{Making, Page, Report, Sizes};
 use crate::source::Input;
-use crate::split::Summary;
-use crate::view::{Making, PartSize, Sizes};
 
 /// Tell what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
@@ -35,21 +35,23 @@ pub(super) struct Inspect {
     /// Print tables in Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-}
 
-/// All that is printed.
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    summary: Summary,
-    #[serde(flatten)]
-    sizes: Sizes,
+    /// Write a page with pictures and all numbers, which needs no other file and no network; "-" writes it to stdout. Tables
+    /// are then printed only if --json or --markdown is given, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 impl Inspect {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
+            bail!("--html -: stdout is for the page then, not for --json or --markdown");
+        }
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
+            if self.html.is_some() {
+                bail!("--html: a page shows one wheel or tree, not artifacts");
+            }
             artifacts.inspect(self.sizes, self.json, style)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -61,9 +63,13 @@ impl Inspect {
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
         keep_learnt(&prepared.resources);
-        let summary = Summary::of(&prepared.input, &prepared.plan);
-        let sizes = Sizes::known(&prepared.input, &prepared.plan, wheels, &summary);
-        let report = Report { summary, sizes };
+        if let Some(file) = &self.html {
+            write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels).html())?;
+            if !self.json && !self.markdown {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        let report = Report::known(&prepared.input, &prepared.plan, wheels);
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &report)?;
@@ -79,144 +85,10 @@ impl Inspect {
     }
 }
 
-impl Report {
-    fn tables(&self) -> [Table; 5] {
-        [self.parts(), self.binaries(), self.databases(), self.keys(), self.users()]
+/// Writes a page to a file or to stdout.
+fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
+    if file == Path::new("-") {
+        return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
     }
-
-    fn is_complete(&self) -> bool {
-        let is_complete = |part: &PartSize| {
-            part.archive_size.is_some() && part.wheel.as_ref().is_none_or(|wheel| wheel.size.is_some())
-        };
-        self.sizes.parts.values().all(is_complete) && self.sizes.host_wheels.iter().all(|wheel| wheel.size.is_some())
-    }
-
-    fn parts(&self) -> Table {
-        let Self { summary, sizes } = self;
-        let columns = [Column::Text("part"), Column::Number("unpacked"), Column::Number("wheel"), Column::Text("name")];
-        let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
-        let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
-            table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
-        };
-        row("input", Some(summary.input_size), sizes.input_wheel_size, "");
-        for (number, wheel) in sizes.host_wheels.iter().enumerate() {
-            let part = if number == 0 { "host" } else { "variant" };
-            row(part, Some(summary.host_size), wheel.size, &wheel.name);
-        }
-        if sizes.host_wheels.is_empty() {
-            row("host", Some(summary.host_size), None, "");
-        }
-        let archives: Option<u64> = sizes.parts.values().map(|part| part.archive_size).sum();
-        let databases: u64 = summary.device.values().map(|device| device.database_size).sum();
-        let wheels: Option<u64> = sizes.parts.values().map(|part| part.wheel.as_ref()?.size).sum();
-        let wheels = wheels.filter(|_| !sizes.host_wheels.is_empty());
-        if archives.is_some() {
-            row("device, all", archives.map(|archives| archives + databases), wheels, "");
-        }
-        table
-    }
-
-    fn binaries(&self) -> Table {
-        let columns = [
-            Column::Text("fat binary"),
-            Column::Number("original"),
-            Column::Number("stripped"),
-            Column::Number("saved"),
-            Column::Number("%"),
-            Column::Number("wrappers"),
-            Column::Number("kernels"),
-            Column::Number("code"),
-            Column::Text("targets"),
-        ];
-        let mut table = Table::new("Fat binaries", columns);
-        for binary in &self.summary.binaries {
-            let saved = binary.size.saturating_sub(binary.host_size);
-            table.row([
-                binary.path.clone(),
-                size(binary.size),
-                size(binary.host_size),
-                size(saved),
-                percent(saved, binary.size),
-                binary.wrappers.to_string(),
-                binary.code_objects.to_string(),
-                size(binary.code_size),
-                binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
-            ]);
-        }
-        table
-    }
-
-    fn databases(&self) -> Table {
-        let columns =
-            [Column::Text("database"), Column::Number("files"), Column::Number("size"), Column::Text("targets")];
-        let mut table = Table::new("Kernel databases", columns);
-        for (name, database) in &self.summary.databases {
-            let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-            table.row([name.clone(), database.files.to_string(), size(database.size), keys]);
-        }
-        table
-    }
-
-    fn keys(&self) -> Table {
-        let columns = [
-            Column::Text("key"),
-            Column::Text("level"),
-            Column::Number("archives"),
-            Column::Number("kernels"),
-            Column::Number("code"),
-            Column::Number("archive size"),
-            Column::Number("database files"),
-            Column::Number("database size"),
-            Column::Number("wheel size"),
-        ];
-        let mut table = Table::new("Bundle keys", columns);
-        for (key, device) in &self.summary.device {
-            let sizes = self.sizes.parts.get(key);
-            let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
-            table.row([
-                key.clone(),
-                device.level.clone(),
-                device.archives.len().to_string(),
-                objects.to_string(),
-                size(device.archives.iter().map(|archive| archive.code_size).sum()),
-                known_size(sizes.and_then(|part| part.archive_size)),
-                some(device.database_files).map(|files| files.to_string()).unwrap_or_default(),
-                known_size(some(device.database_size)),
-                known_size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
-            ]);
-        }
-        table
-    }
-
-    fn users(&self) -> Table {
-        let columns = [
-            Column::Text("GPU"),
-            Column::Number("download"),
-            Column::Number("of the fat wheel"),
-            Column::Number("installed"),
-            Column::Number("of the input"),
-            Column::Text("parts"),
-        ];
-        let mut table = Table::new("What a user needs", columns);
-        let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
-            (Some(size), Some(whole)) => percent(size, whole),
-            _ => String::new(),
-        };
-        for (key, user) in &self.sizes.users {
-            table.row([
-                key.clone(),
-                known_size(user.download_size),
-                share(user.download_size, self.sizes.input_wheel_size),
-                known_size(user.installed_size),
-                share(user.installed_size, Some(self.summary.input_size)),
-                std::iter::once("host").chain(user.keys.iter().map(String::as_str)).collect::<Vec<_>>().join(" + "),
-            ]);
-        }
-        table
-    }
-}
-
-/// A number, or nothing if it is zero.
-fn some<T: Default + PartialEq>(number: T) -> Option<T> {
-    (number != T::default()).then_some(number)
+    std::fs::write(file, page).with_context(|| file.display().to_string())
 }

@@ -22,7 +22,6 @@ mod serving;
 mod split;
 mod statement;
 mod status;
-mod table;
 mod terminal;
 mod thin_wheels;
 mod unbundle;
@@ -33,6 +32,8 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::report::table;
 
 /// Exit code for everything that went wrong but the command line itself (which is 2, clap's).
 const FAILURE: u8 = 1;

@@ -15,8 +15,9 @@ use super::serving::{Serving, absolute};
 use crate::fs::autosave;
 use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
+use crate::report::{Page, Summary};
 use crate::source::EntryKind;
-use crate::split::{STATEMENT, Summary};
+use crate::split::STATEMENT;
 use crate::view::{self, HOST, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
@@ -98,7 +99,9 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
         (place, Arc::clone(&planned.archive))
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
+    let page = view::Body::Made(Arc::new(Page::new(input, plan, wheels.as_ref())));
     let mut reports = vec![
+        ("report.html", page),
         ("report.json", fixed(summary)),
         ("status.json", view::Body::Live(Arc::new(status))),
         ("metrics", view::Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),

@@ -12,10 +12,11 @@ use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
+use crate::report::Making;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
 use crate::split::{Packaging, Plan, Progress, Statement};
-use crate::view::{Making, WheelSet};
+use crate::view::WheelSet;
 
 /// An input with its plan.
 pub(super) struct Prepared {

@@ -1,27 +1,11 @@
 //! Text for a terminal. Names come from inputs, and may hold what moves the cursor, renames the window or forges a line.
 
-use std::borrow::Cow;
 use std::fmt::Display;
+
+pub(super) use crate::report::escaped;
 
 /// As many characters as a message has at most; paths can be megabytes long.
 const LONGEST: usize = 600;
-
-/// A text on one line in which nothing is invisible: control characters and those that change the direction or the place of
-/// what follows are written as Rust writes them (`\n`, `\u{1b}`).
-pub(super) fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_special) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 16);
-    for letter in text.chars() {
-        if is_special(letter) {
-            escaped.extend(letter.escape_default());
-        } else {
-            escaped.push(letter);
-        }
-    }
-    Cow::Owned(escaped)
-}
 
 /// A message: escaped, and without its middle if it is longer than anyone reads.
 pub(super) fn message(text: &impl Display) -> String {
@@ -35,13 +19,6 @@ pub(super) fn message(text: &impl Display) -> String {
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(count - half).collect();
     format!("{head} […{} characters…] {tail}", count - 2 * half)
-}
-
-fn is_special(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            // Zero width, directions (Unicode Standard Annex 9), line and paragraph separator, byte order mark.
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod roots;
 mod scan;
 mod selection;
 mod statement;
-mod summary;
 mod thin;
 
 use std::collections::BTreeSet;
@@ -27,7 +26,6 @@ use roots::Roots;
 pub use roots::GroupError;
 pub use selection::{Targets, is_wanted};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
-pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 pub use thin::{FatBinaries, ThinBinary};
 
 /// Names that a split uses itself, so that no target may have them.

@@ -9,7 +9,6 @@ mod origin;
 mod package;
 mod recombined;
 mod report;
-mod sizes;
 mod spliced;
 mod thin;
 mod thin_wheels;
@@ -26,7 +25,6 @@ pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Make;
-pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
 pub use thin::ThinViews;
 pub use tree::{
     Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,

@@ -401,7 +401,7 @@ impl WheelPart {
     }
 
     /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
-    pub(super) fn rewritten_size(&self) -> u64 {
+    pub fn rewritten_size(&self) -> u64 {
         let size = |payload: &Payload| match payload {
             Payload::Rewritten(_, rewritten, _) => rewritten.original().size(),
             Payload::Unchanged(_) | Payload::Archive(..) | Payload::Thin(..) => 0,
@@ -410,7 +410,7 @@ impl WheelPart {
     }
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
-    pub(super) fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
+    pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wheel) = &*wheel {
             return Ok(Arc::clone(wheel));

@@ -118,6 +118,18 @@ fn the_status_can_be_read_but_is_not_listed() {
 }
 
 #[test]
+fn a_page_is_made_when_it_is_opened() {
+    let fat = fat();
+    let Some(mount) = Mount::new(fat.path(), &[]) else { return };
+    let page = mount.at(".kpackfs/report.html");
+    let size = page.metadata().unwrap().len();
+    let text = fs::read_to_string(page).unwrap();
+    assert_eq!(text.len() as u64, size);
+    let output = kpackfs().args(["inspect", "--html", "-"]).arg(fat.path()).output().unwrap();
+    assert!(text == String::from_utf8(output.stdout).unwrap(), "it is that of inspect");
+}
+
+#[test]
 fn restricted_mounts_have_nothing_of_others() {
     let fat = fat();
     let options = ["--gpu-targets", "gfx1100"];

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use super::wheels::{WheelPart, WheelSet};
+use super::Summary;
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::make_archives;
 use crate::rope::{Make, ReadError};
 use crate::source::{Input, InputKind};
-use crate::split::{Plan, Summary};
+use crate::split::Plan;
+use crate::view::{WheelPart, WheelSet};
 
 /// Sizes in bytes. What is not known without work, or what there is none of, is `None`.
 #[derive(Debug, Serialize)]

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::terminal;
+use super::text::escaped;
 
 /// How tables are written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Style {
+pub enum Style {
     /// Aligned columns, for terminals.
     Text,
     /// Tables of GitHub's Markdown.
@@ -15,7 +15,7 @@ pub(super) enum Style {
 
 /// A column: its title, and whether it holds numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Column {
+pub enum Column {
     /// Left-aligned.
     Text(&'static str),
     /// Right-aligned.
@@ -24,7 +24,7 @@ pub(super) enum Column {
 
 /// Rows of cells under a title.
 #[derive(Debug)]
-pub(super) struct Table {
+pub struct Table {
     title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -39,23 +39,25 @@ impl Column {
 }
 
 impl Table {
-    pub(super) fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
+    /// A table without rows.
+    pub fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
         Self { title: title.into(), columns: columns.into(), rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    /// Adds a row, which has a cell for each column.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// Writes the table, without columns that are empty; nothing if there are no rows.
-    pub(super) fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
+    pub fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
         self.drop_empty_columns();
         if self.rows.is_empty() {
             return Ok(());
         }
-        self.title = terminal::escaped(&self.title).into_owned();
+        self.title = escaped(&self.title).into_owned();
         for cell in self.rows.iter_mut().flatten() {
-            *cell = terminal::escaped(cell).into_owned();
+            *cell = escaped(cell).into_owned();
         }
         match style {
             Style::Text => self.write_text(out),
@@ -95,7 +97,7 @@ impl Table {
         let rule = |column: &Column| if let Column::Number(_) = column { "---:" } else { "---" };
         writeln!(out, "|{}|", self.columns.iter().map(rule).collect::<Vec<_>>().join("|"))?;
         for row in &self.rows {
-            let cells: Vec<_> = row.iter().map(|cell| escaped(cell)).collect();
+            let cells: Vec<_> = row.iter().map(|cell| in_markdown(cell)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
         writeln!(out)
@@ -108,7 +110,7 @@ fn retain<T>(values: &mut Vec<T>, used: &[bool]) {
 }
 
 /// File names are full of underscores, which are emphasis in Markdown.
-fn escaped(cell: &str) -> String {
+fn in_markdown(cell: &str) -> String {
     let mut text = String::with_capacity(cell.len());
     for letter in cell.chars() {
         if r"\`*_[]<>|~#&".contains(letter) {
@@ -120,22 +122,22 @@ fn escaped(cell: &str) -> String {
 }
 
 /// A size for people, in powers of 1024.
-pub(super) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
 /// A number of things, which have a name if it is one and another if it is not.
-pub(super) fn counted(number: usize, one: &str, several: &str) -> String {
+pub fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A size if it is known, or nothing.
-pub(super) fn known_size(bytes: Option<u64>) -> String {
+pub fn known_size(bytes: Option<u64>) -> String {
     bytes.map(size).unwrap_or_default()
 }
 
 /// How much of `whole` a part is, in percent; nothing if there is no whole.
-pub(super) fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     // Tenths, rounded.
     let tenths = (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);
     tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).unwrap_or_default()

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Place, Plan};
 use crate::gpu::Level;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input};
+use crate::split::{Place, Plan, SplitBinary};
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -145,7 +145,7 @@ impl Summary {
 }
 
 impl BinarySummary {
-    fn of(binary: &super::SplitBinary) -> Self {
+    fn of(binary: &SplitBinary) -> Self {
         let objects = || binary.wrappers.iter().flatten();
         Self {
             path: binary.path.to_string(),

@@ -1,0 +1,280 @@
+//! What the page shows beyond the numbers of `inspect`: the same split by package, by binary and target, and by database
+//! and target, and estimates.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Report;
+use crate::gpu::BundleKey;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::split::{Place, Plan, SplitBinary};
+
+/// Packages and files beyond that many are summed up.
+const MOST: usize = 60;
+
+/// Sizes are in bytes.
+#[derive(Debug, Serialize)]
+pub(super) struct Details {
+    /// The directory that holds everything, if there is one.
+    pub(super) root: String,
+    /// The top-level directories, the largest first.
+    pub(super) packages: Vec<Package>,
+    /// The largest files that stay as they are.
+    pub(super) files: Vec<File>,
+    /// The code of each binary by target, by the binary's path.
+    pub(super) code: BTreeMap<String, BTreeMap<String, Code>>,
+    /// Database files by library and key.
+    pub(super) database_files: BTreeMap<String, BTreeMap<String, Files>>,
+    /// What an installation with thin binaries takes for one GPU, estimated.
+    pub(super) thin: BTreeMap<String, Thin>,
+}
+
+/// A directory of the input.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Package {
+    /// Its name, `None` for all that are not listed.
+    pub(super) name: Option<String>,
+    pub(super) files: u64,
+    /// All files.
+    pub(super) size: u64,
+    /// What stays in the host part.
+    pub(super) host_size: u64,
+    /// Device code in binaries, as they hold it.
+    pub(super) device_size: u64,
+    /// Database files by library.
+    pub(super) databases: BTreeMap<String, u64>,
+}
+
+/// A file without device code.
+#[derive(Debug, Serialize)]
+pub(super) struct File {
+    pub(super) path: String,
+    pub(super) size: u64,
+}
+
+/// Code objects of a binary for a target.
+#[derive(Debug, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "they are called as in the summary")]
+pub(super) struct Code {
+    /// The device part that it belongs to.
+    pub(super) key: String,
+    pub(super) code_objects: u64,
+    pub(super) code_size: u64,
+}
+
+/// Files of a library for a key.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Files {
+    pub(super) files: u64,
+    pub(super) size: u64,
+}
+
+/// An estimate: device code in a binary is taken to be as compressible for one GPU as for another.
+#[derive(Debug, Serialize)]
+pub(super) struct Thin {
+    /// Of a wheel only.
+    pub(super) download_size: Option<u64>,
+    pub(super) installed_size: u64,
+}
+
+/// What decides about estimates, counted once for all GPUs.
+#[derive(Default)]
+struct Weights {
+    /// Host files: unpacked and as the wheel holds them.
+    host: (u64, u64),
+    /// Database files by key.
+    databases: BTreeMap<String, (u64, u64)>,
+    /// Fat binaries.
+    binaries: Vec<Binary>,
+}
+
+struct Binary {
+    size: u64,
+    packed: u64,
+    host_size: u64,
+    code: BTreeMap<String, u64>,
+}
+
+impl Details {
+    /// Counts; reads nothing.
+    pub(super) fn of(input: &Input, plan: &Plan, report: &Report) -> Self {
+        let weights = Weights::of(input, plan);
+        let root = root(input);
+        let is_wheel = report.sizes.input_wheel_size.is_some();
+        let thin = |keys: &[String]| {
+            let (installed_size, download) = weights.kept(keys);
+            Thin { download_size: is_wheel.then_some(download), installed_size }
+        };
+        Self {
+            packages: packages(input, plan, &root),
+            root: root.to_string(),
+            files: files(input, plan),
+            code: plan.binaries.iter().map(|binary| (binary.path.to_string(), code(binary))).collect(),
+            database_files: databases(input, plan),
+            thin: report.sizes.users.iter().map(|(name, user)| (name.clone(), thin(&user.keys))).collect(),
+        }
+    }
+}
+
+impl Weights {
+    fn of(input: &Input, plan: &Plan) -> Self {
+        let codes: BTreeMap<_, _> = plan.binaries.iter().map(|binary| (&binary.path, binary)).collect();
+        let mut weights = Self::default();
+        for (entry, place) in input.entries.iter().zip(&plan.places) {
+            let (size, packed) = (size(entry), packed_size(entry));
+            let sum = match place {
+                Place::Host => &mut weights.host,
+                Place::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
+                Place::Unwanted(..) => continue,
+                Place::Rewritten { content, .. } => {
+                    let mut by_key = BTreeMap::new();
+                    for code in codes.get(&entry.path).map(|binary| code(binary)).unwrap_or_default().into_values() {
+                        *by_key.entry(code.key).or_default() += code.code_size;
+                    }
+                    let host_size = content.size();
+                    weights.binaries.push(Binary { size, packed, host_size, code: by_key });
+                    continue;
+                }
+            };
+            *sum = (sum.0 + size, sum.1 + packed);
+        }
+        weights
+    }
+
+    /// What an installation with the device parts of these keys keeps: unpacked, and as a wheel would hold it.
+    fn kept(&self, keys: &[String]) -> (u64, u64) {
+        let databases = keys.iter().filter_map(|key| self.databases.get(key)).copied();
+        let binaries = self.binaries.iter().map(|binary| {
+            let wanted = keys.iter().filter_map(|key| binary.code.get(key)).sum();
+            let device = binary.size.saturating_sub(binary.host_size);
+            let kept = binary.host_size + part(device, wanted, binary.code.values().sum());
+            (kept, part(binary.packed, kept, binary.size))
+        });
+        let sum = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
+        databases.chain(binaries).fold(self.host, sum)
+    }
+}
+
+/// As much of `whole` as `some` is of `all`.
+pub(super) fn part(whole: u64, some: u64, all: u64) -> u64 {
+    let part = (u128::from(whole) * u128::from(some)).checked_div(u128::from(all)).unwrap_or(0);
+    u64::try_from(part).unwrap_or(u64::MAX).min(whole)
+}
+
+fn size(entry: &Entry) -> u64 {
+    match &entry.kind {
+        EntryKind::File { content, .. } => content.size(),
+        EntryKind::Directory | EntryKind::Symlink(_) => 0,
+    }
+}
+
+fn packed_size(entry: &Entry) -> u64 {
+    match &entry.kind {
+        EntryKind::File { content, .. } => {
+            content.packed().map_or_else(|| content.size(), |packed| packed.bytes.size())
+        }
+        EntryKind::Directory | EntryKind::Symlink(_) => 0,
+    }
+}
+
+fn code(binary: &SplitBinary) -> BTreeMap<String, Code> {
+    let mut targets = BTreeMap::<String, Code>::new();
+    for (target, size) in binary.wrappers.iter().flatten() {
+        let code = targets.entry(target.to_string()).or_default();
+        code.key = BundleKey::of(target).to_string();
+        code.code_objects += 1;
+        code.code_size += size;
+    }
+    targets
+}
+
+fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Files>> {
+    let mut libraries = BTreeMap::<String, BTreeMap<String, Files>>::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        if let Place::Device(key, handler) = place {
+            let keys = libraries.entry(handler.name().to_owned()).or_default();
+            let files = keys.entry(key.to_string()).or_default();
+            files.files += 1;
+            files.size += size(entry);
+        }
+    }
+    libraries
+}
+
+fn files(input: &Input, plan: &Plan) -> Vec<File> {
+    let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Place::Host));
+    let mut files: Vec<_> = host.map(|(entry, _)| (size(entry), &entry.path)).filter(|(size, _)| *size > 0).collect();
+    files.sort_by_key(|(size, _)| Reverse(*size));
+    files.into_iter().take(MOST).map(|(size, path)| File { path: path.to_string(), size }).collect()
+}
+
+/// What lies below the directory that holds everything, by the first component of its path there.
+fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<Package> {
+    let mut packages = BTreeMap::<String, Package>::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places).filter(|(entry, _)| is_file(entry)) {
+        let name = package_name(&entry.path, root);
+        let package =
+            packages.entry(name.clone()).or_insert_with(|| Package { name: Some(name), ..Package::default() });
+        let size = size(entry);
+        package.files += 1;
+        package.size += size;
+        match place {
+            Place::Host => package.host_size += size,
+            Place::Rewritten { content, .. } => {
+                let host_size = content.size();
+                package.host_size += host_size;
+                package.device_size += size.saturating_sub(host_size);
+            }
+            Place::Device(_, handler) | Place::Unwanted(_, handler) => {
+                *package.databases.entry(handler.name().to_owned()).or_default() += size;
+            }
+        }
+    }
+    let mut packages: Vec<_> = packages.into_values().collect();
+    packages.sort_by(|a, b| (Reverse(a.size), &a.name).cmp(&(Reverse(b.size), &b.name)));
+    let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(Package::and);
+    packages.extend(others.map(|others| Package { name: None, ..others }));
+    packages
+}
+
+impl Package {
+    fn and(mut self, other: Self) -> Self {
+        self.files += other.files;
+        self.size += other.size;
+        self.host_size += other.host_size;
+        self.device_size += other.device_size;
+        for (library, size) in other.databases {
+            *self.databases.entry(library).or_default() += size;
+        }
+        self
+    }
+}
+
+fn is_file(entry: &Entry) -> bool {
+    matches!(entry.kind, EntryKind::File { .. })
+}
+
+/// The directory that holds all files.
+fn root(input: &Input) -> EntryPath {
+    let files = input.entries.iter().filter(|entry| is_file(entry));
+    let directories = files.map(|entry| entry.path.parent().unwrap_or_else(EntryPath::root));
+    directories.reduce(|first, second| common_directory(first, &second)).unwrap_or_else(EntryPath::root)
+}
+
+fn common_directory(first: EntryPath, second: &EntryPath) -> EntryPath {
+    if first == *second {
+        return first;
+    }
+    let same = first.components().zip(second.components()).take_while(|(a, b)| a == b);
+    same.fold(EntryPath::root(), |path, (component, _)| path.child(component))
+}
+
+/// The package of a file: `.` if it is in the root itself.
+fn package_name(path: &EntryPath, root: &EntryPath) -> String {
+    let below = path.below(root).unwrap_or_else(|| path.clone());
+    let first = (below.depth() > 1).then(|| below.components().next()).flatten();
+    first.map_or_else(|| ".".to_owned(), |name| root.child(name).to_string())
+}

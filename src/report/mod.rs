@@ -1,0 +1,40 @@
+//! What there is to tell about a split, as numbers, tables and a page.
+
+mod details;
+mod page;
+mod sizes;
+mod summary;
+pub mod table;
+mod tables;
+mod text;
+
+use serde::Serialize;
+
+use crate::source::Input;
+use crate::split::Plan;
+use crate::view::WheelSet;
+
+pub use page::Page;
+pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
+pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
+pub use text::escaped;
+
+/// All that `inspect` tells about a wheel or a tree. As JSON it is described in `docs/json.md`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What the split consists of.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// How large its parts are as files.
+    #[serde(flatten)]
+    pub sizes: Sizes,
+}
+
+impl Report {
+    /// What is known now; see [`Sizes::make`].
+    pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
+        let summary = Summary::of(input, plan);
+        let sizes = Sizes::known(input, plan, wheels, &summary);
+        Self { summary, sizes }
+    }
+}

@@ -1,0 +1,39 @@
+//! Bars next to numbers. The numbers are text, so that the bars can be as wide as there is room.
+
+use maud::{Markup, html};
+
+use super::shown;
+use crate::report::details::part;
+use crate::report::table::size;
+
+/// A bar of segments.
+pub(super) struct Bar<'a> {
+    /// What the full width stands for.
+    pub(super) whole: u64,
+    /// The class of the colour, the name and the size of each segment.
+    pub(super) segments: Vec<(&'static str, &'a str, u64)>,
+}
+
+/// Height of a bar and of what follows it.
+const HEIGHT: usize = 8;
+const STEP: usize = 10;
+
+/// Bars below each other.
+pub(super) fn bars(name: &str, bars: &[Bar<'_>]) -> Markup {
+    let view_box = format!("0 0 1000 {}", bars.len() * STEP);
+    html! {
+        svg class={ "bars bars-" (bars.len()) } viewBox=(view_box) preserveAspectRatio="none" role="img" {
+            title { (shown(name)) }
+            @for (row, bar) in bars.iter().enumerate() {
+                @for (position, (kind, name, bytes)) in bar.segments.iter().enumerate() {
+                    @let before: u64 = bar.segments.iter().take(position).map(|(_, _, size)| size).sum();
+                    @let from = part(1000, before.min(bar.whole), bar.whole);
+                    @let to = part(1000, (before + bytes).min(bar.whole), bar.whole);
+                    rect class=(kind) x=(from) y=(row * STEP) width=(to - from) height=(HEIGHT) {
+                        title { (shown(name)) ": " (size(*bytes)) }
+                    }
+                }
+            }
+        }
+    }
+}

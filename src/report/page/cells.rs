@@ -1,0 +1,35 @@
+//! Tables and their cells. Numbers stand there exactly, too, for scripts that sort and for tests.
+
+use maud::{Markup, html};
+
+use super::percent;
+use crate::report::table::size;
+
+/// A cell with a size; nothing if it is not known.
+pub(super) fn bytes(value: Option<u64>) -> Markup {
+    html! { td.n data-v=[value] { @if let Some(value) = value { data value=(value) { (size(value)) } } } }
+}
+
+/// A cell with a number.
+pub(super) fn count(value: usize) -> Markup {
+    html! { td.n data-v=(value) { data value=(value) { (value) } } }
+}
+
+/// A cell with a share.
+pub(super) fn ratio(some: Option<u64>, whole: Option<u64>) -> Markup {
+    let text = some.zip(whole).map(|(some, whole)| percent(some, whole));
+    html! { td.n { @if let Some(text) = text { (text) } } }
+}
+
+/// A table that scrolls by itself if the window is narrow.
+pub(super) fn table(id: &str, caption: &str, head: &Markup, body: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-labelledby={ (id) "-caption" } {
+            table id=(id) { caption id={ (id) "-caption" } { (caption) } thead { tr { (head) } } tbody { (body) } }
+        }
+    }
+}
+
+pub(super) fn columns(titles: &[&str]) -> Markup {
+    html! { @for (number, title) in titles.iter().enumerate() { th scope="col" class=[(number > 0).then_some("n")] { (title) } } }
+}

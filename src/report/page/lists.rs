@@ -1,0 +1,109 @@
+//! The tables with all numbers.
+
+use maud::{Markup, html};
+
+use super::cells::{bytes, columns, count, ratio, table};
+use super::{Page, shown};
+
+impl Page {
+    pub(super) fn libraries(&self) -> Markup {
+        let head = columns(&[
+            "fat binary",
+            "original",
+            "host",
+            "saved",
+            "of it",
+            "wrappers",
+            "code objects",
+            "code",
+            "targets",
+        ]);
+        let binaries = &self.report.summary.binaries;
+        let body = html! {
+            @for binary in binaries {
+                @let saved = binary.size.saturating_sub(binary.host_size);
+                tr {
+                    th scope="row" { (shown(&binary.path)) }
+                    (bytes(Some(binary.size))) (bytes(Some(binary.host_size)))
+                    (bytes(Some(saved))) (ratio(Some(saved), Some(binary.size)))
+                    (count(binary.wrappers)) (count(binary.code_objects)) (bytes(Some(binary.code_size)))
+                    (count(binary.targets.len()))
+                }
+            }
+            @if self.folded.binaries > 0 {
+                @let saved = self.folded.size.saturating_sub(self.folded.host_size);
+                tr.others {
+                    th scope="row" { (self.folded.binaries) " smaller ones" }
+                    (bytes(Some(self.folded.size))) (bytes(Some(self.folded.host_size)))
+                    (bytes(Some(saved))) (ratio(Some(saved), Some(self.folded.size)))
+                    td {} (count(self.folded.code_objects)) (bytes(Some(self.folded.code_size))) td {}
+                }
+            }
+        };
+        html! { @if !binaries.is_empty() { section aria-labelledby="libraries-title" {
+            h2 id="libraries-title" { "Fat binaries" }
+            (table("libraries", "Binaries with device code, the largest first", &head, &body))
+        } } }
+    }
+
+    pub(super) fn packages(&self) -> Markup {
+        let head = columns(&["package", "files", "size", "host part", "device code in binaries", "databases"]);
+        let body = html! { @for package in &self.details.packages { tr {
+            th scope="row" { @match package.name.as_deref() {
+                None => "all others",
+                Some(".") => "files in no directory",
+                Some(name) => (shown(name)),
+            } }
+            td.n data-v=(package.files) { data value=(package.files) { (package.files) } }
+            (bytes(Some(package.size))) (bytes(Some(package.host_size))) (bytes(Some(package.device_size)))
+            (bytes(Some(package.databases.values().sum())))
+        } } };
+        html! { section aria-labelledby="packages-title" {
+            h2 id="packages-title" { "Packages" }
+            (table("packages", "Top-level directories, the largest first", &head, &body))
+        } }
+    }
+
+    pub(super) fn parts(&self) -> Markup {
+        let (summary, sizes) = (&self.report.summary, &self.report.sizes);
+        let head = columns(&[
+            "part",
+            "level",
+            "archives",
+            "code objects",
+            "code",
+            "archive size",
+            "database files",
+            "database size",
+            "wheel size",
+        ]);
+        let body = html! { @for (key, device) in &summary.device {
+            @let sizes = sizes.parts.get(key);
+            tr {
+                th scope="row" { (shown(key)) }
+                td.n { (device.level) }
+                (count(device.archives.len()))
+                (count(device.archives.iter().map(|archive| archive.code_objects).sum()))
+                (bytes(Some(device.archives.iter().map(|archive| archive.code_size).sum())))
+                (bytes(sizes.and_then(|part| part.archive_size)))
+                (count(device.database_files)) (bytes(Some(device.database_size)))
+                (bytes(sizes.and_then(|part| part.wheel.as_ref()?.size)))
+            }
+        } };
+        html! { @if !summary.device.is_empty() { section aria-labelledby="parts-title" {
+            h2 id="parts-title" { "Device parts" }
+            (table("parts", "Device parts of the split", &head, &body))
+        } } }
+    }
+
+    pub(super) fn warnings(&self) -> Markup {
+        let warnings = &self.report.summary.warnings;
+        html! { @if !warnings.is_empty() { section aria-labelledby="warnings-title" {
+            h2 id="warnings-title" { "Warnings" }
+            ul.warnings {
+                @for warning in warnings { li { (shown(warning)) } }
+                @if self.folded.warnings > 0 { li { (self.folded.warnings) " more" } }
+            }
+        } } }
+    }
+}

@@ -1,0 +1,132 @@
+//! Tables whose cells have colours: libraries by target, databases by key. What is missing is seen.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::bars::{Bar, bars};
+use super::cells::{bytes, count, ratio, table};
+use super::sections::kind;
+use super::{Page, shown};
+use crate::report::table::size;
+
+/// Rows and columns of a matrix at most; the rest is in the JSON.
+const MOST_ROWS: usize = 100;
+const MOST_COLUMNS: usize = 64;
+
+/// Numbers of a row by column: bytes, and a number of things.
+type Row<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
+
+/// A table of bytes with a number of `things` in each cell.
+fn matrix(id: &str, caption: &str, first: &str, things: &str, rows: &[Row<'_>]) -> Markup {
+    let mut columns = BTreeMap::<&str, u64>::new();
+    for (column, (bytes, _)) in rows.iter().flat_map(|(_, cells)| cells) {
+        *columns.entry(column).or_default() += bytes;
+    }
+    let most = rows.iter().flat_map(|(_, cells)| cells.values()).map(|(bytes, _)| *bytes).max().unwrap_or(0);
+    let columns: Vec<_> = columns.into_iter().take(MOST_COLUMNS).collect();
+    let head = html! {
+        th scope="col" { (first) }
+        th.n scope="col" { "all" }
+        @for (column, _) in &columns { th.n scope="col" { (shown(column)) } }
+    };
+    let body = html! {
+        @for (name, cells) in rows {
+            tr {
+                th scope="row" { (shown(name)) }
+                (bytes(Some(cells.values().map(|(bytes, _)| bytes).sum())))
+                @for (column, _) in &columns {
+                    @match cells.get(column) {
+                        Some((bytes, number)) => {
+                            td class={ "n heat-" (heat(*bytes, most)) } data-v=(bytes) {
+                                data value=(bytes) { (size(*bytes)) } br;
+                                small { data.number value=(number) { (number) } " " (things) }
+                            }
+                        }
+                        None => td.hole { span aria-label="nothing" { "–" } }
+                    }
+                }
+            }
+        }
+    };
+    table(id, caption, &head, &body)
+}
+
+/// How dark a cell is, 0 to 5: each step stands for four times as much.
+fn heat(bytes: u64, most: u64) -> u32 {
+    let steps = (0..5).take_while(|step| bytes < most >> (2 * (step + 1))).count();
+    5 - u32::try_from(steps).unwrap_or(5)
+}
+
+impl Page {
+    /// Libraries by target.
+    pub(super) fn matrix(&self) -> Markup {
+        let rows: Vec<Row<'_>> = self
+            .report
+            .summary
+            .binaries
+            .iter()
+            .take(MOST_ROWS)
+            .map(|binary| {
+                let code = self.details.code.get(&binary.path).into_iter().flatten();
+                let cells = code.map(|(target, code)| (target.as_str(), (code.code_size, code.code_objects)));
+                (binary.path.as_str(), cells.collect())
+            })
+            .collect();
+        html! { @if !rows.is_empty() {
+            section aria-labelledby="matrix-title" {
+                h2 id="matrix-title" { "Which library has code for which target" }
+                (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows))
+                @let left = self.report.summary.binaries.len() + self.folded.binaries - rows.len();
+                @if left > 0 { p.note { (left) " smaller libraries are not shown." } }
+            }
+        } }
+    }
+
+    /// How well the code of each key compresses.
+    pub(super) fn compression(&self) -> Markup {
+        let (summary, sizes) = (&self.report.summary, &self.report.sizes);
+        let rows: Vec<_> = summary
+            .device
+            .iter()
+            .filter_map(|(key, device)| {
+                let code: u64 = device.archives.iter().map(|archive| archive.code_size).sum();
+                let archive = sizes.parts.get(key)?.archive_size.filter(|_| code > 0)?;
+                Some((key, code, archive))
+            })
+            .collect();
+        let most = rows.iter().map(|(_, code, _)| *code).max().unwrap_or(0);
+        let head = html! { th scope="col" { "part" } th scope="col" { "code and archives" } @for title in ["code", "archives", "archives of code"] { th.n scope="col" { (title) } } };
+        let bar = |size, kind, name| Bar { whole: most, segments: vec![(kind, name, size)] };
+        let body = html! { @for (key, code, archive) in &rows { tr {
+            th scope="row" { (shown(key)) }
+            td.picture { (bars(&format!("{key}: code and archives"), &[bar(*code, "k-rest", "code"), bar(*archive, kind(key), "archives")])) }
+            (bytes(Some(*code))) (bytes(Some(*archive))) (ratio(Some(*archive), Some(*code)))
+        } } };
+        html! { @if !rows.is_empty() { section aria-labelledby="compression-title" {
+            h2 id="compression-title" { "Compression by architecture" }
+            (table("compression", "Code objects before compression, and archives with them", &head, &body))
+        } } }
+    }
+
+    /// Databases by library and key.
+    pub(super) fn databases(&self) -> Markup {
+        let rows: Vec<Row<'_>> = self
+            .details
+            .database_files
+            .iter()
+            .map(|(library, keys)| {
+                (library.as_str(), keys.iter().map(|(key, files)| (key.as_str(), (files.size, files.files))).collect())
+            })
+            .collect();
+        let head = html! { th scope="col" { "database" } @for title in ["files", "size", "parts"] { th.n scope="col" { (title) } } };
+        let body = html! { @for (name, database) in &self.report.summary.databases { tr {
+            th scope="row" { (shown(name)) } (count(database.files)) (bytes(Some(database.size))) (count(database.keys.len()))
+        } } };
+        html! { @if !rows.is_empty() { section aria-labelledby="databases-title" {
+            h2 id="databases-title" { "Kernel databases" }
+            (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows))
+            (table("databases", "Databases by library", &head, &body))
+        } } }
+    }
+}

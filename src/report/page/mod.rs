@@ -1,0 +1,201 @@
+//! A report as one HTML file that needs nothing else: pictures in SVG, tables with all numbers, and the numbers as JSON.
+//!
+//! The page works without scripts; with them, tables can be sorted and filtered. What it may do is limited by a content
+//! security policy that names its one style sheet and its one script by digest.
+
+mod bars;
+mod cells;
+mod lists;
+mod matrices;
+mod sections;
+mod treemap;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use serde::Serialize;
+
+use super::Report;
+use super::details::Details;
+use super::table::percent;
+use super::text::{escaped, is_special};
+use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::source::Input;
+use crate::split::Plan;
+use crate::view::{JSON_VERSION, WheelSet};
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Libraries and warnings beyond that many are summed up, so that the page stays small.
+const MOST: usize = 200;
+
+/// A page about an input.
+pub struct Page {
+    input: String,
+    report: Report,
+    details: Details,
+    folded: Folded,
+    html: OnceLock<Arc<dyn Content>>,
+}
+
+/// What the page does not list.
+#[derive(Debug, Default, Serialize)]
+struct Folded {
+    /// Libraries.
+    binaries: usize,
+    /// Their files.
+    size: u64,
+    /// Their files without device code.
+    host_size: u64,
+    code_objects: usize,
+    /// Bytes of these.
+    code_size: u64,
+    /// Warnings.
+    warnings: usize,
+}
+
+/// The JSON in the page: that of `inspect`, and details.
+#[derive(Serialize)]
+struct Data<'a> {
+    json_version: u32,
+    #[serde(flatten)]
+    report: &'a Report,
+    details: &'a Details,
+    folded: &'a Folded,
+}
+
+/// Text in which nothing is invisible; markup in it is shown as it is.
+#[derive(Debug)]
+struct Text(String);
+
+impl Page {
+    /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
+    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
+        let report = Report::known(input, plan, wheels);
+        let details = Details::of(input, plan, &report);
+        let name = input.location.file_name().unwrap_or(input.location.as_os_str());
+        let (input, folded) = (name.to_string_lossy().into_owned(), Folded::default());
+        let mut page = Self { input, report, details, folded, html: OnceLock::new() };
+        page.fold();
+        page
+    }
+
+    /// Leaves out the smallest libraries and the last warnings.
+    fn fold(&mut self) {
+        let Self { report, details, folded, .. } = self;
+        let summary = &mut report.summary;
+        summary.binaries.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.path.cmp(&b.path)));
+        for binary in summary.binaries.split_off(summary.binaries.len().min(MOST)) {
+            folded.binaries += 1;
+            folded.size += binary.size;
+            folded.host_size += binary.host_size;
+            folded.code_objects += binary.code_objects;
+            folded.code_size += binary.code_size;
+            details.code.remove(&binary.path);
+        }
+        folded.warnings = summary.warnings.split_off(summary.warnings.len().min(MOST)).len();
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        let policy = format!(
+            "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
+            digest(STYLE),
+            digest(SCRIPT)
+        );
+        let title = html! { (shown(&self.input)) " by GPU architecture" };
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(policy);
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    meta name="generator" content={ "kpackfs " (env!("CARGO_PKG_VERSION")) };
+                    title { (title) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    (self.body())
+                    script type="application/json" id="data" { (PreEscaped(self.json())) }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
+    }
+
+    /// The numbers, in a form that ends no element and hides no letter.
+    fn json(&self) -> String {
+        let Self { report, details, folded, .. } = self;
+        let data = Data { json_version: JSON_VERSION, report, details, folded };
+        let json = serde_json::to_string(&data).unwrap_or_default();
+        let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
+        let mut text = String::with_capacity(json.len());
+        for letter in json.chars() {
+            // All of these letters are in strings, and have four digits.
+            if is_odd(letter) {
+                text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
+            } else {
+                text.push(letter);
+            }
+        }
+        text
+    }
+}
+
+impl Make for Page {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.html.get().cloned()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        if let Some(made) = self.made() {
+            return Ok(made);
+        }
+        let rope = Rope::new([Segment::literal(self.html().into_bytes())])?;
+        Ok(Arc::clone(self.html.get_or_init(|| Arc::new(rope))))
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Page({:?})", self.input)
+    }
+}
+
+/// How a content security policy names a text (Content Security Policy Level 3, section 2.3.1).
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    format!("sha256-{}", Base64Display::new(digest.as_ref(), &STANDARD))
+}
+
+/// A name from the input.
+fn shown(name: &str) -> Text {
+    Text(escaped(name).into_owned())
+}
+
+impl Text {
+    fn letters(&self) -> usize {
+        self.0.chars().count()
+    }
+
+    /// With that many letters at most.
+    fn shortened(self, most: usize) -> Self {
+        if self.letters() <= most {
+            return self;
+        }
+        Self(self.0.chars().take(most.saturating_sub(1)).chain(['…']).collect())
+    }
+}
+
+impl Render for Text {
+    fn render(&self) -> Markup {
+        self.0.render()
+    }
+}

@@ -1,0 +1,148 @@
+//! The tables of a report.
+
+use super::table::{Column, Table, known_size, percent, size};
+use super::{PartSize, Report};
+
+impl Report {
+    /// What it says, for people.
+    pub fn tables(&self) -> [Table; 5] {
+        [self.parts(), self.binaries(), self.databases(), self.keys(), self.users()]
+    }
+
+    /// Whether all sizes are known.
+    pub fn is_complete(&self) -> bool {
+        let is_complete = |part: &PartSize| {
+            part.archive_size.is_some() && part.wheel.as_ref().is_none_or(|wheel| wheel.size.is_some())
+        };
+        self.sizes.parts.values().all(is_complete) && self.sizes.host_wheels.iter().all(|wheel| wheel.size.is_some())
+    }
+
+    fn parts(&self) -> Table {
+        let Self { summary, sizes } = self;
+        let columns = [Column::Text("part"), Column::Number("unpacked"), Column::Number("wheel"), Column::Text("name")];
+        let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
+        let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
+            table.row([part.to_owned(), known_size(files), known_size(wheel), name.to_owned()]);
+        };
+        row("input", Some(summary.input_size), sizes.input_wheel_size, "");
+        for (number, wheel) in sizes.host_wheels.iter().enumerate() {
+            let part = if number == 0 { "host" } else { "variant" };
+            row(part, Some(summary.host_size), wheel.size, &wheel.name);
+        }
+        if sizes.host_wheels.is_empty() {
+            row("host", Some(summary.host_size), None, "");
+        }
+        let archives: Option<u64> = sizes.parts.values().map(|part| part.archive_size).sum();
+        let databases: u64 = summary.device.values().map(|device| device.database_size).sum();
+        let wheels: Option<u64> = sizes.parts.values().map(|part| part.wheel.as_ref()?.size).sum();
+        let wheels = wheels.filter(|_| !sizes.host_wheels.is_empty());
+        if archives.is_some() {
+            row("device, all", archives.map(|archives| archives + databases), wheels, "");
+        }
+        table
+    }
+
+    fn binaries(&self) -> Table {
+        let columns = [
+            Column::Text("fat binary"),
+            Column::Number("original"),
+            Column::Number("stripped"),
+            Column::Number("saved"),
+            Column::Number("%"),
+            Column::Number("wrappers"),
+            Column::Number("kernels"),
+            Column::Number("code"),
+            Column::Text("targets"),
+        ];
+        let mut table = Table::new("Fat binaries", columns);
+        for binary in &self.summary.binaries {
+            let saved = binary.size.saturating_sub(binary.host_size);
+            table.row([
+                binary.path.clone(),
+                size(binary.size),
+                size(binary.host_size),
+                size(saved),
+                percent(saved, binary.size),
+                binary.wrappers.to_string(),
+                binary.code_objects.to_string(),
+                size(binary.code_size),
+                binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
+            ]);
+        }
+        table
+    }
+
+    fn databases(&self) -> Table {
+        let columns =
+            [Column::Text("database"), Column::Number("files"), Column::Number("size"), Column::Text("targets")];
+        let mut table = Table::new("Kernel databases", columns);
+        for (name, database) in &self.summary.databases {
+            let keys = database.keys.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            table.row([name.clone(), database.files.to_string(), size(database.size), keys]);
+        }
+        table
+    }
+
+    fn keys(&self) -> Table {
+        let columns = [
+            Column::Text("key"),
+            Column::Text("level"),
+            Column::Number("archives"),
+            Column::Number("kernels"),
+            Column::Number("code"),
+            Column::Number("archive size"),
+            Column::Number("database files"),
+            Column::Number("database size"),
+            Column::Number("wheel size"),
+        ];
+        let mut table = Table::new("Bundle keys", columns);
+        for (key, device) in &self.summary.device {
+            let sizes = self.sizes.parts.get(key);
+            let objects: usize = device.archives.iter().map(|archive| archive.code_objects).sum();
+            table.row([
+                key.clone(),
+                device.level.clone(),
+                device.archives.len().to_string(),
+                objects.to_string(),
+                size(device.archives.iter().map(|archive| archive.code_size).sum()),
+                known_size(sizes.and_then(|part| part.archive_size)),
+                some(device.database_files).map(|files| files.to_string()).unwrap_or_default(),
+                known_size(some(device.database_size)),
+                known_size(sizes.and_then(|part| part.wheel.as_ref()?.size)),
+            ]);
+        }
+        table
+    }
+
+    fn users(&self) -> Table {
+        let columns = [
+            Column::Text("GPU"),
+            Column::Number("download"),
+            Column::Number("of the fat wheel"),
+            Column::Number("installed"),
+            Column::Number("of the input"),
+            Column::Text("parts"),
+        ];
+        let mut table = Table::new("What a user needs", columns);
+        let share = |size: Option<u64>, whole: Option<u64>| match (size, whole) {
+            (Some(size), Some(whole)) => percent(size, whole),
+            _ => String::new(),
+        };
+        for (key, user) in &self.sizes.users {
+            table.row([
+                key.clone(),
+                known_size(user.download_size),
+                share(user.download_size, self.sizes.input_wheel_size),
+                known_size(user.installed_size),
+                share(user.installed_size, Some(self.summary.input_size)),
+                std::iter::once("host").chain(user.keys.iter().map(String::as_str)).collect::<Vec<_>>().join(" + "),
+            ]);
+        }
+        table
+    }
+}
+
+/// A number, or nothing if it is zero.
+fn some<T: Default + PartialEq>(number: T) -> Option<T> {
+    (number != T::default()).then_some(number)
+}

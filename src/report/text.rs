@@ -1,0 +1,27 @@
+//! Text from inputs, for terminals and pages. Names may hold what moves the cursor, turns the direction or forges a line.
+
+use std::borrow::Cow;
+
+/// A text on one line in which nothing is invisible: control characters and those that change the direction or the place of
+/// what follows are written as Rust writes them (`\n`, `\u{1b}`).
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        if is_special(letter) {
+            escaped.extend(letter.escape_default());
+        } else {
+            escaped.push(letter);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+pub(super) fn is_special(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            // Zero width, directions (Unicode Standard Annex 9), line and paragraph separator, byte order mark.
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
