@@ -7,6 +7,7 @@ mod batch;
 mod interrupted;
 mod recombine;
 mod scripts;
+mod single;
 mod split;
 mod strict;
 mod support;
