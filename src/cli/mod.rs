@@ -14,6 +14,7 @@ mod mount;
 mod mount8;
 mod options;
 mod output;
+mod pack;
 mod prepare;
 mod progress;
 mod recombine;

@@ -9,7 +9,6 @@ mod archive;
 mod arrange;
 mod artifacts;
 mod binary;
-mod code_object;
 mod distributions;
 mod installed;
 mod lookup;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
 mod batch;
+mod create;
 mod interrupted;
 mod recombine;
 mod scripts;
