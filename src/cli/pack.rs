@@ -27,6 +27,9 @@ const MEMORY: u64 = 256 << 20;
 /// What an archive is called of which nothing else says it.
 const GROUP: &str = "kernels";
 
+/// Files with their names in archives and their paths.
+type Contents = Vec<(String, PathBuf, Arc<dyn Content>)>;
+
 #[derive(Debug, Args)]
 pub(super) struct Create {
     /// Code objects, and directories of them. Archives name a file by its path below the directory, or as it was named
@@ -126,8 +129,8 @@ impl Create {
         Ok(objects.into_iter().map(archive).collect())
     }
 
-    /// The files with their names in archives.
-    fn contents(&self, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, PathBuf, Arc<dyn Content>)>> {
+    /// All files that are named or in directories that are.
+    fn contents(&self, resources: &Arc<Resources>) -> anyhow::Result<Contents> {
         let mut contents = Vec::new();
         for place in &self.file {
             if !place.is_dir() {
