@@ -27,3 +27,4 @@ pub mod split;
 pub mod verify;
 pub mod view;
 pub mod wheel;
+pub mod why;

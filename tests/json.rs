@@ -114,6 +114,14 @@ fn commands_print_what_the_schemas_say() {
         .output()
         .unwrap();
     check("split", &fs::read_to_string(place.path().join("restricted/.kpackfs/split-x_lib.json")).unwrap());
+    for target in ["gfx90a", "gfx942"] {
+        let why = check("why", &printed(&["why", "--json", "--target", target, "zstd/host/lib/libx.so", "tree"]));
+        assert!(why["lookups"].as_array().unwrap().len() >= 2, "{why}");
+        // libodd.so has a pointer that nothing explains, which does not hide what is known of others.
+        assert!(why["unread"][0].as_str().unwrap().contains("libodd.so"), "{why}");
+        // The host part by itself has no archives.
+        assert_eq!((&why["found"], why["lookups"][0]["cause"].is_null()), (&Value::Bool(false), false), "{why}");
+    }
     // libodd.so is still fat.
     let verified = check("verify", &printed(&["verify", "--json", "zstd", "--against", "tree"]));
     assert!(!verified["findings"].as_array().unwrap().is_empty());

@@ -36,7 +36,8 @@ impl Environment {
         Self::of(|name| env::var_os(name))
     }
 
-    fn of(value: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// Takes the variables from elsewhere, such as another process.
+    pub fn of(value: impl Fn(&str) -> Option<OsString>) -> Self {
         // Set to nothing or to something that begins with 0 is not set.
         let is_on = |name| value(name).is_some_and(|text| text.as_bytes().first().is_some_and(|&first| first != b'0'));
         let paths = |name| {
@@ -50,6 +51,17 @@ impl Environment {
             is_disabled: is_on("ROCM_KPACK_DISABLE"),
             is_verbose: is_on("ROCM_KPACK_DEBUG"),
         }
+    }
+
+    /// The archives to look into for a marker of `binary` with these search paths, in order.
+    pub fn archive_paths(&self, search_paths: &[String], binary: &Path, candidates: &[String]) -> Vec<PathBuf> {
+        if !self.path.is_empty() {
+            return self.path.clone();
+        }
+        let directory = binary.parent().unwrap_or(Path::new(""));
+        let named = search::archive_paths(search_paths, candidates);
+        // An absolute path takes the place of the directory.
+        self.path_prefix.iter().cloned().chain(named.into_iter().map(|path| directory.join(path))).collect()
     }
 }
 
@@ -143,14 +155,7 @@ impl Cache {
 
     /// The archives to look into, in order.
     fn paths(&self, marker: &Marker, binary: &Path, candidates: &[String]) -> Vec<PathBuf> {
-        let environment = &self.environment;
-        if !environment.path.is_empty() {
-            return environment.path.clone();
-        }
-        let directory = binary.parent().unwrap_or(Path::new(""));
-        let named = search::archive_paths(&marker.kpack_search_paths, candidates);
-        // An absolute path takes the place of the directory.
-        environment.path_prefix.iter().cloned().chain(named.into_iter().map(|path| directory.join(path))).collect()
+        self.environment.archive_paths(&marker.kpack_search_paths, binary, candidates)
     }
 
     /// The archive at a path; `None` if there is none that can be used.

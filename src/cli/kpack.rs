@@ -1,5 +1,6 @@
 //! `kpackfs kpack`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,16 +11,17 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
 use super::json;
-use super::table::size;
+use super::pack::{self, Create};
+use super::table::{counted, size};
 use super::terminal::escaped;
 use super::unbundle::{new_file, unbundle};
 use crate::gpu::TargetId;
-use crate::kpack::Reader;
+use crate::kpack::{Reader, TocEntry};
 use crate::memory::Budget;
 use crate::resources::Resources;
 use crate::source::open_file;
 
-/// Open .kpack archives, fat binaries and offload bundles
+/// Open and make .kpack archives and offload bundles
 #[derive(Debug, Args)]
 pub(super) struct Kpack {
     #[command(subcommand)]
@@ -35,13 +37,30 @@ enum Command {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// Print the numbers and sizes for each target only
+        #[arg(short, long, conflicts_with = "json")]
+        summary: bool,
+    },
+    /// Make archives of code objects, or of the code of a fat binary
+    Create(Create),
+    /// Make an offload bundle of code objects, which is not compressed
+    Bundle {
+        /// Code objects, each for another target
+        #[arg(required = true)]
+        file: Vec<PathBuf>,
+        /// File to write
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
     },
     /// Write the code objects of an archive to files
+    ///
+    /// With --binary and --target there has to be exactly one, which is written to the file OUT, or to standard output if that is
+    /// `-`. Without them, or if OUT is a directory or ends with a slash, each gets a file of its own there.
     Extract {
         /// The archive
         file: PathBuf,
-        /// Directory to write to
-        #[arg(short, long, value_name = "DIR")]
+        /// File or directory to write to
+        #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
         /// Only this binary, as the archive names it, with or without #INDEX
         #[arg(long, value_name = "NAME")]
@@ -67,7 +86,9 @@ enum Command {
 impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.command {
-            Command::List { file, json } => list(file, *json)?,
+            Command::List { file, json, summary } => list(file, *json, *summary)?,
+            Command::Create(create) => create.run()?,
+            Command::Bundle { file, output } => pack::bundle(file, output)?,
             Command::Extract { file, output, binary, target } => {
                 extract(file, output, binary.as_deref(), target.as_deref())?;
             }
@@ -82,7 +103,7 @@ fn open(file: &Path) -> anyhow::Result<Reader> {
     Reader::open(Arc::clone(&content)).with_context(|| file.display().to_string())
 }
 
-fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
+fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
     let reader = open(file)?;
     let mut out = std::io::stdout().lock();
     if as_json {
@@ -91,6 +112,9 @@ fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
     let toc = reader.toc();
     let (group, targets, scheme) = (&toc.group_name, toc.gfx_arches.join(" "), &toc.compression_scheme);
     writeln!(out, "{}", escaped(&format!("group {group}, targets {targets}, compression {scheme}")))?;
+    if is_summary {
+        return summarise(&reader, &mut out);
+    }
     for (key, target, entry) in reader.entries() {
         let stored = reader.stored_size(entry).map_or_else(|| "?".to_owned(), size);
         let line = format!("{key}  {target}  {}  stored {stored}", size(entry.original_size));
@@ -99,27 +123,57 @@ fn list(file: &Path, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Binaries, code objects and bytes for each target.
+fn summarise(reader: &Reader, out: &mut impl Write) -> anyhow::Result<()> {
+    for target in &reader.toc().gfx_arches {
+        let entries: Vec<_> = reader.entries().filter(|(_, of, _)| of == target).collect();
+        let names: BTreeSet<_> = entries.iter().map(|(key, ..)| key.rsplit_once('#').map_or(*key, |it| it.0)).collect();
+        let code = entries.iter().map(|(.., entry)| entry.original_size).sum();
+        let stored: Option<u64> = entries.iter().map(|(.., entry)| reader.stored_size(entry)).sum();
+        let (names, objects) =
+            (counted(names.len(), "name", "names"), counted(entries.len(), "code object", "code objects"));
+        let stored = stored.map_or_else(|| "?".to_owned(), size);
+        writeln!(out, "{}", escaped(&format!("{target}  {objects} of {names}  {}  stored {stored}", size(code))))?;
+    }
+    Ok(())
+}
+
 fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str>) -> anyhow::Result<()> {
     let reader = open(file)?;
+    let is_directory = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let is_one = binary.is_some() && target.is_some() && !is_directory;
     // One code object at a time takes what its frame needs.
     let budget = Budget::new(0);
     let is_wanted = |key: &str, of: &str| {
         let name = key.rsplit_once('#').map_or(key, |(name, _)| name);
         binary.is_none_or(|binary| binary == key || binary == name) && target.is_none_or(|target| target == of)
     };
-    let mut count = 0;
-    for (key, target, entry) in reader.entries().filter(|(key, target, _)| is_wanted(key, target)) {
+    let found: Vec<_> = reader.entries().filter(|(key, target, _)| is_wanted(key, target)).collect();
+    let Some((first, ..)) = found.first() else { bail!("{}: there is no such code object in it", file.display()) };
+    let write = |entry: &TocEntry, key: &str, target: &str, out: &mut dyn Write| {
+        let read = reader.read(entry, &budget, |piece| out.write_all(piece));
+        read.with_context(|| format!("{}: {key}, {target}", file.display()))
+    };
+    let is_stdout = output == Path::new("-");
+    if let (true, [(key, target, entry)]) = (is_one || is_stdout, found.as_slice()) {
+        if is_stdout {
+            return write(entry, key, target, &mut std::io::stdout().lock());
+        }
+        let mut new = new_file(output)?;
+        write(entry, key, target, &mut new)?;
+        return new.persist(output).map(drop).with_context(|| output.display().to_string());
+    }
+    if is_one || is_stdout {
+        let (file, count) = (file.display(), found.len());
+        bail!("{file}: {count} code objects fit; name one with --binary NAME#INDEX, such as {first}, and --target");
+    }
+    for (key, target, entry) in found {
         let path = output.join(file_name(key, target)?);
         let directory = path.parent().unwrap_or(output);
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let mut new = new_file(&path)?;
-        let read = reader.read(entry, &budget, |piece| new.write_all(piece));
-        read.with_context(|| format!("{}: {key}, {target}", file.display()))?;
+        write(entry, key, target, &mut new)?;
         new.persist(&path).with_context(|| path.display().to_string())?;
-        count += 1;
-    }
-    if count == 0 {
-        bail!("{}: there is no such code object in it", file.display());
     }
     Ok(())
 }

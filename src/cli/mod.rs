@@ -14,6 +14,7 @@ mod mount;
 mod mount8;
 mod options;
 mod output;
+mod pack;
 mod prepare;
 mod progress;
 mod recombine;
@@ -26,6 +27,7 @@ mod terminal;
 mod thin_wheels;
 mod unbundle;
 mod verify;
+mod why;
 
 use std::error::Error;
 use std::io;
@@ -57,6 +59,7 @@ enum Command {
     Split(split::Split),
     Recombine(Box<recombine::Recombine>),
     Verify(verify::Verify),
+    Why(why::Why),
     Kpack(kpack::Kpack),
     Index(index::Index),
     Cache(cache::Cache),
@@ -98,6 +101,7 @@ impl Command {
             Self::Split(command) => command.run(),
             Self::Recombine(command) => command.run(),
             Self::Verify(command) => command.run(),
+            Self::Why(command) => command.run(),
             Self::Kpack(command) => command.run(),
             Self::Index(command) => command.run(),
             Self::Cache(command) => command.run(),

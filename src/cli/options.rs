@@ -18,7 +18,7 @@ use crate::wheel::{self, Label, Stamp, WheelError};
 /// What to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Source {
-    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts
+    /// A wheel, an unpacked wheel, an install tree, a binary, an artifact or a directory of artifacts
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Option<PathBuf>,
 
@@ -69,7 +69,7 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "DIR", help_heading = "Split")]
     overlay_root: Vec<String>,
 
-    /// First part of the archives' names [default: the wheel's name, "rocm" for an install tree]
+    /// First part of the archives' names [default: the name of the wheel or the binary, "rocm" for an install tree]
     #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
     group: Option<String>,
 

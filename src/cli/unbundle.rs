@@ -100,7 +100,7 @@ fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
 
 /// A file for what belongs to `path`. It gets this name when it is complete.
 pub(super) fn new_file(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let directory = path.parent().unwrap_or(path);
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = Builder::new();
     name.prefix(".kpackfs-").suffix(".partial").permissions(fs::Permissions::from_mode(0o666));
     name.tempfile_in(directory).with_context(|| path.display().to_string())

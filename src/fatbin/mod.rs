@@ -5,6 +5,7 @@
 
 mod bundle;
 mod compressed;
+mod header;
 mod open;
 mod packing;
 mod thin;
@@ -17,9 +18,10 @@ use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, DECODER, Decompressed};
+pub use header::{CODE_HEADER, code_problem, code_target};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
-pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle};
+pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of};
 
 /// Code for one target.
 #[derive(Clone)]

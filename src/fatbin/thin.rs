@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bundle::{Bundle, Entry, MAGIC, target};
 use super::packing::CompressedFormat;
-use super::{Compressed, FatbinError};
+use super::{CodeObject, Compressed, FatbinError};
 use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
@@ -23,6 +23,10 @@ pub const COMPRESSION_LEVEL: i32 = 3;
 
 /// The host's entry for a bundle that has none.
 const HOST: &[u8] = b"host-x86_64-unknown-linux--";
+
+/// What the names of device entries begin with, as clang writes them (`hipv4` is code object version 4 and later).
+const DEVICE: &str = "hipv4-amdgcn-amd-amdhsa";
+const SPIRV: &str = "hip-spirv64-amd-amdhsa";
 
 /// What becomes of a bundle when it is cut down.
 #[derive(Clone, Debug)]
@@ -191,6 +195,21 @@ impl Parts {
         };
         Rope::new(self.list.iter().map(segment).collect::<Result<Vec<_>, _>>()?)
     }
+}
+
+/// A bundle of these code objects that is not compressed, behind the empty entry of the host.
+pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
+    let mut entries = vec![Entry { offset: 0, size: 0, id: HOST.to_vec().into() }];
+    let mut offset = 0;
+    for object in objects {
+        let size = object.content.size();
+        let triple = if object.target.processor() == "amdgcnspirv" { SPIRV } else { DEVICE };
+        entries.push(Entry { offset, size, id: format!("{triple}--{}", object.target).into_bytes().into() });
+        offset += size;
+    }
+    let all: Arc<dyn Content> =
+        Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
+    Parts::of(&entries, 0, |_| CODE_ALIGNMENT).rope(&all)
 }
 
 /// Bytes of the magic and the table.

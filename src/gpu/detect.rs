@@ -30,6 +30,17 @@ pub enum DetectError {
 
 /// The targets of the GPUs below `topology` (see [`KFD_TOPOLOGY`]) in the order of their nodes, each once.
 pub fn detect(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
+    let mut targets = Vec::new();
+    for target in devices(topology)? {
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    Ok(targets)
+}
+
+/// The target of each GPU below `topology`, in the order of their nodes, which is that of HIP's devices.
+pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     let failed = |path: &Path, source| DetectError::Io { path: path.to_owned(), source };
     let nodes = topology.join("nodes");
     let listing = match nodes.read_dir() {
@@ -57,10 +68,7 @@ pub fn detect(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
             continue;
         }
         if let Some(version) = property(&properties, "gfx_target_version").filter(|&version| version != 0) {
-            let target = target_of_version(version);
-            if !targets.contains(&target) {
-                targets.push(target);
-            }
+            targets.push(target_of_version(version));
         }
     }
     if targets.is_empty() { Err(DetectError::NoGpu(nodes)) } else { Ok(targets) }

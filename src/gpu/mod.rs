@@ -6,7 +6,7 @@ mod id;
 mod key;
 mod set;
 
-pub use detect::{DetectError, KFD_TOPOLOGY, detect};
+pub use detect::{DetectError, KFD_TOPOLOGY, detect, devices};
 pub use hierarchy::{BUNDLES, Bundle, Level, TARGETS, Target, Xnack, target_of_version};
 pub use id::{TargetId, TargetIdError};
 pub use key::BundleKey;

@@ -22,8 +22,8 @@ pub struct ArchiveEntry {
     pub binary: usize,
     /// The binary's name.
     pub kernel_name: Arc<str>,
-    /// The wrapper's index in the binary.
-    pub wrapper: usize,
+    /// The wrapper's index in the binary; `None` for code that no wrapper asks for, which has the bare name.
+    pub wrapper: Option<usize>,
     /// The code object; its own target may be less specific than the archive's.
     pub frame: Arc<Frame>,
 }
@@ -158,7 +158,10 @@ impl Archive {
         for (ordinal, entry) in self.entries.iter().enumerate() {
             let original_size = entry.frame.object.content.size();
             let described = TocEntry { kind: "hsaco".to_owned(), ordinal: ordinal as u64, original_size };
-            let key = toc_key(&entry.kernel_name, entry.wrapper);
+            let key = match entry.wrapper {
+                Some(wrapper) => toc_key(&entry.kernel_name, wrapper),
+                None => entry.kernel_name.to_string(),
+            };
             toc.entry(key).or_default().insert(target.clone(), described);
         }
         Toc {

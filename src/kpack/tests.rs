@@ -27,7 +27,7 @@ fn archive_in(
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
         let object = CodeObject { target: target.clone(), content: content(code), bundle: None, offset: 0 };
         let frame = Arc::new(Frame::new(object, 3, &jobs));
-        ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: *wrapper, frame }
+        ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
     Arc::new(Archive::new("torch", target.clone(), compression, entries.collect()))
 }

@@ -70,7 +70,7 @@ impl Sizes {
     pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: &Summary) -> Self {
         let input_wheel_size = match input.kind {
             InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
-            InputKind::Tree | InputKind::UnpackedWheel(_) => None,
+            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => None,
         };
         let host_wheels: Vec<_> = wheels.iter().flat_map(|wheels| &wheels.hosts).filter_map(WheelSize::of).collect();
         let part = |key: &BundleKey| {

@@ -1,8 +1,9 @@
 //! The input: what entries it has, and readers for their bytes.
 //!
-//! An input is an install tree, an unpacked wheel or a `.whl` file. It is never written, and it is read with pread
+//! An input is an install tree, an unpacked wheel, a `.whl` file or a single binary. It is never written, and it is read with pread
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
 
+mod binary;
 mod block_index;
 mod bundle_headers;
 mod central;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, equal};
 
+pub use binary::begins_binary;
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 
@@ -56,6 +58,8 @@ pub enum InputKind {
     Tree,
     /// A directory that holds exactly one `*.dist-info`, named here.
     UnpackedWheel(EntryPath),
+    /// An ELF or PE file, which is the only entry.
+    Binary,
     /// A `.whl` file; the `*.dist-info` directory is named here.
     Wheel(EntryPath),
 }
@@ -127,8 +131,8 @@ pub enum SourceError {
         /// The answer.
         source: std::io::Error,
     },
-    /// It is neither a directory nor a zip file.
-    #[error("{}: neither a directory nor a wheel (a zip file)", .0.display())]
+    /// It is neither a directory nor a zip file, nor does it begin as binaries do.
+    #[error("{}: neither a directory nor a wheel (a zip file), nor a binary (ELF or PE)", .0.display())]
     UnknownKind(PathBuf),
     /// Its files are made by the kernel as they are read.
     #[error("{}: {name}, whose files the kernel makes, and which holds nothing to split", path.display())]
@@ -162,7 +166,7 @@ pub enum SourceError {
 }
 
 impl Input {
-    /// Lists the directory or wheel at `location`.
+    /// Lists the directory, wheel or binary at `location`.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         Self::list(location, true, resources)
     }
@@ -173,11 +177,14 @@ impl Input {
     }
 
     fn list(location: &Path, is_strict: bool, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        let io = |source| SourceError::Io { path: location.to_owned(), source };
-        let location = location.canonicalize().map_err(io)?;
+        let path = location;
+        let io = |source| SourceError::Io { path: path.to_owned(), source };
+        let location = path.canonicalize().map_err(io)?;
         let metadata = location.metadata().map_err(io)?;
         if metadata.is_dir() {
             tree::list(location, is_strict, resources)
+        } else if metadata.is_file() && binary::is_binary(&location).map_err(io)? {
+            binary::list(location, resources)
         } else if metadata.is_file() {
             wheel::list(location, resources)
         } else {
@@ -188,7 +195,7 @@ impl Input {
     /// The wheel's `*.dist-info` directory, if the input is a wheel.
     pub fn dist_info(&self) -> Option<&EntryPath> {
         match &self.kind {
-            InputKind::Tree => None,
+            InputKind::Tree | InputKind::Binary => None,
             InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
         }
     }
@@ -202,7 +209,7 @@ impl Input {
         match self.kind {
             // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
             InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
-            InputKind::Tree | InputKind::UnpackedWheel(_) => files.cloned().collect(),
+            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => files.cloned().collect(),
         }
     }
 

@@ -213,6 +213,7 @@ fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, optio
                 if let Some(frame) = candidates.iter().find_map(best) {
                     let kernel_name = Arc::clone(&binary.kernel_name);
                     let binary = binary.fat.entry;
+                    let wrapper = Some(wrapper);
                     entries.push(ArchiveEntry { binary, kernel_name, wrapper, frame: Arc::clone(frame) });
                 }
             }

@@ -1,7 +1,7 @@
 //! Overlay roots and group names: where archives are and what they are called.
 
 use super::{Options, Packaging, SplitError};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
 /// The directories that can hold archives, and where files are once the parts are installed.
@@ -81,8 +81,10 @@ fn first_components(path: &EntryPath, count: usize) -> EntryPath {
     path.components().take(count).fold(EntryPath::root(), |root, component| root.child(component))
 }
 
-/// The first part of archive names: given, or the wheel's name in lower case with underscores.
+/// The first part of archive names: given, or the wheel's name in lower case with underscores. A binary by itself has archives
+/// under its whole file name, so that those of two libraries can lie in one directory.
 pub(super) fn group(input: &Input, options: &Options) -> Result<String, GroupError> {
+    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "._-+".contains(letter);
     let name = match (&options.group, input.dist_info()) {
         (Some(given), _) => given.clone(),
         (None, Some(dist_info)) => {
@@ -90,9 +92,12 @@ pub(super) fn group(input: &Input, options: &Options) -> Result<String, GroupErr
             let name = text.split('-').next().unwrap_or_default();
             name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
         }
+        (None, None) if input.kind == InputKind::Binary => {
+            let name = input.entries.first().map(|entry| entry.path.to_string()).unwrap_or_default();
+            name.replace(|letter| !is_fine(letter), "_")
+        }
         (None, None) => "rocm".to_owned(),
     };
-    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "._-+".contains(letter);
     if name.is_empty() || name.starts_with('.') || name.len() > 100 || !name.chars().all(is_fine) {
         return Err(GroupError(name));
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::code_object::{HEADER, problem};
 use super::lookup::{Shelf, named_target};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, SingleFile};
 use super::{Choices, Progress};
+use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::Reader;
 use crate::memory::Budget;
@@ -90,7 +90,7 @@ fn check_entries(
         // Only the header is looked at; the rest is read to see that it can be.
         let mut header = Vec::new();
         let read = reader.read(entry, budget, |piece| {
-            header.extend(piece.iter().take(HEADER - header.len()));
+            header.extend(piece.iter().take(CODE_HEADER - header.len()));
             Ok(())
         });
         match read {
@@ -98,7 +98,7 @@ fn check_entries(
                 findings.counts.code_objects.add(1);
                 findings.counts.code_bytes.add(entry.original_size);
                 let parsed = target.parse::<TargetId>().ok();
-                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| problem(&header, &target)) {
+                if let Some(problem) = parsed.filter(|_| is_ours).and_then(|target| code_problem(&header, &target)) {
                     say(problem);
                 }
             }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::lookup::is_archive;
 use super::report::{Check, Findings, enumerate};
 use super::said::Said;
-use super::subject::{Kind, Part, Parts, begins_binary};
+use super::subject::{Kind, Part, Parts};
 use super::{VerifyError, distributions};
 use crate::database::Databases;
 use crate::resources::Resources;
 use crate::rope::Content;
+use crate::source::begins_binary;
 use crate::wheel::{Metadata, normalise};
 
 /// A directory or wheel as it was named.

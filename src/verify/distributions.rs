@@ -180,7 +180,7 @@ impl Distribution<'_> {
 
 /// The device distributions that each extra of a host distribution installs, with their version: those for one target by
 /// its name, and those for all of them under the name "all".
-pub(super) fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String)>> {
+pub fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String)>> {
     let mut devices = BTreeMap::<String, BTreeSet<(String, String)>>::new();
     for (extra, name, version) in metadata.pins_of_extras() {
         let Some(target) = extra.strip_prefix("device-") else { continue };

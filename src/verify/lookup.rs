@@ -225,7 +225,7 @@ pub(super) fn names_archive(path: &EntryPath) -> bool {
 }
 
 /// The target that an archive's name ends with.
-pub(super) fn named_target(name: &str) -> Option<&str> {
+pub fn named_target(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(".kpack");
     let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
     stem.get(start..)

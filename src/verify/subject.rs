@@ -16,7 +16,7 @@ use crate::gpu::BundleKey;
 use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, SourceError, open_file};
+use crate::source::{EntryKind, EntryPath, Input, SourceError, begins_binary, open_file};
 use crate::split::Packaging;
 use crate::view::REPORTS;
 use crate::wheel::{is_elsewhere, normalise};
@@ -283,9 +283,4 @@ pub(super) fn open_installation(
     let part = Part::open(path, label, resources, findings)?;
     let said = Said::beside(path)?;
     Ok(Parts { said, ..Parts::new(Kind::Installation, vec![Arc::new(part)]) })
-}
-
-/// Whether an ELF or PE file begins like this.
-pub(super) fn begins_binary(magic: [u8; 4]) -> bool {
-    magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
 }

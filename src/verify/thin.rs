@@ -6,12 +6,12 @@ use std::sync::Arc;
 use md5::{Digest, Md5};
 
 use super::binary::Says;
-use super::code_object::{HEADER, problem};
 use super::distributions::Distribution;
 use super::report::{Findings, enumerate};
 use super::subject::Parts;
 use crate::binary::{FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
+use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
@@ -130,14 +130,14 @@ fn check_bundle(
         if gpus.keeps(&[target]) != [true] {
             say(format!("it has code for {target}, which a GPU of {gpus} cannot be given"));
         }
-        let mut beginning = Vec::with_capacity(HEADER);
+        let mut beginning = Vec::with_capacity(CODE_HEADER);
         read_all(&**content, |bytes| {
-            let missing = HEADER - beginning.len();
+            let missing = CODE_HEADER - beginning.len();
             beginning.extend_from_slice(bytes.get(..missing.min(bytes.len())).unwrap_or_default());
         })?;
         findings.counts.code_objects.add(1);
         findings.counts.code_bytes.add(content.size());
-        if let Some(problem) = problem(&beginning, target) {
+        if let Some(problem) = code_problem(&beginning, target) {
             say(format!("the code object for {target}: {problem}"));
         }
     }

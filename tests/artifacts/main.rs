@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
 mod batch;
+mod create;
 mod interrupted;
 mod recombine;
 mod scripts;
+mod single;
 mod split;
 mod strict;
 mod support;

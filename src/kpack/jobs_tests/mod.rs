@@ -96,7 +96,7 @@ fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, cha
         for (object, entries) in read_bundle(&content, 0, size, resources).unwrap().into_iter().zip(&mut entries) {
             let wrapper = usize::try_from(wrapper).unwrap();
             let frame = Arc::new(Frame::new(object, 3, &jobs));
-            entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper, frame });
+            entries.push(ArchiveEntry { binary: 0, kernel_name: "lib/a.so".into(), wrapper: Some(wrapper), frame });
         }
     }
     let archive = |(target, entries): (&str, _)| {

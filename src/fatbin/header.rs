@@ -1,4 +1,4 @@
-//! Whether code is what its name says: the target that an AMDGPU ELF file names in its header.
+//! What code is for: the target that an AMDGPU ELF file names in its header.
 //!
 //! Numbers are those of LLVM's "User Guide for AMDGPU Backend", "ELF Code Object".
 
@@ -78,25 +78,19 @@ const PROCESSORS: &[(u32, &str)] = &[
 ];
 
 /// As many bytes of a code object as say what it is: those of its ELF header.
-pub(super) const HEADER: usize = size_of::<FileHeader64<LE>>();
+pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
 
-/// What is wrong with `code` as the code object for `target`: its first [`HEADER`] bytes, or all if it is shorter.
-pub(super) fn problem(code: &[u8], target: &TargetId) -> Option<String> {
+/// What is wrong with `code` as the code object for `target`: its first [`CODE_HEADER`] bytes, or all if it is shorter.
+pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     if code.is_empty() {
         return None;
     }
-    let is_spirv = code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV);
-    if is_spirv {
+    if is_spirv(code) {
         return (target.processor() != SPIRV_TARGET).then(|| "it is SPIR-V".to_owned());
     }
-    let header = from_bytes::<FileHeader64<LE>>(code).ok().map(|(header, _)| header);
-    let header =
-        header.filter(|header| header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU);
-    let Some(header) = header else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
-    let flags = header.e_flags.get(LE).0;
+    let Some(header) = header(code) else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
     // Processors that this table does not know are not judged.
-    let &(_, processor) = PROCESSORS.iter().find(|(mach, _)| *mach == flags & 0xff)?;
-    let features = if header.e_ident.abi_version >= ABI_VERSION_4 { features(flags) } else { Vec::new() };
+    let (processor, features) = (processor(header)?, features(header));
     let is_right_processor = || {
         let wanted = target.processor().trim_end_matches("-strict");
         wanted == processor || target.candidates().iter().any(|candidate| candidate.processor() == processor)
@@ -109,8 +103,38 @@ pub(super) fn problem(code: &[u8], target: &TargetId) -> Option<String> {
     Some(format!("it is code for {made_for}"))
 }
 
+/// The target that code is for, by its header, of which there have to be [`CODE_HEADER`] bytes: `None` if it is neither an AMDGPU
+/// ELF file for a processor that is known nor SPIR-V. Before code object version 4 headers say nothing of features.
+pub fn code_target(code: &[u8]) -> Option<TargetId> {
+    if is_spirv(code) {
+        return SPIRV_TARGET.parse().ok();
+    }
+    let header = header(code)?;
+    let name: Vec<_> = std::iter::once(processor(header)?).chain(features(header)).collect();
+    name.join(":").parse().ok()
+}
+
+fn is_spirv(code: &[u8]) -> bool {
+    code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV)
+}
+
+/// The header of an AMDGPU ELF file.
+fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
+    let (header, _) = from_bytes::<FileHeader64<LE>>(code).ok()?;
+    (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
+}
+
+fn processor(header: &FileHeader64<LE>) -> Option<&'static str> {
+    let mach = header.e_flags.get(LE).0 & 0xff;
+    PROCESSORS.iter().find(|(of, _)| *of == mach).map(|(_, processor)| *processor)
+}
+
 /// The features that the code needs on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
-fn features(flags: u32) -> Vec<&'static str> {
+fn features(header: &FileHeader64<LE>) -> Vec<&'static str> {
+    if header.e_ident.abi_version < ABI_VERSION_4 {
+        return Vec::new();
+    }
+    let flags = header.e_flags.get(LE).0;
     let sramecc = match flags >> 10 & 3 {
         2 => Some("sramecc-"),
         3 => Some("sramecc+"),
@@ -126,7 +150,7 @@ fn features(flags: u32) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::problem;
+    use super::{code_problem as problem, code_target};
 
     fn code(mach: u8, features: u8) -> Vec<u8> {
         let mut code = vec![0; 64];
@@ -155,6 +179,24 @@ mod tests {
         ] {
             assert_eq!(problem(&code(mach, features), &target.parse().unwrap()).as_deref(), expected, "{target}");
         }
+    }
+
+    #[test]
+    fn headers_name_targets() {
+        for (mach, features, expected) in [
+            (0x3f, 0x05, Some("gfx90a")),
+            (0x3f, 0x0e, Some("gfx90a:sramecc+:xnack-")),
+            (0x4c, 0x07, Some("gfx942:xnack+")),
+            (0x54, 0, Some("gfx11-generic")),
+            (0xf0, 0, None),
+        ] {
+            assert_eq!(code_target(&code(mach, features)).map(|it| it.to_string()).as_deref(), expected);
+        }
+        let mut version_3 = code(0x3f, 0x0e);
+        version_3[8] = 1;
+        assert_eq!(code_target(&version_3).unwrap().to_string(), "gfx90a");
+        assert_eq!(code_target(&0x0723_0203_u32.to_le_bytes()).unwrap().to_string(), "amdgcnspirv");
+        assert_eq!(code_target(b"text"), None);
     }
 
     #[test]

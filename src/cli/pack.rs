@@ -1,0 +1,233 @@
+//! `kpackfs kpack create` and `kpackfs kpack bundle`: archives and offload bundles made of code objects.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::terminal::message;
+use super::unbundle::new_file;
+use crate::export;
+use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
+use crate::gpu::TargetId;
+use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::resources::Resources;
+use crate::rope::{Content, Make};
+use crate::source::{EntryKind, EntryPath, Input, open_file};
+use crate::split::{self, Plan};
+
+/// Memory for caches and compressors, in bytes.
+const MEMORY: u64 = 256 << 20;
+
+/// What an archive is called of which nothing else says it.
+const GROUP: &str = "kernels";
+
+/// Files with their names in archives and their paths.
+type Contents = Vec<(String, PathBuf, Arc<dyn Content>)>;
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Code objects, and directories of them. Archives name a file by its path below the directory, or as it was named
+    #[arg(required_unless_present = "from_binary")]
+    file: Vec<PathBuf>,
+
+    /// Directory that gets `GROUP_TARGET.kpack` for each target, or with the end `.kpack` the archive for the only one
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    /// What the code is for [default: what its ELF header names]
+    #[arg(long, value_name = "TARGET")]
+    target: Option<TargetId>,
+
+    /// Take the code of this fat binary, under the names that its wrappers ask for once `split` has split it
+    #[arg(long, value_name = "BINARY", conflicts_with = "file")]
+    from_binary: Option<PathBuf>,
+
+    /// What archives are called [default: the name of the only directory or of the binary, or "kernels"]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
+
+    /// How archives store code objects: zstd or none
+    #[arg(long, value_name = "SCHEME", default_value = "zstd")]
+    compression: Compression,
+
+    /// zstd level, 1 to 22
+    #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22))]
+    compression_level: i32,
+}
+
+impl Create {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        let resources = Resources::new(MEMORY);
+        let archives = match &self.from_binary {
+            Some(binary) => self.of_binary(binary, &resources)?,
+            None => self.of_files(&resources)?,
+        };
+        let is_file = self.output.extension().is_some_and(|extension| extension == "kpack");
+        if is_file && archives.len() > 1 {
+            let targets: Vec<_> = archives.iter().map(|(_, archive)| archive.target().to_string()).collect();
+            let output = self.output.display();
+            bail!("{output}: there is code for {}; name a directory, or one of them (--target)", targets.join(", "));
+        }
+        for (name, archive) in &archives {
+            write(&*archive.make()?, &if is_file { self.output.clone() } else { self.output.join(name) })?;
+        }
+        Ok(())
+    }
+
+    /// The archives that `split` makes for a binary, with their names.
+    fn of_binary(&self, binary: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<Archive>)>> {
+        let options =
+            split::Options { group: self.group.clone(), compression: self.compression(), ..split::Options::default() };
+        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &split::Progress::default())?;
+        for warning in &plan.warnings {
+            eprintln!("kpackfs: warning: {}", message(warning));
+        }
+        let is_wanted = |archive: &Archive| self.target.as_ref().is_none_or(|target| target == archive.target());
+        let archives = plan.archives.iter().filter(|planned| is_wanted(&planned.archive));
+        let named = archives.map(|it| (String::from_utf8_lossy(it.path.name()).into_owned(), Arc::clone(&it.archive)));
+        let named: Vec<_> = named.collect();
+        match &self.target {
+            Some(target) if named.is_empty() => bail!("{}: no code objects for {target} in it", binary.display()),
+            None if named.is_empty() => bail!("{}: no code objects in it", binary.display()),
+            _ => Ok(named),
+        }
+    }
+
+    /// An archive for each target of some files.
+    fn of_files(&self, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<Archive>)>> {
+        let mut objects = BTreeMap::<TargetId, BTreeMap<String, CodeObject>>::new();
+        for (name, path, content) in self.contents(resources)? {
+            let Some(object) = self.object(&path, content)? else { continue };
+            match objects.entry(object.target.clone()).or_default().entry(name) {
+                Slot::Vacant(slot) => drop(slot.insert(object)),
+                Slot::Occupied(slot) => {
+                    let (path, name) = (path.display(), slot.key());
+                    bail!("{path}: there is another code object for {} that is called {name}", object.target)
+                }
+            }
+        }
+        if objects.is_empty() {
+            bail!("there are no code objects in what was named");
+        }
+        let jobs = BundleJobs::of(resources);
+        let group = self.group()?;
+        let entry = |(binary, (name, object)): (usize, (String, CodeObject))| {
+            let frame = Arc::new(Frame::new(object, self.compression_level, &jobs));
+            ArchiveEntry { binary, kernel_name: name.into(), wrapper: None, frame }
+        };
+        let archive = |(target, objects): (TargetId, BTreeMap<String, CodeObject>)| {
+            let name = format!("{group}_{target}.kpack");
+            let entries = objects.into_iter().enumerate().map(entry).collect();
+            (name, Arc::new(Archive::new(&group, target, self.compression(), entries)))
+        };
+        Ok(objects.into_iter().map(archive).collect())
+    }
+
+    /// All files that are named or in directories that are.
+    fn contents(&self, resources: &Arc<Resources>) -> anyhow::Result<Contents> {
+        let mut contents = Vec::new();
+        for place in &self.file {
+            if !place.is_dir() {
+                contents.push((text(place, &name_of(place)?)?, place.clone(), open_file(place, resources)?));
+                continue;
+            }
+            for entry in Input::open(place, resources)?.entries {
+                if let EntryKind::File { content, .. } = entry.kind {
+                    let path = place.join(entry.path.as_path());
+                    contents.push((text(&path, &entry.path)?, path, content));
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    /// A file as a code object. What was not named itself and is none is left out.
+    fn object(&self, path: &Path, content: Arc<dyn Content>) -> anyhow::Result<Option<CodeObject>> {
+        let object = code_object(path, content, self.target.as_ref());
+        match object {
+            Err(_) if !self.file.iter().any(|named| named == path) => Ok(None),
+            object => object.map(Some),
+        }
+    }
+
+    fn group(&self) -> anyhow::Result<String> {
+        let of_directory = match self.file.as_slice() {
+            [only] if only.is_dir() => only.canonicalize()?.file_name().map(|it| it.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        let group = self.group.clone().or(of_directory).unwrap_or_else(|| GROUP.to_owned());
+        if group.is_empty() || group.starts_with('.') || group.contains('/') {
+            bail!("--group {group:?}: it cannot be a part of a file name");
+        }
+        Ok(group)
+    }
+
+    fn compression(&self) -> Compression {
+        match self.compression {
+            Compression::None => Compression::None,
+            Compression::Zstd(_) => Compression::Zstd(self.compression_level),
+        }
+    }
+}
+
+/// Writes the code objects `files` as one offload bundle.
+pub(super) fn bundle(files: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+    let resources = Resources::new(0);
+    let mut objects = Vec::<CodeObject>::new();
+    for path in files {
+        let object = code_object(path, open_file(path, &resources)?, None)?;
+        if objects.iter().any(|other| other.target == object.target) {
+            bail!("{}: there is another code object for {}", path.display(), object.target);
+        }
+        objects.push(object);
+    }
+    objects.sort_by(|one, other| one.target.cmp(&other.target));
+    write(&bundle_of(&objects)?, output)
+}
+
+/// A code object for `target`, or for what its header names.
+fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>) -> anyhow::Result<CodeObject> {
+    let mut header = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
+    content.peek(&mut header)?;
+    let target = match (target, code_target(&header)) {
+        (Some(target), _) => target.clone(),
+        (None, Some(target)) => target,
+        (None, None) => {
+            bail!("{}: its header names no target; it is no code object, or needs --target", path.display())
+        }
+    };
+    if let Some(problem) = code_problem(&header, &target) {
+        bail!("{}: not taken as code for {target}: {problem}", path.display());
+    }
+    Ok(CodeObject { target, content, bundle: None, offset: 0 })
+}
+
+/// The name of a file in archives: its path as it was named, or its own name if that leads elsewhere.
+fn name_of(path: &Path) -> anyhow::Result<EntryPath> {
+    let named = path.strip_prefix(".").unwrap_or(path);
+    let of = |path: &Path| EntryPath::new(path.as_os_str().as_encoded_bytes());
+    of(named)
+        .or_else(|_| of(Path::new(named.file_name().unwrap_or_default())))
+        .with_context(|| path.display().to_string())
+}
+
+/// A name as archives hold it.
+fn text(path: &Path, name: &EntryPath) -> anyhow::Result<String> {
+    let name = std::str::from_utf8(name.as_bytes());
+    Ok(name.with_context(|| format!("{}: archives need names in UTF-8", path.display()))?.to_owned())
+}
+
+/// Writes a file, in the place of what has its name.
+fn write(content: &dyn Content, path: &Path) -> anyhow::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let mut file = new_file(path)?;
+    export::copy(content, file.as_file_mut(), path, &AtomicU64::new(0))?;
+    file.persist(path).map(drop).with_context(|| path.display().to_string())
+}

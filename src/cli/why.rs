@@ -1,0 +1,181 @@
+//! `kpackfs why`.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Args;
+
+use super::json;
+use super::terminal::message;
+use crate::gpu::{KFD_TOPOLOGY, TargetId, devices};
+use crate::resources::Resources;
+use crate::why::{Answer, Question, is_runtime};
+
+/// Memory for caches, in bytes.
+const MEMORY: u64 = 64 << 20;
+
+/// Exit code if code is not found.
+const NOT_FOUND: u8 = 1;
+/// Exit code if nothing can be said.
+const UNREADABLE: u8 = 2;
+
+/// Tell why a HIP runtime finds no kernel, and what mends it
+///
+/// It does what a runtime does with each library, without loading it: wrappers, marker, environment, every archive that would be
+/// tried, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not seen but follow from how runtimes work.
+///
+/// Exit codes: 0 found, 1 not found, 2 wrong command line, or unreadable.
+#[derive(Debug, Args)]
+pub(super) struct Why {
+    /// Libraries, or directories that hold some: site-packages, an installation, a view of a mount
+    #[arg(required_unless_present_any = ["python", "pid"])]
+    path: Vec<PathBuf>,
+
+    /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', default_value = "auto")]
+    target: Vec<String>,
+
+    /// Only libraries of this file name
+    #[arg(long, value_name = "NAME")]
+    binary: Option<String>,
+
+    /// Only this wrapper, by its number
+    #[arg(long, value_name = "N")]
+    wrapper: Option<usize>,
+
+    /// The packages of this Python interpreter
+    #[arg(long, value_name = "PYTHON", conflicts_with_all = ["path", "pid"])]
+    python: Option<PathBuf>,
+
+    /// The libraries and the environment of this process
+    #[arg(long, value_name = "PID", conflicts_with = "path")]
+    pid: Option<u32>,
+
+    /// Print what was seen for all libraries, not only for those without code
+    #[arg(long)]
+    all: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Where the kernel describes the GPUs
+    #[arg(long, value_name = "DIR", default_value = KFD_TOPOLOGY, hide = true)]
+    topology: PathBuf,
+}
+
+impl Why {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        let answer = match self.answer() {
+            Ok(answer) => answer,
+            Err(error) => {
+                eprintln!("kpackfs: {}", message(&super::text(&error)));
+                return Ok(ExitCode::from(UNREADABLE));
+            }
+        };
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            json::write(&mut out, &answer)?;
+        } else {
+            self.print(&answer, &mut out)?;
+        }
+        Ok(if answer.found { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) })
+    }
+
+    fn answer(&self) -> anyhow::Result<Answer> {
+        let mut paths = self.path.clone();
+        let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
+        let mut loaded = None;
+        if let Some(python) = &self.python {
+            paths = vec![site_packages(python)?];
+        }
+        if let Some(pid) = self.pid {
+            variables = environment_of(pid)?;
+            let mapped = mapped_by(pid)?;
+            loaded = Some(mapped.iter().filter(|path| path.file_name().is_some_and(is_runtime)).cloned().collect());
+            paths = mapped;
+        }
+        let gpus = self.gpus(&variables)?;
+        let question = Question { paths, gpus, binary: self.binary.clone(), wrapper: self.wrapper, variables, loaded };
+        Ok(question.answer(&Resources::new(MEMORY))?)
+    }
+
+    /// The GPUs that a runtime sees.
+    fn gpus(&self, variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<TargetId>> {
+        if self.target != ["auto"] {
+            let parse = |name: &String| name.parse().with_context(|| format!("--target {name}"));
+            return self.target.iter().map(parse).collect();
+        }
+        let mut gpus = devices(&self.topology).context("--target auto")?;
+        for name in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
+            let Some(list) = variables.get(OsStr::new(name)).and_then(|list| list.to_str()) else { continue };
+            // Runtimes stop at the first number that is none of a GPU; UUIDs are not understood here.
+            let numbers = list.split(',').map_while(|number| number.trim().parse::<usize>().ok());
+            gpus = numbers.map_while(|number| gpus.get(number).cloned()).collect();
+            if gpus.is_empty() {
+                bail!("{name}={list}: it hides all GPUs, or names them in a way that is not understood; use --target");
+            }
+        }
+        Ok(gpus)
+    }
+
+    fn print(&self, answer: &Answer, out: &mut impl Write) -> anyhow::Result<()> {
+        let command = answer.command.as_ref().map(|command| format!("; run: {command}")).unwrap_or_default();
+        writeln!(out, "{}", message(&format!("{}{command}", answer.sentence)))?;
+        for problem in &answer.unread {
+            writeln!(out, "not looked into: {}", message(problem))?;
+        }
+        for lookup in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
+            writeln!(out, "\n{}", message(&format!("{} on {}:", lookup.library, lookup.target)))?;
+            for evidence in &lookup.evidence {
+                let mark = if evidence.model { "model: " } else { "" };
+                writeln!(out, "  {mark}{}", message(&evidence.text))?;
+            }
+            if let Some(cause) = &lookup.cause {
+                writeln!(out, "  => {}", message(&cause.reason))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where an interpreter has its packages.
+fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
+    let script = "import sysconfig, sys; sys.stdout.write(sysconfig.get_paths()['platlib'])";
+    let output = Command::new(python).args(["-c", script]).output();
+    let output = output.with_context(|| format!("--python {}", python.display()))?;
+    if !output.status.success() {
+        bail!("--python {}: it does not say where its packages are", python.display());
+    }
+    Ok(OsString::from_vec(output.stdout).into())
+}
+
+fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
+    let path = format!("/proc/{pid}/environ");
+    let bytes = fs::read(&path).context(path)?;
+    let pair = |variable: &[u8]| {
+        let at = variable.iter().position(|&byte| byte == b'=')?;
+        let (name, value) = variable.split_at(at);
+        Some((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value.get(1..)?).to_owned()))
+    };
+    Ok(bytes.split(|&byte| byte == 0).filter_map(pair).collect())
+}
+
+/// The files that a process has mapped, each once.
+fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
+    let path = format!("/proc/{pid}/maps");
+    let bytes = fs::read(&path).context(path)?;
+    let lines = bytes.split(|&byte| byte == b'\n');
+    let paths = lines.filter_map(|line| Some(line.get(line.iter().position(|&byte| byte == b'/')?..)?.to_owned()));
+    let mut paths: Vec<_> = paths.map(|path| PathBuf::from(OsString::from_vec(path))).collect();
+    paths.sort();
+    paths.dedup();
+    paths.retain(|path| path.is_file());
+    Ok(paths)
+}

@@ -1,0 +1,42 @@
+//! A single binary as input: a tree with one file in it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::tree::{attributes, open_file};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
+use crate::resources::Resources;
+
+/// Whether an ELF or PE file begins like this.
+pub fn begins_binary(magic: [u8; 4]) -> bool {
+    magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
+}
+
+/// Whether the file begins as binaries do. A wheel may begin with anything, since zip files are read from their end.
+pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
+    if location.extension().is_some_and(|extension| extension == "whl") {
+        return Ok(false);
+    }
+    let mut magic = Vec::new();
+    File::open(location)?.take(4).read_to_end(&mut magic)?;
+    Ok(magic.try_into().is_ok_and(begins_binary))
+}
+
+/// The binary at `location`, in a directory of its own.
+pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let io = |source| SourceError::Io { path: location.clone(), source };
+    let of_file = attributes(&location.metadata().map_err(io)?);
+    let name = location.file_name().unwrap_or_default().as_bytes();
+    let path = EntryPath::new(name).map_err(|error| io(io::Error::other(error)))?;
+    let kind = EntryKind::File { content: open_file(&location, resources)?, link_group: None };
+    Ok(Input {
+        kind: InputKind::Binary,
+        root: Attributes { mode: 0o755, ..of_file },
+        entries: vec![Entry { path, kind, attributes: of_file }],
+        warnings: Vec::new(),
+        location,
+    })
+}

@@ -1,0 +1,104 @@
+//! What packages of a Python environment say about a library and its archives.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Cause, Lookup, quoted};
+use crate::gpu::TargetId;
+use crate::source::EntryPath;
+use crate::verify::devices_of;
+use crate::wheel::{Claims, Metadata, normalise};
+
+/// A distribution that is installed.
+struct Distribution {
+    metadata: Metadata,
+    record: Claims,
+}
+
+/// The directory of packages that holds a library: the nearest one above it with `*.dist-info` directories.
+pub(super) fn site_of(library: &Path) -> Option<PathBuf> {
+    library.ancestors().skip(1).find(|directory| !dist_infos(directory).is_empty()).map(Path::to_owned)
+}
+
+fn dist_infos(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|it| it == "dist-info")).collect();
+    found.sort();
+    found
+}
+
+/// Why there is no archive for a library, or none that fits; `None` if packages say nothing. `archive` is one that is there and
+/// does not fit.
+pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
+    let site = site_of(library)?;
+    let distributions: Vec<_> = dist_infos(&site).iter().filter_map(|path| open(path)).collect();
+    let relative = EntryPath::new(library.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
+    let is_named = |it: &&Distribution, path: &EntryPath| it.record.rows().any(|(row, _)| row == path.as_bytes());
+    let Some(host) = distributions.iter().find(|it| is_named(it, &relative)) else {
+        return copy(library, &site, &distributions, lookup);
+    };
+    let (name, version) = (normalise(&host.metadata.name), host.metadata.version.clone());
+    lookup.saw(format!("{} {version} installed the library", host.metadata.name));
+    let devices = devices_of(&host.metadata);
+    let there: BTreeMap<_, _> =
+        distributions.iter().map(|it| (normalise(&it.metadata.name), it.metadata.version.clone())).collect();
+    let extra = normalise(device.processor());
+    let Some(wanted) = devices.get(&extra) else {
+        if devices.is_empty() {
+            return None;
+        }
+        let keys: Vec<_> = devices.keys().filter(|key| *key != "all").map(String::as_str).collect();
+        let reason = format!("{name} {version} has no package for {extra}; it has some for {}", keys.join(", "));
+        return Some(Cause::new(reason, None));
+    };
+    let pip = pip(&site);
+    for (device, wanted) in wanted {
+        let install = format!("{pip} install '{}[device-{extra}]=={version}'", host.metadata.name);
+        match there.get(device) {
+            None => {
+                return Some(Cause::new(format!("the package {device} {wanted} is not installed"), Some(install)));
+            }
+            Some(found) if normalise(found) != normalise(wanted) => {
+                let reason = format!("the package {device} is installed in version {found}, and {name} in {version}");
+                return Some(Cause::new(reason, Some(install)));
+            }
+            Some(found) => lookup.saw(format!("{device} {found} is installed")),
+        }
+    }
+    let all = wanted.iter().map(|(device, version)| format!("'{device}=={version}'")).collect::<Vec<_>>().join(" ");
+    let reinstall = format!("{pip} install --force-reinstall --no-deps {all}");
+    let reason = match archive {
+        Some(archive) => format!("{} is not what its package installed, or is damaged", archive.display()),
+        None => "its archive is gone, although its package is installed".to_owned(),
+    };
+    Some(Cause::new(reason, Some(reinstall)))
+}
+
+/// A library that no package installed: most likely a copy, which looks for archives where it is itself.
+fn copy(library: &Path, site: &Path, distributions: &[Distribution], lookup: &mut Lookup) -> Option<Cause> {
+    let name = library.file_name()?.as_encoded_bytes();
+    let mut rows = distributions.iter().flat_map(|it| it.record.rows()).map(|(path, _)| path);
+    let original = rows.find(|path| path.rsplit(|&byte| byte == b'/').next() == Some(name))?;
+    let original = site.join(EntryPath::new(original).ok()?.as_path());
+    lookup.saw(format!("no package installed the library, but {} is installed", original.display()));
+    lookup.follows("archives are looked for beside the file that is loaded, symlinks resolved");
+    let reason = format!("it is a copy of {}, and the archives are beside that", original.display());
+    Some(Cause::new(reason, Some(format!("ln -sf {} {}", quoted(&original), quoted(library)))))
+}
+
+/// What installs packages there.
+fn pip(site: &Path) -> String {
+    // PREFIX/lib/python3.12/site-packages
+    let python = site.ancestors().nth(3).map(|prefix| prefix.join("bin/python"));
+    match python.filter(|python| python.exists()) {
+        Some(python) => format!("{} -m pip", quoted(&python)),
+        None => "pip".to_owned(),
+    }
+}
+
+fn open(path: &Path) -> Option<Distribution> {
+    let name = EntryPath::new(b"METADATA").ok()?;
+    let metadata = Metadata::parse(fs::read(path.join("METADATA")).ok()?, &name).ok()?;
+    Some(Distribution { metadata, record: Claims::parse(&fs::read(path.join("RECORD")).unwrap_or_default()) })
+}

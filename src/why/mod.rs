@@ -1,0 +1,330 @@
+//! Why a kernel is not found: what a HIP runtime does with a library on this machine, step by step, and what would mend it.
+//!
+//! Nothing is loaded and no GPU is used. What cannot be observed but follows from how runtimes work is marked as a model.
+
+mod fat;
+mod installed;
+mod runtime;
+mod split;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rocm_kpack::Environment;
+use serde::Serialize;
+
+use crate::binary::{BinaryError, FatBinary, SplitBinary};
+use crate::fatbin::FatbinError;
+use crate::gpu::{TARGETS, TargetId, Xnack};
+use crate::resources::Resources;
+use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
+
+/// Processors with an ECC memory whose state is a part of their ISA's name (LLVM, "User Guide for AMDGPU Backend").
+const WITH_SRAMECC: [&str; 7] = ["gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"];
+
+pub use runtime::is_runtime;
+
+/// What is asked.
+#[derive(Debug)]
+pub struct Question {
+    /// Libraries, or directories that hold some.
+    pub paths: Vec<PathBuf>,
+    /// The GPUs, in the order in which a runtime sees them.
+    pub gpus: Vec<TargetId>,
+    /// Only libraries of this file name.
+    pub binary: Option<String>,
+    /// Only this wrapper.
+    pub wrapper: Option<usize>,
+    /// The environment of the process.
+    pub variables: BTreeMap<OsString, OsString>,
+    /// The HIP runtimes that the process has loaded, if it runs.
+    pub loaded: Option<Vec<PathBuf>>,
+}
+
+/// What is answered.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    /// Whether every library has code for every GPU.
+    pub found: bool,
+    /// That in one sentence, or the cause.
+    pub sentence: String,
+    /// A command that mends it, for a shell.
+    pub command: Option<String>,
+    /// What was looked at, for each library and GPU.
+    pub lookups: Vec<Lookup>,
+    /// Files among several that could not be looked into, and why.
+    pub unread: Vec<String>,
+}
+
+/// What a runtime does with a library for a GPU.
+#[derive(Debug, Serialize)]
+pub struct Lookup {
+    /// The library.
+    pub library: String,
+    /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
+    pub form: &'static str,
+    /// What the GPU calls itself.
+    pub target: String,
+    /// Wrappers that were looked up.
+    pub wrappers: usize,
+    /// Those with code.
+    pub with_code: usize,
+    /// Why there is none.
+    pub cause: Option<Cause>,
+    /// What was seen, in the order in which a runtime comes to it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A cause with what mends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// One sentence without its end.
+    pub reason: String,
+    /// A command for a shell, if there is one.
+    pub command: Option<String>,
+}
+
+/// Something that was seen or follows.
+#[derive(Debug, Serialize)]
+pub struct Evidence {
+    /// Whether it is how runtimes work rather than what was seen.
+    pub model: bool,
+    /// What it is.
+    pub text: String,
+}
+
+/// Why nothing can be said.
+#[derive(Debug, thiserror::Error)]
+pub enum WhyError {
+    /// Something cannot be opened.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A library cannot be understood.
+    #[error("{}: {source}", path.display())]
+    Binary {
+        /// The library.
+        path: PathBuf,
+        /// Why not.
+        source: BinaryError,
+    },
+    /// A bundle cannot be understood.
+    #[error("{}: {source}", path.display())]
+    Bundle {
+        /// The library.
+        path: PathBuf,
+        /// Why not.
+        source: FatbinError,
+    },
+    /// Nothing has device code or a marker.
+    #[error("{}: no library there has device code, or wrappers that lead to archives", .0.display())]
+    Nothing(PathBuf),
+    /// A wrapper is named that no library has.
+    #[error("--wrapper {0}: no library has so many")]
+    NoWrapper(usize),
+}
+
+/// A library with device code, or with wrappers that lead to archives.
+enum Library {
+    Split(SplitBinary),
+    Fat(FatBinary),
+}
+
+impl Cause {
+    fn new(reason: impl Into<String>, command: Option<String>) -> Self {
+        Self { reason: reason.into(), command }
+    }
+}
+
+impl Lookup {
+    fn saw(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: false, text: text.into() });
+    }
+
+    fn follows(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: true, text: text.into() });
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        self.cause.get_or_insert(cause);
+    }
+}
+
+impl Question {
+    /// Looks at everything that is named.
+    pub fn answer(&self, resources: &Arc<Resources>) -> Result<Answer, WhyError> {
+        let mut lookups = Vec::new();
+        let mut is_nothing = true;
+        let mut unread = Vec::new();
+        let libraries = self.libraries(resources)?;
+        for path in &libraries {
+            match self.look_up_all(path, resources) {
+                Ok(Some(found)) => {
+                    is_nothing = false;
+                    lookups.extend(found);
+                }
+                Ok(None) => {}
+                Err(error) if libraries.len() == 1 => return Err(error),
+                Err(error) => unread.push(error.to_string()),
+            }
+        }
+        if let (true, Some(path)) = (is_nothing, self.paths.first()) {
+            return Err(WhyError::Nothing(path.clone()));
+        }
+        match self.wrapper {
+            Some(wrapper) if lookups.is_empty() => Err(WhyError::NoWrapper(wrapper)),
+            _ => Ok(Answer { unread, ..self.conclude(lookups) }),
+        }
+    }
+
+    /// The environment as a kpack runtime reads it.
+    fn environment(&self) -> Environment {
+        Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
+    }
+
+    /// All files that may be libraries, by the paths under which a runtime knows them: without symlinks.
+    fn libraries(&self, resources: &Arc<Resources>) -> Result<Vec<PathBuf>, WhyError> {
+        let mut libraries = Vec::new();
+        for path in &self.paths {
+            let io = |source| SourceError::Io { path: path.clone(), source };
+            let place = path.canonicalize().map_err(io)?;
+            if !place.is_dir() {
+                libraries.push(place);
+                continue;
+            }
+            for entry in Input::survey(&place, resources)?.entries {
+                let EntryKind::File { content, .. } = &entry.kind else { continue };
+                let mut magic = [0; 4];
+                if content.size() >= 64 && content.peek(&mut magic).is_ok() && begins_binary(magic) {
+                    libraries.push(place.join(entry.path.as_path()));
+                }
+            }
+        }
+        let is_wanted =
+            |path: &PathBuf| self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()));
+        libraries.retain(is_wanted);
+        Ok(libraries)
+    }
+
+    /// What a runtime does with a library for each GPU; `None` if it is no library with wrappers.
+    fn look_up_all(&self, path: &Path, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
+        let Some(library) = open(path, resources)? else { return Ok(None) };
+        let found = self.gpus.iter().filter_map(|gpu| self.look_up(path, &library, gpu, resources).transpose());
+        found.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// What a runtime does; `None` if the library has no such wrapper.
+    fn look_up(
+        &self,
+        path: &Path,
+        library: &Library,
+        gpu: &TargetId,
+        resources: &Arc<Resources>,
+    ) -> Result<Option<Lookup>, WhyError> {
+        let device = self.device_of(gpu);
+        let (form, count) = match library {
+            Library::Split(split) => ("split", split.wrappers.len()),
+            Library::Fat(fat) => ("fat", fat.wrappers().len()),
+        };
+        let wrappers: Vec<_> = (0..count).filter(|&it| self.wrapper.is_none_or(|wanted| wanted == it)).collect();
+        if wrappers.is_empty() {
+            return Ok(None);
+        }
+        let mut lookup = Lookup {
+            library: path.display().to_string(),
+            form,
+            target: device.to_string(),
+            wrappers: wrappers.len(),
+            with_code: 0,
+            cause: None,
+            evidence: Vec::new(),
+        };
+        if device != *gpu {
+            lookup.follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
+        }
+        match library {
+            Library::Split(split) => {
+                let environment = self.environment();
+                split::look_up(path, split, &wrappers, &device, &environment, &mut lookup);
+                if let Some(cause) = runtime::judge(path, &self.variables, self.loaded.as_deref(), &mut lookup) {
+                    lookup.fail(cause);
+                }
+            }
+            Library::Fat(fat) => fat::look_up(path, fat, &wrappers, &device, resources, &mut lookup)?,
+        }
+        Ok(Some(lookup))
+    }
+
+    /// What a GPU calls itself when its features are set as they are by default, and as `HSA_XNACK` says.
+    fn device_of(&self, gpu: &TargetId) -> TargetId {
+        if gpu.features().len() > 0 || gpu.is_generic() {
+            return gpu.clone();
+        }
+        let of_table = TARGETS.iter().find(|target| target.name == gpu.processor());
+        let sramecc = if WITH_SRAMECC.contains(&gpu.processor()) { ":sramecc+" } else { "" };
+        let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
+        let xnack = match of_table.map(|target| target.xnack) {
+            Some(Xnack::Supported) if !wants_xnack => ":xnack-",
+            Some(Xnack::Supported | Xnack::DefaultOn) => ":xnack+",
+            Some(Xnack::Unsupported) | None => "",
+        };
+        format!("{gpu}{sramecc}{xnack}").parse().unwrap_or_else(|_| gpu.clone())
+    }
+
+    /// The number of a GPU among those that are not hidden by `HIP_VISIBLE_DEVICES`.
+    fn number_of(&self, position: usize) -> usize {
+        let list = self.variables.get(&OsString::from("HIP_VISIBLE_DEVICES")).and_then(|list| list.to_str());
+        list.and_then(|list| list.split(',').nth(position)?.trim().parse().ok()).unwrap_or(position)
+    }
+
+    /// The answer in one sentence.
+    fn conclude(&self, lookups: Vec<Lookup>) -> Answer {
+        let libraries: Vec<_> = lookups.iter().map(|lookup| &lookup.library).collect();
+        let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
+        let Some(failed) = lookups.iter().find(|lookup| lookup.cause.is_some()) else {
+            let sentence = match libraries.as_slice() {
+                [only] => format!("{only}: code for {} is found", gpus.join(", ")),
+                all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len()),
+            };
+            return Answer { found: true, sentence, command: None, lookups, unread: Vec::new() };
+        };
+        let cause = failed.cause.clone().unwrap_or_else(|| Cause::new("", None));
+        let (mut reason, mut command) = (cause.reason, cause.command);
+        // A program that chooses none runs on the first GPU. A fat library of which that can load nothing, and in older runtimes a
+        // split one, is loaded for no other either (`hip_fatbin.cpp` of CLR).
+        let of_library = |device: &TargetId| {
+            let target = self.device_of(device).to_string();
+            lookups.iter().find(|it| it.library == failed.library && it.target == target)
+        };
+        let works = |device: &TargetId| of_library(device).is_some_and(|it| it.cause.is_none());
+        let later = self.gpus.iter().position(works).filter(|&later| later > 0);
+        if let (Some(first), Some(later)) = (self.gpus.first(), later) {
+            let other = self.gpus.get(later).map(ToString::to_string).unwrap_or_default();
+            reason = format!(
+                "the first GPU, {first}, has no code, though {other} has, and runtimes take the first ({reason})"
+            );
+            command = Some(format!("export HIP_VISIBLE_DEVICES={}", self.number_of(later)));
+        }
+        let sentence = format!("{}: no code for {}: {reason}", failed.library, failed.target);
+        Answer { found: false, sentence, command, lookups, unread: Vec::new() }
+    }
+}
+
+fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyError> {
+    let content = open_file(path, resources)?;
+    let failed = |source| WhyError::Binary { path: path.to_owned(), source };
+    if let Some(split) = SplitBinary::read(&content).map_err(failed)? {
+        return Ok(Some(Library::Split(split)));
+    }
+    Ok(FatBinary::scan(&content).map_err(failed)?.map(Library::Fat))
+}
+
+/// A path for a shell.
+fn quoted(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte);
+    let text = path.display().to_string();
+    if bytes.iter().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

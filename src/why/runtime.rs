@@ -1,0 +1,79 @@
+//! Which HIP runtime a library would get, and whether that reads archives.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use memchr::memmem;
+
+use super::{Cause, Lookup, installed};
+
+/// What a runtime that reads archives names: functions of the library `librocm_kpack`, or that library.
+const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
+
+/// The beginning of the runtime's file name.
+const RUNTIME: &str = "libamdhip64.so";
+
+/// Notes the runtime of a split library. A cause if it cannot read archives.
+pub(super) fn judge(
+    library: &Path,
+    variables: &BTreeMap<OsString, OsString>,
+    loaded: Option<&[PathBuf]>,
+    lookup: &mut Lookup,
+) -> Option<Cause> {
+    let (found, is_override) = match loaded {
+        Some(loaded) => (loaded.first().cloned(), false),
+        None => search(library, variables),
+    };
+    let Some(found) = found else {
+        lookup.follows(format!("no {RUNTIME}* is where libraries are usually loaded from, so its kind is not known"));
+        return None;
+    };
+    let how = if loaded.is_some() { "has loaded" } else { "would load" };
+    let Ok(bytes) = fs::read(&found) else {
+        lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
+        return None;
+    };
+    let reads = NAMES.iter().any(|name| memmem::find(&bytes, name).is_some());
+    let what = if reads { "reads archives" } else { "does not read archives" };
+    let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
+    if loaded.is_some() {
+        lookup.saw(text);
+    } else {
+        lookup.follows(text);
+    }
+    if reads {
+        return None;
+    }
+    let reason = format!("the HIP runtime {} does not read .kpack archives", found.display());
+    let command = is_override.then(|| "unset LD_LIBRARY_PATH".to_owned());
+    let reason =
+        if is_override { reason } else { reason + "; use one of ROCm 7.13 or later, or a thin view (docs/why.md)" };
+    Some(Cause::new(reason, command))
+}
+
+/// The runtime, and whether only `LD_LIBRARY_PATH` leads there.
+fn search(library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<PathBuf>, bool) {
+    let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
+    let of_variable = std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| runtime_in(&directory));
+    if of_variable.is_some() {
+        return (of_variable, true);
+    }
+    let site = installed::site_of(library).map(|site| site.join("_rocm_sdk_core/lib"));
+    let rocm = Some(value("ROCM_PATH")).filter(|path| !path.is_empty()).map(|path| PathBuf::from(path).join("lib"));
+    let usual = ["/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from);
+    let mut places = library.parent().map(Path::to_owned).into_iter().chain(site).chain(rocm).chain(usual);
+    (places.find_map(|directory| runtime_in(&directory)), false)
+}
+
+fn runtime_in(directory: &Path) -> Option<PathBuf> {
+    let names = fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    let is_runtime = |path: &PathBuf| path.file_name().is_some_and(is_runtime);
+    names.filter(is_runtime).min()
+}
+
+/// Whether a file is called as the HIP runtime is.
+pub fn is_runtime(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(RUNTIME.as_bytes())
+}

@@ -1,0 +1,238 @@
+//! Libraries whose wrappers lead to archives.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
+
+use super::{Cause, Lookup, installed, quoted};
+use crate::binary::{SplitBinary, SplitWrapper};
+use crate::gpu::TargetId;
+use crate::verify::named_target;
+
+/// A place where a runtime looks.
+struct Candidate {
+    path: PathBuf,
+    state: State,
+}
+
+enum State {
+    Absent,
+    Denied,
+    Broken(String),
+    Open(Box<Archive<ArchiveFile>>),
+}
+
+/// Goes from wrappers to archives as a runtime does.
+pub(super) fn look_up(
+    path: &Path,
+    split: &SplitBinary,
+    wrappers: &[usize],
+    device: &TargetId,
+    environment: &Environment,
+    lookup: &mut Lookup,
+) {
+    lookup.saw("its wrappers are HIPK: the device code is in archives");
+    if environment.is_disabled {
+        lookup.saw("ROCM_KPACK_DISABLE is set");
+        lookup.fail(Cause::new(
+            "ROCM_KPACK_DISABLE forbids the runtime to read archives",
+            Some("unset ROCM_KPACK_DISABLE".to_owned()),
+        ));
+        return;
+    }
+    let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
+    lookup.follows(format!("a {device} runs code for {}", targets.join(", ")));
+    let mut last: Option<(Marker, Vec<Candidate>)> = None;
+    let mut without = Vec::new();
+    for &number in wrappers {
+        let Some(wrapper) = split.wrappers.get(number) else { continue };
+        let marker = match marker(wrapper) {
+            Ok(marker) => marker,
+            Err(error) => {
+                lookup.saw(format!("wrapper {number} leads to no marker: {error}"));
+                let again = "install the library again, and strip libraries before they are split (docs/tools.md)";
+                lookup.fail(Cause::new(
+                    format!("the library's marker, which names the archives, is damaged: {again}"),
+                    None,
+                ));
+                return;
+            }
+        };
+        if last.as_ref().is_none_or(|(before, _)| *before != marker) {
+            let candidates = candidates(path, &marker, &targets, environment, lookup);
+            last = Some((marker.clone(), candidates));
+        }
+        let Some((_, candidates)) = &last else { continue };
+        let open: Vec<_> = candidates.iter().filter_map(|it| Some((&it.path, it.open()?))).collect();
+        let numbers: Vec<_> = (0..open.len()).collect();
+        let offers = |at: usize, target: &str| open.get(at).is_some_and(|(_, archive)| archive.offers(target));
+        let key = toc_key(&marker.kernel_name, usize::try_from(wrapper.index & 0xffff_ffff).unwrap_or(usize::MAX));
+        let mut steps = search::steps(&targets, &numbers, offers);
+        let hit = steps.find(|(at, target)| {
+            open.get(*at).is_some_and(|(_, archive)| archive.find(&key, target).is_ok_and(|found| found.is_some()))
+        });
+        match hit {
+            // Whether it can be read is looked at once: `verify` looks at all.
+            Some((at, target)) if lookup.with_code == 0 => {
+                let read = open.get(at).map(|(archive, opened)| (archive, opened.get(&key, target)));
+                if let Some((archive, Err(error))) = read {
+                    let of_packages = installed::cause(path, device, Some(archive), lookup);
+                    let reason = format!("{} is damaged: {key} for {target}: {error}", archive.display());
+                    lookup.fail(Cause::new(reason, of_packages.and_then(|cause| cause.command)));
+                    return;
+                }
+                lookup.with_code += 1;
+            }
+            Some(_) => lookup.with_code += 1,
+            None => without.push(key),
+        }
+    }
+    lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
+    if let (0, Some((_, candidates))) = (lookup.with_code, &last) {
+        let cause = cause(path, candidates, &targets, device, environment, without.first(), lookup);
+        lookup.fail(cause);
+    }
+}
+
+fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
+    let bytes = wrapper.marker.as_ref().map_err(ToString::to_string)?;
+    let marker = Marker::decode(bytes).map_err(|error| error.to_string())?;
+    if marker.kernel_name.is_empty() || marker.kpack_search_paths.is_empty() {
+        return Err("it names no library or no search path".to_owned());
+    }
+    Ok(marker)
+}
+
+impl Candidate {
+    fn at(path: PathBuf) -> Self {
+        // ArchiveFile tells no reasons of the operating system apart.
+        let state = match fs::File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => State::Denied,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => State::Absent,
+            Err(error) => State::Broken(error.to_string()),
+            Ok(_) => {
+                let opened = ArchiveFile::open(&path).and_then(Archive::open);
+                let indexed = opened.and_then(|archive| archive.index().map(drop).map(|()| archive));
+                indexed.map_or_else(|error| State::Broken(error.to_string()), |archive| State::Open(Box::new(archive)))
+            }
+        };
+        Self { path, state }
+    }
+
+    fn open(&self) -> Option<&Archive<ArchiveFile>> {
+        match &self.state {
+            State::Open(archive) => Some(archive),
+            State::Absent | State::Denied | State::Broken(_) => None,
+        }
+    }
+}
+
+/// The archives that a runtime tries, each once.
+fn candidates(
+    path: &Path,
+    marker: &Marker,
+    targets: &[String],
+    environment: &Environment,
+    lookup: &mut Lookup,
+) -> Vec<Candidate> {
+    lookup.saw(format!(
+        "its marker calls it {} and names {}",
+        marker.kernel_name,
+        marker.kpack_search_paths.join(", ")
+    ));
+    for (name, is_set) in [
+        ("ROCM_KPACK_PATH", !environment.path.is_empty()),
+        ("ROCM_KPACK_PATH_PREFIX", !environment.path_prefix.is_empty()),
+    ] {
+        if is_set {
+            lookup.saw(format!("{name} is set"));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let paths = environment.archive_paths(&marker.kpack_search_paths, path, targets).into_iter();
+    let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(Candidate::at).collect();
+    for candidate in &candidates {
+        let state = match &candidate.state {
+            State::Absent => "not there".to_owned(),
+            State::Denied => "it may not be read".to_owned(),
+            State::Broken(error) => error.clone(),
+            State::Open(archive) => {
+                let group = archive.toc().map_or_else(|_| "?".to_owned(), |toc| toc.group_name);
+                format!("an archive of {group} for {}", archive.targets().join(", "))
+            }
+        };
+        lookup.saw(format!("{}: {state}", candidate.path.display()));
+    }
+    candidates
+}
+
+/// Why none of the archives has code.
+fn cause(
+    path: &Path,
+    candidates: &[Candidate],
+    targets: &[String],
+    device: &TargetId,
+    environment: &Environment,
+    key: Option<&String>,
+    lookup: &mut Lookup,
+) -> Cause {
+    if !environment.path.is_empty() {
+        let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
+        return Cause::new(reason, Some("unset ROCM_KPACK_PATH".to_owned()));
+    }
+    if let Some(denied) = candidates.iter().find(|it| matches!(it.state, State::Denied)) {
+        let command = format!("chmod a+r {}", quoted(&denied.path));
+        return Cause::new(format!("{} may not be read", denied.path.display()), Some(command));
+    }
+    let broken = candidates.iter().find_map(|it| match &it.state {
+        State::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
+        _ => None,
+    });
+    let offering = candidates.iter().find(|it| it.open().is_some_and(|it| targets.iter().any(|name| it.offers(name))));
+    let unfit = candidates.iter().find(|it| it.open().is_some());
+    let of_packages =
+        installed::cause(path, device, broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)), lookup);
+    let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
+    if let Some((_, reason)) = broken {
+        return Cause::new(reason, command);
+    }
+    if let Some(offering) = offering {
+        let (archive, key) = (offering.path.display(), key.map_or("it", String::as_str));
+        let known = of_packages.filter(|cause| cause.reason.contains("version"));
+        let reason = format!("{archive} has nothing called {key}; it is of another build or was replaced");
+        return known.unwrap_or_else(|| Cause::new(reason, command));
+    }
+    if let Some(unfit) = unfit {
+        let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
+        return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
+    }
+    let there = neighbours(candidates);
+    let same = there.iter().filter(|target| target.processor() == device.processor());
+    let same: Vec<_> = same.map(ToString::to_string).collect();
+    if !same.is_empty() {
+        let reason =
+            format!("there is code for {} only, and the GPU is a {device}: its features differ", same.join(", "));
+        let wants_xnack = same.iter().any(|target| target.contains("xnack+"));
+        return Cause::new(reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
+    }
+    let names: Vec<_> = there.iter().map(ToString::to_string).collect();
+    let beside = if names.is_empty() {
+        "there are no archives where the library looks for them: no device package is installed, or the library is a copy \
+         whose archives are elsewhere"
+            .to_owned()
+    } else {
+        format!("there are archives for {} only", names.join(", "))
+    };
+    of_packages.unwrap_or_else(|| Cause::new(beside, None))
+}
+
+/// The targets of archives in the directories in which a runtime looks, by their names.
+fn neighbours(candidates: &[Candidate]) -> BTreeSet<TargetId> {
+    let directories: BTreeSet<_> = candidates.iter().filter_map(|candidate| candidate.path.parent()).collect();
+    let entries = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().filter_map(Result::ok);
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter_map(|name| named_target(&name)?.parse().ok()).collect()
+}
