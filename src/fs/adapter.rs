@@ -102,6 +102,17 @@ impl Adapter {
         }
     }
 
+    /// Has a worker answer a request for a live report, which may ask for every file of the input. It does not count as
+    /// waiting, since the report tells how many do.
+    fn answer_report(&self, kind: RequestKind, job: impl FnOnce(&Shared) + Send + 'static) {
+        let begun = self.requests().begin(kind);
+        let shared = Arc::clone(&self.shared);
+        self.shared.resources.executor.run(move || {
+            let _answering = shared.resources.counters.requests.answer(begun);
+            job(&shared);
+        });
+    }
+
     /// Has a request answered here.
     fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Shared)) {
         let _answering = self.requests().answer(self.requests().begin(kind));
@@ -176,20 +187,22 @@ impl Filesystem for Adapter {
             // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
             return self.answer_now(RequestKind::Lookup, |_| reply.entry(&FOREVER, &NOTHING, Generation(0)));
         };
-        self.answer(
-            RequestKind::Lookup,
-            |nodes| nodes.is_prompt(node),
-            move |shared| {
-                let nodes = &shared.nodes;
-                match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
-                    Ok(found) => {
-                        nodes.set_told(node, true);
-                        reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0));
-                    }
-                    Err(errno) => reply.error(errno),
+        let is_live = contained(|| self.shared.nodes.is_live(node)).unwrap_or(false);
+        let job = move |shared: &Shared| {
+            let nodes = &shared.nodes;
+            match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
+                Ok(found) => {
+                    nodes.set_told(node, true);
+                    reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0));
                 }
-            },
-        );
+                Err(errno) => reply.error(errno),
+            }
+        };
+        if is_live {
+            self.answer_report(RequestKind::Lookup, job);
+        } else {
+            self.answer(RequestKind::Lookup, |nodes| nodes.is_sized(node), job);
+        }
     }
 
     // Nodes live as long as the mount.
@@ -200,7 +213,7 @@ impl Filesystem for Adapter {
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.answer(
             RequestKind::Getattr,
-            |nodes| nodes.is_prompt(node.0),
+            |nodes| nodes.is_sized(node.0),
             move |shared| match shared.guarded("getattr", node.0, || shared.nodes.attributes(node.0)) {
                 Ok(found) => reply.attr(&found.ttl, &found.attributes),
                 Err(errno) => reply.error(errno),

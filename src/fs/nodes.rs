@@ -103,13 +103,8 @@ impl Nodes {
         self.body(node).is_none_or(|body| body.known_size().is_some())
     }
 
-    /// Whether its attributes can be told without work. Writing a live report may ask for every file of the input.
-    pub(super) fn is_prompt(&self, node: NodeId) -> bool {
-        self.is_sized(node) && !self.is_live(node)
-    }
-
     /// Whether it is a live report.
-    fn is_live(&self, node: NodeId) -> bool {
+    pub(super) fn is_live(&self, node: NodeId) -> bool {
         matches!(self.body(node), Some(Body::Live(_)))
     }
 
