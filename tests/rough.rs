@@ -117,6 +117,8 @@ fn status_says_that_the_input_has_changed() {
     fs::rename(&other, place.path().join("fat/lib/liby.so")).unwrap();
     assert!(status().contains("lib/liby.so has changed: reading it fails (ESTALE)"), "{}", status());
     assert_eq!(json()["changed"], "lib/liby.so");
+    fs::remove_file(place.path().join("fat/lib/libx.so")).unwrap();
+    assert_eq!(json()["changed"], "lib/libx.so");
     drop(mount);
 }
 

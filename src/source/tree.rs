@@ -243,7 +243,7 @@ impl Content for TreeFile {
 impl Backing for TreeFile {
     fn open(&self) -> Result<File, ReadError> {
         // By its name: a file that was replaced but is kept open for reading would otherwise pass for the new one.
-        let file = self.files.open(&self.place).map_err(|source| self.refused(source))?;
+        let file = self.files.open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
     }

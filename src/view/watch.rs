@@ -1,5 +1,6 @@
 //! Whether an input is still what it was when it was mounted.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,8 +58,14 @@ fn changed(content: &dyn Content) -> Option<String> {
     };
     match asked {
         Err(ReadError::Changed { entry }) => Some(entry.to_string()),
+        // There was one when the input was listed.
+        Err(ReadError::Io { entry, source }) if is_gone(&source) => Some(entry.to_string()),
         _ => None,
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]
