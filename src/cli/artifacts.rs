@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::json;
 use super::options::SplitOptions;
 use super::output::Output;
-use super::prepare::{keep_learnt, resources};
+use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::split::{clear_set_id, write_with_archives};
 use super::statement::Stated;
@@ -230,6 +230,6 @@ pub(super) fn write(
     write_with_archives(&tree, &output.views(&views), &archives)?;
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish()?;
-    keep_learnt(resources);
+    save_index(resources);
     Ok(())
 }

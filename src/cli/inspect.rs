@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::json;
 use super::options::{Source, SplitOptions};
-use super::prepare::{keep_learnt, prepare_listed};
+use super::prepare::{prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use crate::report::{Making, Page, Report, Sizes};
@@ -62,7 +62,7 @@ impl Inspect {
             let make = || Sizes::make(&prepared.plan, wheels, &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
-        keep_learnt(&prepared.resources);
+        save_index(&prepared.resources);
         if let Some(file) = &self.html {
             write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels).html())?;
             if !self.json && !self.markdown {

@@ -158,10 +158,10 @@ fn requirement(text: &str) -> Result<String, WheelError> {
 /// More threads than any machine has cores would only take its memory.
 pub(super) const MOST_JOBS: i64 = 1024;
 
-/// Where what was learnt about inputs is kept.
+/// Where the indexes of inputs are.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CacheOptions {
-    /// Directory of the indexes, in which is kept what was learnt about each input [default: ~/.cache/kpackfs, or
+    /// Directory of the indexes, which keep what was found out about each input [default: ~/.cache/kpackfs, or
     /// what the variable `KPACKFS_CACHE_DIR` names]
     #[arg(long, value_name = "DIR", global = true, help_heading = "Resources")]
     cache_dir: Option<PathBuf>,

@@ -105,10 +105,10 @@ pub(super) fn prepare_listed(
     Ok(Prepared { input, plan, wheels, statement: Statement::of(&choices), resources })
 }
 
-/// Keeps what was learnt. Without it the next run takes longer, no more.
-pub(super) fn keep_learnt(resources: &Resources) {
+/// Saves the index. Without it the next run takes longer, no more.
+pub(super) fn save_index(resources: &Resources) {
     if let Err(error) = resources.index.save() {
-        eprintln!("kpackfs: warning: what was learnt about the input cannot be kept: {error}");
+        eprintln!("kpackfs: warning: the index of the input cannot be saved: {error}");
     }
     resources.store.finish();
 }

@@ -10,11 +10,11 @@ use clap::{Args, ValueEnum};
 use super::interrupt;
 use super::options::{Source, SplitOptions};
 use super::output::Output;
-use super::prepare::{Prepared, keep_learnt, prepare};
+use super::prepare::{Prepared, prepare, save_index};
 use super::progress::show_bytes;
 use super::statement::Stated;
 use super::terminal::message;
-use super::thin_wheels::{Versions, thin_wheels};
+use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
 use crate::export::{self, Progress};
 use crate::gpu::BundleKey;
 use crate::kpack::{Archive, make_archives, unmade_size};
@@ -118,7 +118,7 @@ impl Split {
         if stated.is_some() && self.view.is_empty() {
             self.warn_of_others(&views);
         }
-        keep_learnt(&prepared.resources);
+        save_index(&prepared.resources);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -239,6 +239,7 @@ impl Split {
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = thin_wheels(tree, wheels, &self.view, &self.output)?;
         warn_of_fat(&prepared.plan);
+        warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[])?;
         output.publish()

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::terminal::message;
 use crate::gpu::GpuSet;
-use crate::source::EntryPath;
+use crate::source::{EntryPath, Input};
 use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
 
 /// What versions thin wheels have.
@@ -63,6 +64,18 @@ pub(super) fn thin_wheels(
         places.push((view.child(wheel.name), output.join(&name).join(wheels.thin_file_name(&gpus)?)));
     }
     Ok(places)
+}
+
+/// Names signatures of the input's RECORD, which no thin wheel has.
+pub(super) fn warn_of_signatures(input: &Input) {
+    let Some(dist_info) = input.dist_info() else { return };
+    for name in [b"RECORD.jws", b"RECORD.p7s"] {
+        let path = dist_info.child(name);
+        if input.entry(&path).is_some() {
+            let path = message(&path.to_string());
+            eprintln!("kpackfs: warning: {path}: left out, since thin wheels have a RECORD of their own");
+        }
+    }
 }
 
 fn directory() -> EntryPath {

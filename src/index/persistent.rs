@@ -206,7 +206,7 @@ impl Index {
         self.place.as_ref().map(|place| place.file.as_path())
     }
 
-    /// Writes down what has been learnt. What another session has written meanwhile stays; what no session has had use for
+    /// Saves what was found out. What another session has written meanwhile stays; what no session has had use for
     /// in a long time goes.
     pub fn save(&self) -> Result<(), RecordsError> {
         let Some(place) = &self.place else { return Ok(()) };
@@ -272,12 +272,12 @@ impl Index {
         Ok(())
     }
 
-    /// Saves, and says in the log if that fails: without what was learnt the next session takes longer, no more. Whether it
+    /// Saves, and says in the log if that fails: without the index the next session takes longer, no more. Whether it
     /// succeeded.
     pub fn save_or_log(&self) -> bool {
         let result = self.save();
         if let Err(error) = &result {
-            tracing::warn!("what was learnt about the input cannot be kept: {error}");
+            tracing::warn!("the index of the input cannot be saved: {error}");
         }
         result.is_ok()
     }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_is_recalled_in_the_next_session() {
+    fn what_was_put_is_there_in_the_next_session() {
         let place = tempfile::tempdir().unwrap();
         let input = place.path().join("x.whl");
         let cache = place.path().join("cache/deep");
@@ -333,7 +333,7 @@ mod tests {
         let index = Index::open(&cache, &input);
         assert_eq!(index.get::<u64>(Kind::Scan, &identity(1)), None);
         index.save().unwrap();
-        assert!(!cache.exists(), "nothing was learnt, so nothing is written");
+        assert!(!cache.exists(), "nothing was put, so nothing is written");
         index.put(Kind::Scan, &identity(1), &7_u64);
         index.put(Kind::Digest, &identity(1), &"text");
         assert!(index.is_changed());

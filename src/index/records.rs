@@ -85,7 +85,7 @@ pub(super) struct Header {
     stamp: Vec<i64>,
 }
 
-/// Something that was learnt.
+/// Something that was found out.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) kind: u8,

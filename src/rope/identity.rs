@@ -6,7 +6,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 /// Tells contents apart across sessions without reading them: two contents have the same identity only if they are made
-/// of the same bytes of the same unchanged files in the same way. What was learnt about one of them is true of the other.
+/// of the same bytes of the same unchanged files in the same way. What was found out about one of them is true of the other.
 ///
 /// It is the beginning of a SHA-256 over a description, so nobody can make a file that passes for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Faults of the folder in which is kept what was learnt about inputs.
+//! Faults of the directory of indexes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_full_cache_folder_costs_nothing_but_what_is_learnt() {
+fn a_full_cache_folder_costs_nothing_but_the_index() {
     let Some(tmpfs) = Tmpfs::new("size=64k") else { return };
     let folder = tmpfs.0.path();
     // Up to the last page.
@@ -58,7 +58,7 @@ fn a_full_cache_folder_costs_nothing_but_what_is_learnt() {
 }
 
 #[test]
-fn a_read_only_cache_folder_costs_nothing_but_what_is_learnt() {
+fn a_read_only_cache_folder_costs_nothing_but_the_index() {
     let Some(tmpfs) = Tmpfs::new("size=1m,ro") else { return };
     let Some(log) = reads_right(&tmpfs.0.path().join("cache"), || ()) else { return };
     assert!(log.contains("cannot be kept") && log.contains("Read-only file system"), "{log}");
@@ -75,7 +75,7 @@ fn a_deleted_cache_folder_is_made_anew() {
 }
 
 #[test]
-fn a_cache_folder_that_is_a_file_costs_nothing_but_what_is_learnt() {
+fn a_cache_folder_that_is_a_file_costs_nothing_but_the_index() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("cache");
     fs::write(&folder, "a file").unwrap();

@@ -1,4 +1,4 @@
-//! A mount right after the end of another one of the same input finds what that has learnt.
+//! A mount right after the end of another one of the same input finds what that has found out.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! What was learnt about an input spares the next mount the work, and is never trusted more than the input.
+//! The index of an input spares the next mount the work, and is never trusted more than the input.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
