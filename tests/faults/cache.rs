@@ -52,7 +52,7 @@ fn a_full_cache_folder_costs_nothing_but_the_index() {
     // Up to the last page.
     fs::write(folder.join("ballast"), vec![0; 65 << 10]).unwrap_err();
     let Some(log) = reads_right(folder, || ()) else { return };
-    assert!(log.contains("cannot be kept") && log.contains("No space left"), "{log}");
+    assert!(log.contains("cannot be saved") && log.contains("No space left"), "{log}");
     assert!(indexes(folder).is_empty());
     assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing half written stays");
 }
@@ -61,7 +61,7 @@ fn a_full_cache_folder_costs_nothing_but_the_index() {
 fn a_read_only_cache_folder_costs_nothing_but_the_index() {
     let Some(tmpfs) = Tmpfs::new("size=1m,ro") else { return };
     let Some(log) = reads_right(&tmpfs.0.path().join("cache"), || ()) else { return };
-    assert!(log.contains("cannot be kept") && log.contains("Read-only file system"), "{log}");
+    assert!(log.contains("cannot be saved") && log.contains("Read-only file system"), "{log}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_cache_folder_that_is_a_file_costs_nothing_but_the_index() {
     let folder = place.path().join("cache");
     fs::write(&folder, "a file").unwrap();
     let Some(log) = reads_right(&folder, || ()) else { return };
-    assert!(log.contains("cannot be kept"), "{log}");
+    assert!(log.contains("cannot be saved"), "{log}");
     assert_eq!(fs::read(&folder).unwrap(), b"a file");
 }
 

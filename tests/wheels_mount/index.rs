@@ -122,7 +122,7 @@ fn a_folder_that_cannot_be_used_costs_a_warning_only() {
     let output = kpackfs(&["split", input.to_str().unwrap(), "-o", out.to_str().unwrap(), &cache(&below_a_file)]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.contains("cannot be kept") && text.contains("cache"), "{text}");
+    assert!(text.contains("cannot be saved") && text.contains("cache"), "{text}");
     let output = kpackfs(&["index", input.to_str().unwrap(), &cache(&below_a_file)]);
     assert_eq!(output.status.code(), Some(1));
     let output = kpackfs(&["index", input.to_str().unwrap(), "--no-cache"]);
