@@ -15,7 +15,7 @@ use super::serving::{Serving, absolute};
 use crate::fs::autosave;
 use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
-use crate::report::{Page, Summary};
+use crate::report::{PageFile, Summary};
 use crate::source::EntryKind;
 use crate::split::STATEMENT;
 use crate::view::{self, HOST, Status, ThinViews, fixed};
@@ -93,16 +93,17 @@ impl Mount {
 fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, statement, resources } = prepared;
     autosave(resources).context("cannot start a thread")?;
-    let summary = json::text(&Summary::of(input, plan))?;
+    let summary = Summary::of(input, plan);
+    let text = json::text(&summary)?;
     let archives = plan.archives.iter().map(|planned| {
         let place = format!("{}/{}", planned.key, planned.path);
         (place, Arc::clone(&planned.archive))
     });
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
-    let page = view::Body::Made(Arc::new(Page::new(input, plan, wheels.as_ref())));
+    let page = view::Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
     let mut reports = vec![
         ("report.html", page),
-        ("report.json", fixed(summary)),
+        ("report.json", fixed(text)),
         ("status.json", view::Body::Live(Arc::new(status))),
         ("metrics", view::Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
     ];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Report;
+use super::SizedParts;
 use crate::gpu::BundleKey;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
@@ -100,10 +100,10 @@ struct Binary {
 
 impl Details {
     /// Counts; reads nothing.
-    pub(super) fn of(input: &Input, plan: &Plan, report: &Report) -> Self {
+    pub(super) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
         let weights = Weights::of(input, plan);
         let root = root(input);
-        let is_wheel = report.sizes.input_wheel_size.is_some();
+        let is_wheel = parts.input_wheel_size.is_some();
         let thin = |keys: &[String]| {
             let (installed_size, download) = weights.kept(keys);
             Thin { download_size: is_wheel.then_some(download), installed_size }
@@ -114,7 +114,7 @@ impl Details {
             files: files(input, plan),
             code: plan.binaries.iter().map(|binary| (binary.path.to_string(), code(binary))).collect(),
             database_files: databases(input, plan),
-            thin: report.sizes.users.iter().map(|(name, user)| (name.clone(), thin(&user.keys))).collect(),
+            thin: parts.users.iter().map(|(gpu, keys)| (gpu.clone(), thin(keys))).collect(),
         }
     }
 }

@@ -14,7 +14,9 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::view::WheelSet;
 
-pub use page::Page;
+use sizes::SizedParts;
+
+pub use page::{Page, PageFile};
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
 pub use text::escaped;
@@ -34,7 +36,7 @@ impl Report {
     /// What is known now; see [`Sizes::make`].
     pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
         let summary = Summary::of(input, plan);
-        let sizes = Sizes::known(input, plan, wheels, &summary);
+        let sizes = SizedParts::of(input, plan, wheels).known(&summary);
         Self { summary, sizes }
     }
 }

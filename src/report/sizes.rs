@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Summary;
 use crate::gpu::{BundleKey, Level};
-use crate::kpack::make_archives;
+use crate::kpack::{Archive, make_archives};
 use crate::rope::{Make, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
@@ -65,26 +65,55 @@ pub struct Making {
     pub done: AtomicU64,
 }
 
-impl Sizes {
-    /// What is known now: all of it after [`Sizes::make`].
-    pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: &Summary) -> Self {
+/// The parts of a split whose sizes are asked for.
+pub(super) struct SizedParts {
+    pub(super) input_wheel_size: Option<u64>,
+    hosts: Vec<Arc<WheelPart>>,
+    /// By key.
+    devices: BTreeMap<String, SizedDevice>,
+    /// By GPU: the keys of the device parts that an installation for it has.
+    pub(super) users: BTreeMap<String, Vec<String>>,
+}
+
+struct SizedDevice {
+    archives: Vec<Arc<Archive>>,
+    /// If the input is a wheel.
+    wheel: Option<Arc<WheelPart>>,
+}
+
+impl SizedParts {
+    pub(super) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
         let input_wheel_size = match input.kind {
             InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => None,
         };
-        let host_wheels: Vec<_> = wheels.iter().flat_map(|wheels| &wheels.hosts).filter_map(WheelSize::of).collect();
         let part = |key: &BundleKey| {
             let archives = plan.archives.iter().filter(|archive| archive.key == *key);
-            let size = |make: &dyn Make| make.made().map(|content| content.size());
-            PartSize {
-                archive_size: archives.map(|planned| size(&*planned.archive)).sum(),
-                wheel: wheels.and_then(|wheels| WheelSize::of(wheels.devices.get(key)?)),
-            }
+            let archives = archives.map(|planned| Arc::clone(&planned.archive)).collect();
+            SizedDevice { archives, wheel: wheels.and_then(|wheels| wheels.devices.get(key)).cloned() }
         };
-        let parts: BTreeMap<_, _> = plan.keys.iter().map(|key| (key.to_string(), part(key))).collect();
         let user = |key: &BundleKey| {
             let keys = key.packaging_chain().into_iter().filter(|key| plan.keys.contains(key));
-            let keys: Vec<_> = keys.map(|key| key.to_string()).collect();
+            keys.map(|key| key.to_string()).collect()
+        };
+        let gpus = plan.keys.iter().filter(|key| key.level() == Level::Target);
+        Self {
+            input_wheel_size,
+            hosts: wheels.iter().flat_map(|wheels| &wheels.hosts).cloned().collect(),
+            devices: plan.keys.iter().map(|key| (key.to_string(), part(key))).collect(),
+            users: gpus.map(|key| (key.to_string(), user(key))).collect(),
+        }
+    }
+
+    /// The sizes that are known now: all of them after [`Sizes::make`]. Puts wheels together of which all parts are known.
+    pub(super) fn known(&self, summary: &Summary) -> Sizes {
+        let host_wheels: Vec<_> = self.hosts.iter().filter_map(WheelSize::of).collect();
+        let part = |device: &SizedDevice| PartSize {
+            archive_size: device.archives.iter().map(|archive| archive.made().map(|content| content.size())).sum(),
+            wheel: device.wheel.as_ref().and_then(WheelSize::of),
+        };
+        let parts: BTreeMap<_, _> = self.devices.iter().map(|(key, device)| (key.clone(), part(device))).collect();
+        let user = |keys: &Vec<String>| {
             let wheel = |key: &String| parts.get(key)?.wheel.as_ref()?.size;
             let files = |key: &String| {
                 let databases = summary.device.get(key).map_or(0, |part| part.database_size);
@@ -96,14 +125,15 @@ impl Sizes {
             UserSize {
                 download_size: sum(host_wheels.first().and_then(|wheel| wheel.size), &wheel),
                 installed_size: sum(Some(summary.host_size), &files),
-                keys,
+                keys: keys.clone(),
             }
         };
-        let targets = plan.keys.iter().filter(|key| key.level() == Level::Target);
-        let users = targets.map(|key| (key.to_string(), user(key))).collect();
-        Self { input_wheel_size, host_wheels, parts, users }
+        let users = self.users.iter().map(|(gpu, keys)| (gpu.clone(), user(keys))).collect();
+        Sizes { input_wheel_size: self.input_wheel_size, host_wheels, parts, users }
     }
+}
 
+impl Sizes {
     /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
     /// members of a wheel. Little of it is kept but the sizes.
     pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &Making) -> Result<(), ReadError> {

@@ -11,17 +11,17 @@ mod sections;
 mod treemap;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use serde::Serialize;
 
-use super::Report;
 use super::details::Details;
 use super::table::percent;
 use super::text::{escaped, is_special};
+use super::{Report, SizedParts, Summary};
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
@@ -39,7 +39,22 @@ pub struct Page {
     report: Report,
     details: Details,
     folded: Folded,
+}
+
+/// The page as a file. Planning has counted what it shows; sizes are looked up, and the page is written, when somebody asks
+/// for it.
+#[derive(Debug)]
+pub struct PageFile {
+    outline: Mutex<Option<Outline>>,
     html: OnceLock<Arc<dyn Content>>,
+}
+
+/// What is counted for a page.
+struct Outline {
+    input: String,
+    summary: Summary,
+    details: Details,
+    parts: SizedParts,
 }
 
 /// What the page does not list.
@@ -72,16 +87,36 @@ struct Data<'a> {
 #[derive(Debug)]
 struct Text(String);
 
+impl Outline {
+    fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
+        let parts = SizedParts::of(input, plan, wheels);
+        let details = Details::of(input, plan, &parts);
+        let name = input.location.file_name().unwrap_or(input.location.as_os_str());
+        Self { input: name.to_string_lossy().into_owned(), summary, details, parts }
+    }
+
+    /// The page with the sizes that are known now.
+    fn page(self) -> Page {
+        let Self { input, summary, details, parts } = self;
+        let report = Report { sizes: parts.known(&summary), summary };
+        let mut page = Page { input, report, details, folded: Folded::default() };
+        page.fold();
+        page
+    }
+}
+
+impl PageFile {
+    /// The page about an input, of which this is the summary.
+    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
+        let outline = Outline::of(input, plan, wheels, summary);
+        Self { outline: Mutex::new(Some(outline)), html: OnceLock::new() }
+    }
+}
+
 impl Page {
     /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
     pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
-        let report = Report::known(input, plan, wheels);
-        let details = Details::of(input, plan, &report);
-        let name = input.location.file_name().unwrap_or(input.location.as_os_str());
-        let (input, folded) = (name.to_string_lossy().into_owned(), Folded::default());
-        let mut page = Self { input, report, details, folded, html: OnceLock::new() };
-        page.fold();
-        page
+        Outline::of(input, plan, wheels, Summary::of(input, plan)).page()
     }
 
     /// Leaves out the smallest libraries and the last warnings.
@@ -149,23 +184,24 @@ impl Page {
     }
 }
 
-impl Make for Page {
+impl Make for PageFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.html.get().cloned()
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        if let Some(made) = self.made() {
-            return Ok(made);
+        let mut outline = self.outline.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outline) = outline.take() {
+            let rope = Rope::new([Segment::literal(outline.page().html().into_bytes())])?;
+            self.html.get_or_init(|| Arc::new(rope));
         }
-        let rope = Rope::new([Segment::literal(self.html().into_bytes())])?;
-        Ok(Arc::clone(self.html.get_or_init(|| Arc::new(rope))))
+        self.made().ok_or_else(|| ReadError::damaged(&"report.html".into(), "it could not be written"))
     }
 }
 
-impl fmt::Debug for Page {
+impl fmt::Debug for Outline {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Page({:?})", self.input)
+        write!(formatter, "Outline({:?})", self.input)
     }
 }
 
