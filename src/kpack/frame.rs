@@ -136,9 +136,9 @@ impl Frame {
         held.or_else(|| self.resources().store.get(self.key()).map(Made::Stored))
     }
 
-    /// Whether it is there and its length is known, which comes last.
+    /// Whether it is there. An equal one of another bundle may have been stored instead of it.
     pub(super) fn is_done(&self) -> bool {
-        self.length.get().is_some() && self.made().is_some()
+        self.known_length().is_some() && self.made().is_some()
     }
 
     /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.

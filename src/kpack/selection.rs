@@ -171,6 +171,11 @@ impl PackedBundle {
         Ok(Self { frame, format })
     }
 
+    /// Has it made together with the archives' frames of its bundle, when that is decompressed again for one of them.
+    pub fn make_with_others(&self) {
+        self.frame.jobs().register(&self.frame);
+    }
+
     /// Its size in bytes, if it was made before or is remembered.
     pub fn known_size(&self) -> Option<u64> {
         Some(self.format.header_size() + self.frame.known_length()?.checked_sub(HASH_SIZE)?)

@@ -27,53 +27,66 @@ const MOST_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 /// it is known when they are made.
 #[derive(Debug)]
 pub struct ThinBinary {
+    source: Arc<ThinSource>,
+    gpus: Arc<GpuSet>,
+    made: Mutex<Option<Arc<Rewritten>>>,
+}
+
+/// What the thin forms of a binary have in common.
+#[derive(Debug)]
+struct ThinSource {
     entry: Arc<str>,
     original: Arc<dyn Content>,
-    gpus: Arc<GpuSet>,
     /// Its compressed bundles as archives read them, so that none is decompressed twice for both.
     bundles: Arc<[Arc<Compressed>]>,
     jobs: Arc<BundleJobs>,
-    made: Mutex<Option<Arc<Rewritten>>>,
+    /// The GPUs that have a view.
+    listed: Arc<[Arc<GpuSet>]>,
+    planned: Mutex<PlannedBundles>,
+}
+
+/// The compressed bundles of forms that were not asked for yet.
+#[derive(Debug, Default)]
+struct PlannedBundles {
+    /// The first form that was asked for.
+    first: Option<Arc<GpuSet>>,
+    /// Since another one was, those of all other GPUs that have a view, by their offsets in the file.
+    others: Option<HashMap<Arc<GpuSet>, BTreeMap<u64, PackedBundle>>>,
 }
 
 /// The binaries of an input that have a thin form.
 #[derive(Debug)]
 pub struct FatBinaries {
-    list: HashMap<EntryPath, Fat>,
-    jobs: Arc<BundleJobs>,
+    list: HashMap<EntryPath, Arc<ThinSource>>,
     /// Those that were asked for last.
-    thin: Mutex<LruCache<Form, Arc<ThinBinary>>>,
+    thin: Mutex<LruCache<ThinPath, Arc<ThinBinary>>>,
 }
 
 /// A binary for some GPUs.
-type Form = (Arc<GpuSet>, EntryPath);
-
-#[derive(Debug)]
-struct Fat {
-    original: Arc<dyn Content>,
-    bundles: Arc<[Arc<Compressed>]>,
-}
+type ThinPath = (Arc<GpuSet>, EntryPath);
 
 impl FatBinaries {
-    /// The binaries that a plan rewrites.
-    pub fn new(input: &Input, plan: &Plan) -> Self {
+    /// The binaries that a plan rewrites. Each of the `listed` GPUs has a view.
+    pub fn new(input: &Input, plan: &Plan, listed: &[GpuSet]) -> Self {
+        let listed: Arc<[_]> = listed.iter().cloned().map(Arc::new).collect();
         let fat = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
             Place::Rewritten { content, bundles, .. } => {
-                let (original, bundles) = (Arc::clone(content.original()), Arc::clone(bundles));
-                Some((entry.path.clone(), Fat { original, bundles }))
+                let source = ThinSource {
+                    listed: Arc::clone(&listed),
+                    ..ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs)
+                };
+                Some((entry.path.clone(), Arc::new(source)))
             }
             Place::Host | Place::Device(..) | Place::Unwanted(..) => None,
         });
-        Self { list: fat.collect(), jobs: Arc::clone(&plan.jobs), thin: Mutex::new(LruCache::new(MOST_THIN)) }
+        Self { list: fat.collect(), thin: Mutex::new(LruCache::new(MOST_THIN)) }
     }
 
     /// The thin form of the binary at a path of the input; `None` if it has none.
     pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
-        let fat = self.list.get(path)?;
+        let source = self.list.get(path)?;
         let mut thin = self.thin.lock().unwrap_or_else(PoisonError::into_inner);
-        let binary = thin.get_or_insert((Arc::clone(gpus), path.clone()), || {
-            Arc::new(ThinBinary::new(&path.to_text(), &fat.original, gpus, &fat.bundles, &self.jobs))
-        });
+        let binary = thin.get_or_insert((Arc::clone(gpus), path.clone()), || Arc::new(ThinBinary::of(source, gpus)));
         Some(Arc::clone(binary))
     }
 }
@@ -94,14 +107,11 @@ impl ThinBinary {
         bundles: &Arc<[Arc<Compressed>]>,
         jobs: &Arc<BundleJobs>,
     ) -> Self {
-        Self {
-            entry: entry.into(),
-            original: Arc::clone(original),
-            gpus: Arc::clone(gpus),
-            bundles: Arc::clone(bundles),
-            jobs: Arc::clone(jobs),
-            made: Mutex::default(),
-        }
+        Self::of(&Arc::new(ThinSource::new(entry, original, bundles, jobs)), gpus)
+    }
+
+    fn of(source: &Arc<ThinSource>, gpus: &Arc<GpuSet>) -> Self {
+        Self { source: Arc::clone(source), gpus: Arc::clone(gpus), made: Mutex::default() }
     }
 
     /// The binary. Plans it and makes its compressed bundles the first time.
@@ -116,20 +126,23 @@ impl ThinBinary {
     }
 
     fn plan(&self) -> Result<Rewritten, ReadError> {
-        let resources = self.jobs.resources();
-        let (code, binary) = find(&self.original, resources).map_err(|error| self.failed(&error))?;
-        let code = code.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&self.entry) })?;
-        let known = ThinChanges::get(&resources.index, &self.original, &self.gpus);
+        let source = &self.source;
+        let resources = source.jobs.resources();
+        let (code, binary) = find(&source.original, resources).map_err(|error| source.failed(&error))?;
+        let code = code.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&source.entry) })?;
+        let known = ThinChanges::get(&resources.index, &source.original, &self.gpus);
         if let Some(known) = known
             && let Some(rewritten) = self.restored(&code, &known)?
         {
             return Ok(rewritten);
         }
-        let scanned = binary
-            .map_or_else(|| FatBinary::scan(&self.original).map_err(|error| self.failed(&error)), |it| Ok(Some(it)))?;
-        let binary = scanned.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&self.entry) })?;
+        let scanned = binary.map_or_else(
+            || FatBinary::scan(&source.original).map_err(|error| source.failed(&error)),
+            |it| Ok(Some(it)),
+        )?;
+        let binary = scanned.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&source.entry) })?;
         let slots = binary.wrappers().iter().map(|wrapper| (wrapper.bundle, wrapper.limit - wrapper.bundle)).collect();
-        let thinned = self.thinned(&code, &slots)?;
+        let thinned = source.thinned(&self.gpus, &code, &slots)?;
         let packed: Vec<_> = thinned.iter().filter_map(|thinned| thinned.packed.as_ref()).collect();
         PackedBundle::make_all(&packed)?;
         let replaced: Vec<_> = thinned
@@ -141,8 +154,8 @@ impl ThinBinary {
                 slot: slots.get(offset).copied().unwrap_or(0),
             })
             .collect();
-        let changes = ThinChanges::make(&resources.index, &self.original, &binary, &self.gpus, &replaced);
-        self.rewrite(&changes.map_err(|error| self.failed(&error))?, &thinned)
+        let changes = ThinChanges::make(&resources.index, &source.original, &binary, &self.gpus, &replaced);
+        self.rewrite(&changes.map_err(|error| source.failed(&error))?, &thinned)
     }
 
     /// The binary after changes of an earlier session. `None` if its compressed bundles are known to have other lengths.
@@ -152,7 +165,7 @@ impl ThinBinary {
         if lengths.is_empty() {
             return Ok(self.rewrite(changes, &[]).ok());
         }
-        let thinned = self.thinned(code, &BTreeMap::new())?;
+        let thinned = self.source.thinned(&self.gpus, code, &BTreeMap::new())?;
         let fits = |(number, length): (&usize, &u64)| {
             let packed = thinned.get(*number).and_then(|thinned| thinned.packed.as_ref());
             packed.is_some_and(|packed| packed.restore_size(*length))
@@ -166,28 +179,77 @@ impl ThinBinary {
     fn rewrite(&self, changes: &ThinChanges, thinned: &[Thinned]) -> Result<Rewritten, ReadError> {
         let packed: Vec<_> =
             thinned.iter().map(|thinned| thinned.packed.as_ref().and_then(PackedBundle::content)).collect();
-        Rewritten::thin(&self.original, changes, &packed).map_err(|error| self.failed(&error))
+        Rewritten::thin(&self.source.original, changes, &packed).map_err(|error| self.source.failed(&error))
+    }
+}
+
+impl ThinSource {
+    fn new(entry: &str, original: &Arc<dyn Content>, bundles: &Arc<[Arc<Compressed>]>, jobs: &Arc<BundleJobs>) -> Self {
+        Self {
+            entry: entry.into(),
+            original: Arc::clone(original),
+            bundles: Arc::clone(bundles),
+            jobs: Arc::clone(jobs),
+            listed: Arc::default(),
+            planned: Mutex::default(),
+        }
     }
 
-    /// What becomes of each bundle, in the order of their offsets. `slots` has the bytes that there are for each.
-    fn thinned(&self, code: &DeviceCode, slots: &BTreeMap<u64, u64>) -> Result<Vec<Thinned>, ReadError> {
+    /// What becomes of each bundle for these GPUs, in the order of their offsets. `slots` has the bytes that there are for
+    /// each.
+    fn thinned(
+        &self,
+        gpus: &Arc<GpuSet>,
+        code: &DeviceCode,
+        slots: &BTreeMap<u64, u64>,
+    ) -> Result<Vec<Thinned>, ReadError> {
         let mut bundles: Vec<_> = code.bundles().iter().collect();
         bundles.sort_by_key(|bundle| bundle.offset());
-        bundles.into_iter().map(|bundle| self.thin(bundle, slots)).collect()
+        let mut planned = self.planned(gpus, &bundles);
+        let thin = |bundle: &Bundle| {
+            let (offset, packed) = (bundle.offset(), planned.remove(&bundle.offset()));
+            let slot = slots.get(&offset).copied().unwrap_or(u64::MAX);
+            let thin = bundle.thin(gpus, slot).map_err(|error| self.failed(&error))?;
+            let packed = match packed {
+                Some(packed) => Some(packed),
+                None => self.pack(bundle, &thin, gpus)?,
+            };
+            Ok(Thinned { offset, bundle: thin, packed })
+        };
+        bundles.into_iter().map(thin).collect()
     }
 
-    fn thin(&self, fat: &Bundle, slots: &BTreeMap<u64, u64>) -> Result<Thinned, ReadError> {
-        let offset = fat.offset();
-        let slot = slots.get(&offset).copied().unwrap_or(u64::MAX);
-        let bundle = fat.thin(&self.gpus, slot).map_err(|error| self.failed(&error))?;
-        let packed = match &bundle {
-            ThinBundle::Compressed { parts, format, .. } => {
-                let compressed = self.compressed(fat)?;
-                Some(PackedBundle::new(&compressed, parts.clone(), *format, self.gpus.first(), &self.jobs)?)
-            }
-            ThinBundle::Whole { .. } | ThinBundle::Raw(_) => None,
-        };
-        Ok(Thinned { offset, bundle, packed })
+    /// The compressed bundles of a form, if they are planned. When a second form is asked for, those of all GPUs that
+    /// have a view are planned: the jobs make them when they decompress a bundle again, so that looking at all views does
+    /// not decompress it for each.
+    fn planned(&self, gpus: &Arc<GpuSet>, bundles: &[&Bundle]) -> BTreeMap<u64, PackedBundle> {
+        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let PlannedBundles { first, others } = &mut *planned;
+        let first = first.get_or_insert_with(|| Arc::clone(gpus));
+        if first == gpus {
+            return BTreeMap::new();
+        }
+        let plan = |gpus: &Arc<GpuSet>| (Arc::clone(gpus), self.plan_bundles(gpus, bundles));
+        let all = || self.listed.iter().filter(|gpus| *gpus != first).map(plan).collect();
+        others.get_or_insert_with(all).remove(gpus).unwrap_or_default()
+    }
+
+    /// The compressed bundles of a form. One that cannot be cut down is an error of that form, when it is asked for.
+    fn plan_bundles(&self, gpus: &Arc<GpuSet>, bundles: &[&Bundle]) -> BTreeMap<u64, PackedBundle> {
+        let compressed = bundles.iter().filter(|bundle| bundle.packed_start().is_some());
+        let planned = compressed.filter_map(|bundle| {
+            let packed = self.pack(bundle, &bundle.thin(gpus, u64::MAX).ok()?, gpus).ok()??;
+            packed.make_with_others();
+            Some((bundle.offset(), packed))
+        });
+        planned.collect()
+    }
+
+    /// The compressed bundle that has to be made, if there is one.
+    fn pack(&self, fat: &Bundle, thin: &ThinBundle, gpus: &GpuSet) -> Result<Option<PackedBundle>, ReadError> {
+        let ThinBundle::Compressed { parts, format, .. } = thin else { return Ok(None) };
+        let compressed = self.compressed(fat)?;
+        PackedBundle::new(&compressed, parts.clone(), *format, gpus.first(), &self.jobs).map(Some)
     }
 
     fn compressed(&self, bundle: &Bundle) -> Result<Arc<Compressed>, ReadError> {

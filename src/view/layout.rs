@@ -7,7 +7,7 @@ use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
-use super::thin::{DistInfo, Layers, Thin, ThinViews, show_thin};
+use super::thin::{DistInfo, Layers, ServedGpus, Thin, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
@@ -128,12 +128,13 @@ pub fn lay_out_with(
     };
     let devices = device_layers.into_iter().map(|(key, layer)| (key.clone(), layer)).collect();
     let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
-    let binaries = Arc::new(FatBinaries::new(input, plan));
+    let served = ServedGpus::new(plan);
+    let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, installed.is_some()));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
         lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
     }
-    let thin = Thin::new(&tree, plan, layers, binaries, thin);
+    let thin = Thin::new(&tree, served, layers, binaries, thin);
     show_thin(&mut tree, &thin, root, thin_views)?;
     tree.show(&path(&[HOST]), host_view)?;
     tree.shrink();

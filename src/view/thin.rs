@@ -28,12 +28,20 @@ pub(super) struct Thin {
     /// Paths of binaries with device code in the input, by their nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
+    served: ServedGpus,
+    wheels: Option<Arc<ThinWheels>>,
+}
+
+/// The GPUs that an input has something for.
+pub(super) struct ServedGpus {
     /// What the input has code for.
     code: Vec<TargetId>,
     /// The parts that have databases.
     databases: BTreeSet<BundleKey>,
     targets: Targets,
-    wheels: Option<Arc<ThinWheels>>,
+    /// Those that have a view which is listed: those that the input has something for, and those that can be given its
+    /// generic code.
+    pub(super) listed: Vec<GpuSet>,
 }
 
 /// The layers of a whole tree, as an installation has them.
@@ -57,49 +65,19 @@ pub(super) struct DistInfo {
 impl Thin {
     pub(super) fn new(
         tree: &Tree,
-        plan: &Plan,
+        served: ServedGpus,
         layers: Layers,
         binaries: Arc<FatBinaries>,
         wheels: Option<Arc<ThinWheels>>,
     ) -> Arc<Self> {
-        let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
-        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
         Arc::new(Self {
             hidden: Arc::new(Hidden::new(tree, hidden(tree, &layers))),
             paths: rewritten(tree),
             binaries,
-            code: code.into_iter().cloned().collect(),
-            databases: databases(plan),
-            targets: plan.targets.clone(),
+            served,
             layers,
             wheels,
         })
-    }
-
-    /// The GPUs that have a view which is listed: those that the input has something for, and those that can be given
-    /// its generic code.
-    pub(super) fn listed(&self) -> Vec<GpuSet> {
-        let native = self.code.iter().filter(|code| BundleKey::of(code).level() == Level::Target && !code.is_generic());
-        let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
-        let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
-        let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
-        let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
-        let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
-        // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
-        let gpus =
-            native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
-        let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
-        gpus.into_iter().take(MOST_LISTED).filter_map(|gpu| GpuSet::new([gpu])).collect()
-    }
-
-    /// Whether the input has code or databases for each of the GPUs. Families are none.
-    pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
-        let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
-        let has_databases =
-            |gpu: &TargetId| !gpu.is_generic() && chain(gpu).iter().any(|key| self.databases.contains(key));
-        let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
-        let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
-        gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
     }
 
     /// The whole tree for these GPUs.
@@ -123,13 +101,47 @@ impl Thin {
     pub(super) fn parse(&self, name: &[u8]) -> Option<GpuSet> {
         let name = std::str::from_utf8(name).ok()?;
         let gpus: GpuSet = name.parse().ok()?;
-        (gpus.to_string().len() == name.len() && self.serves(&gpus)).then_some(gpus)
+        (gpus.to_string().len() == name.len() && self.served.serves(&gpus)).then_some(gpus)
+    }
+}
+
+impl ServedGpus {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
+        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
+        let code = code.into_iter().cloned().collect();
+        let served = Self { code, databases: databases(plan), targets: plan.targets.clone(), listed: Vec::new() };
+        Self { listed: served.listed(), ..served }
+    }
+
+    fn listed(&self) -> Vec<GpuSet> {
+        let native = self.code.iter().filter(|code| BundleKey::of(code).level() == Level::Target && !code.is_generic());
+        let native = native.map(TargetId::without_features).filter(|code| code.to_string().starts_with("gfx"));
+        let generic = TARGETS.iter().filter_map(|target| target.name.parse::<TargetId>().ok());
+        let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
+        let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
+        let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
+        // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
+        let gpus =
+            native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
+        let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
+        gpus.into_iter().take(MOST_LISTED).filter_map(|gpu| GpuSet::new([gpu])).collect()
+    }
+
+    /// Whether the input has code or databases for each of the GPUs. Families are none.
+    pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
+        let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
+        let has_databases =
+            |gpu: &TargetId| !gpu.is_generic() && chain(gpu).iter().any(|key| self.databases.contains(key));
+        let is_family = |gpu: &TargetId| !gpu.is_generic() && BundleKey::of(gpu).level() != Level::Target;
+        let is_wanted = |gpu: &TargetId| self.targets.contains(&BundleKey::of(gpu));
+        gpus.targets().iter().all(|gpu| !is_family(gpu) && is_wanted(gpu) && (has_code(gpu) || has_databases(gpu)))
     }
 }
 
 impl fmt::Debug for Thin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Thin").field("code", &self.code).finish_non_exhaustive()
+        formatter.debug_struct("Thin").field("code", &self.served.code).finish_non_exhaustive()
     }
 }
 
@@ -173,13 +185,14 @@ impl ThinViews {
     /// The same with sets that the input serves. Fails if there is one for which it has nothing.
     fn served(&self, thin: &Thin) -> Result<Self, ViewError> {
         let missing = |wanted: &GpuSet| {
-            let there = thin.listed().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let there = thin.served.listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             ViewError::NoSuchThin { wanted: wanted.to_string(), there }
         };
-        if let Some(wanted) = self.sets.iter().find(|gpus| !thin.serves(gpus)) {
+        if let Some(wanted) = self.sets.iter().find(|gpus| !thin.served.serves(gpus)) {
             return Err(missing(wanted));
         }
-        let has_something = |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.serves(&gpus));
+        let has_something =
+            |gpu: &&TargetId| GpuSet::new([(*gpu).clone()]).is_some_and(|gpus| thin.served.serves(&gpus));
         let of_machine = |found: &GpuSet| {
             let served = GpuSet::new(found.targets().iter().filter(has_something).cloned());
             served.ok_or_else(|| missing(found))
@@ -196,7 +209,7 @@ pub(super) fn show_thin(
     views: &ThinViews,
 ) -> Result<(), ViewError> {
     let views = views.served(thin)?;
-    if thin.listed().is_empty() {
+    if thin.served.listed.is_empty() {
         return Ok(());
     }
     show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)), &views)?;
@@ -216,7 +229,7 @@ fn show_views(
 ) -> Result<(), TreeError> {
     let directory = EntryPath::root().child(name.as_bytes());
     let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
-    let mut listed = thin.listed();
+    let mut listed = thin.served.listed.clone();
     for gpus in views.sets.iter().chain(&views.auto) {
         if !listed.contains(gpus) {
             listed.push(gpus.clone());

@@ -9,10 +9,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kpackfs::fatbin::read_bundle;
+use kpackfs::gpu::GpuSet;
+use kpackfs::index::{FrameStore, Index};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{Options, Plan, Progress};
+use kpackfs::split::{FatBinaries, Options, Plan, Progress};
 use kpackfs::view::{self, NodeKind, ThinViews};
 use sha2::{Digest, Sha256};
 
@@ -212,4 +214,28 @@ fn only_what_is_read_costs_work() {
     let made = mount.counter("frames_made");
     fs::read(mount.at("thin/gfx90a/lib/compressed.so")).unwrap();
     assert_eq!(mount.counter("frames_made"), made);
+}
+
+/// The first view that is asked for costs its own code; the second one has the bundles of all listed views made.
+#[test]
+fn bundles_are_decompressed_twice_for_all_views() {
+    let (fat, cache) = (fat(), tempfile::tempdir().unwrap());
+    let store = FrameStore::open(Some(cache.path()), fat.path(), Some(1 << 30));
+    // Without memory no bundle stays decompressed.
+    let resources = Resources::with_store(1, Index::default(), store);
+    let input = Input::open(fat.path(), &resources).unwrap();
+    let plan = Plan::make(&input, &Options::default(), &resources, &Progress::default()).unwrap();
+    let gpus = ["gfx1100", "gfx90a", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());
+    let path = EntryPath::new(b"lib/compressed.so").unwrap();
+    let decompressed = |binaries: &FatBinaries, gpus: &GpuSet| {
+        let before = resources.counters.bytes_decompressed.get();
+        assert!(binaries.thin(&Arc::new(gpus.clone()), &path).unwrap().rewritten().unwrap().size() > 0);
+        resources.counters.bytes_decompressed.get() - before
+    };
+    // With all code that it has, a library stays as it is.
+    let tables = decompressed(&FatBinaries::new(&input, &plan, &[]), &"gfx90a+gfx1030".parse().unwrap());
+    let binaries = FatBinaries::new(&input, &plan, &gpus);
+    let work = gpus.each_ref().map(|gpus| decompressed(&binaries, gpus) - tables);
+    assert!(work[0] > 0);
+    assert_eq!(work, [work[0], work[0], 0, 0]);
 }
