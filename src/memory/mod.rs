@@ -1,4 +1,4 @@
-//! Index whose size depends on the input, in one byte budget: caches, pooled buffers, compression contexts.
+//! Memory whose size depends on the input, in one byte budget: caches, pooled buffers, compression contexts.
 //!
 //! This room does not know what the bytes are for, apart from their [class](crate::metrics::MemoryClass).
 
