@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ArtifactName, PackagingConfig};
-use crate::gpu::{BundleKey, Level, TargetId};
-
-/// Portable code, which every processor can run.
-const SPIRV: &str = "amdgcnspirv";
+use crate::gpu::{BundleKey, Level, SPIRV, TargetId};
 
 /// The decision. Numbers are positions in the list of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

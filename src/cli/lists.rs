@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use crate::database::Handler;
-use crate::gpu::TargetId;
+use crate::gpu::{SPIRV, TargetId};
 
 /// What the values of an option are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn pieces(text: &str) -> Vec<&str> {
 /// files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
 fn is_target(word: &str) -> bool {
     let Ok(target) = word.parse::<TargetId>() else { return false };
-    let Some(name) = target.processor().strip_prefix("gfx") else { return word == "amdgcnspirv" };
+    let Some(name) = target.processor().strip_prefix("gfx") else { return word == SPIRV };
     let (number, suffix) = name.split_once('-').unwrap_or((name, ""));
     let is_number = number.starts_with(|first: char| first.is_ascii_digit())
         && number.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -16,7 +16,7 @@ use super::statement::Stated;
 use super::terminal::message;
 use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
 use crate::export::{self, Progress};
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, begins_with_target};
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
@@ -303,9 +303,7 @@ fn warn_of_fat(plan: &Plan) {
 /// Whether a split can have written a part of this name.
 fn is_part(path: &EntryPath) -> bool {
     let first = path.components().next().unwrap_or_default();
-    // Any name is a bundle key, but those of all targets begin like this.
-    let is_key = [b"gfx", &b"amdgcnspirv"[..]].iter().any(|start| first.starts_with(start));
-    is_key || RESERVED.iter().any(|name| first == name.as_bytes())
+    begins_with_target(first) || RESERVED.iter().any(|name| first == name.as_bytes())
 }
 
 /// Clears set-ID bits, and names on stderr what had some: a copy would run with the rights of the user who makes it.

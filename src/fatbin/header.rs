@@ -6,13 +6,10 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::pod::from_bytes;
 
-use crate::gpu::TargetId;
+use crate::gpu::{SPIRV, TargetId};
 
 /// First word of a SPIR-V module.
-const SPIRV: u32 = 0x0723_0203;
-
-/// The target that stands for SPIR-V.
-const SPIRV_TARGET: &str = "amdgcnspirv";
+const SPIRV_MAGIC: u32 = 0x0723_0203;
 
 /// `e_ident[EI_ABIVERSION]` of code object version 4, since which the header tells all features.
 const ABI_VERSION_4: u8 = 2;
@@ -86,7 +83,7 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
         return None;
     }
     if is_spirv(code) {
-        return (target.processor() != SPIRV_TARGET).then(|| "it is SPIR-V".to_owned());
+        return (!target.is_spirv()).then(|| "it is SPIR-V".to_owned());
     }
     let Some(header) = header(code) else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
     // Processors that this table does not know are not judged.
@@ -107,7 +104,7 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
 /// ELF file for a processor that is known nor SPIR-V. Before code object version 4 headers say nothing of features.
 pub fn code_target(code: &[u8]) -> Option<TargetId> {
     if is_spirv(code) {
-        return SPIRV_TARGET.parse().ok();
+        return SPIRV.parse().ok();
     }
     let header = header(code)?;
     let name: Vec<_> = std::iter::once(processor(header)?).chain(features(header)).collect();
@@ -115,7 +112,7 @@ pub fn code_target(code: &[u8]) -> Option<TargetId> {
 }
 
 fn is_spirv(code: &[u8]) -> bool {
-    code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV)
+    code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV_MAGIC)
 }
 
 /// The header of an AMDGPU ELF file.

@@ -26,7 +26,7 @@ const HOST: &[u8] = b"host-x86_64-unknown-linux--";
 
 /// What the names of device entries begin with, as clang writes them (`hipv4` is code object version 4 and later).
 const DEVICE: &str = "hipv4-amdgcn-amd-amdhsa";
-const SPIRV: &str = "hip-spirv64-amd-amdhsa";
+const PORTABLE: &str = "hip-spirv64-amd-amdhsa";
 
 /// What becomes of a bundle when it is cut down.
 #[derive(Clone, Debug)]
@@ -203,7 +203,7 @@ pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
     let mut offset = 0;
     for object in objects {
         let size = object.content.size();
-        let triple = if object.target.processor() == "amdgcnspirv" { SPIRV } else { DEVICE };
+        let triple = if object.target.is_spirv() { PORTABLE } else { DEVICE };
         entries.push(Entry { offset, size, id: format!("{triple}--{}", object.target).into_bytes().into() });
         offset += size;
     }

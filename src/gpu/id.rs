@@ -13,6 +13,14 @@ const MAX_LENGTH: usize = 128;
 /// Each feature doubles the number of [`TargetId::candidates`]; real targets have two at most (sramecc, xnack).
 const MAX_FEATURES: usize = 4;
 
+/// The processor of SPIR-V code, which every GPU can be given (`hip_fatbin.cpp` of CLR).
+pub const SPIRV: &str = "amdgcnspirv";
+
+/// Whether a name begins as the names of all targets and families do. Any name is a valid target ID.
+pub fn begins_with_target(name: &[u8]) -> bool {
+    name.starts_with(b"gfx") || name.starts_with(SPIRV.as_bytes())
+}
+
 /// What a code object was compiled for: a processor, then the features that it depends on, in the order in which they
 /// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -68,6 +76,11 @@ impl TargetId {
     /// Whether this is a generic ISA, whose code runs on several processors: `gfx11-generic`.
     pub fn is_generic(&self) -> bool {
         self.processor.ends_with("-generic")
+    }
+
+    /// Whether this is SPIR-V, which is compiled for the GPU when it is loaded.
+    pub fn is_spirv(&self) -> bool {
+        self.processor == SPIRV
     }
 
     /// The targets whose code a runtime accepts for a device of this target, in the order in which it looks them up:

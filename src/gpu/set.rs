@@ -10,9 +10,6 @@ use super::{TargetId, TargetIdError};
 /// (LLVM, "User Guide for AMDGPU Backend", target features).
 const SWITCHES: [&str; 2] = ["xnack", "sramecc"];
 
-/// The processor of SPIR-V code, which every GPU can be given (`hip_fatbin.cpp` of CLR).
-const SPIRV: &str = "amdgcnspirv";
-
 /// One or more GPUs: `gfx942`, `gfx1100+gfx1036`, `gfx90a:xnack-`. Sorted, each once.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GpuSet(Vec<TargetId>);
@@ -74,7 +71,7 @@ impl Fallback {
             Self::Native if wanted.is_generic() => code.processor() == wanted.processor(),
             Self::Native => canonical_key(code.processor()) == canonical_key(wanted.processor()) && !code.is_generic(),
             Self::Generic => generic_isa_of(wanted.processor()) == Some(code.processor()),
-            Self::Spirv => return code.processor() == SPIRV,
+            Self::Spirv => return code.is_spirv(),
         };
         is_processor && code.features().all(|feature| mode.iter().any(|set| set == feature))
     }

@@ -8,7 +8,7 @@ use super::scan::Fat;
 use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
-use crate::gpu::TargetId;
+use crate::gpu::{TargetId, begins_with_target};
 use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -60,7 +60,7 @@ impl<'a> Stems<'a> {
 /// Whether an archive is called `<group>_<target>.kpack`.
 fn is_of_group(path: &EntryPath, group: &str) -> bool {
     let target = path.name().strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"_"));
-    target.is_some_and(|target| target.starts_with(b"gfx") || target.starts_with(b"amdgcnspirv"))
+    target.is_some_and(begins_with_target)
 }
 
 /// Decides for each binary, and then for each overlay root, or for all of them together, which archives it gets.

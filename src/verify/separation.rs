@@ -5,11 +5,8 @@ use super::lookup::{Shelf, is_archive};
 use super::report::{Check, Findings};
 use super::subject::{Part, PartFile, Parts};
 use crate::database::named_arch;
-use crate::gpu::{BundleKey, TargetId};
+use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::split::Packaging;
-
-/// Code that every processor can run.
-const SPIRV: &str = "amdgcnspirv";
 
 /// Checks the host part and the device parts.
 pub(super) fn check(parts: &Parts, shelf: &Shelf, choices: &Choices, findings: &Findings) {
