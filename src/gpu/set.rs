@@ -1,10 +1,11 @@
 //! The GPUs that a thin view is for, and which code they may be given.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use super::hierarchy::{canonical_key, generic_isa_of};
-use super::{TargetId, TargetIdError};
+use super::{BundleKey, TargetId, TargetIdError};
 
 /// Features that a GPU can be switched to at run time, so that a fat binary may have code for each setting
 /// (LLVM, "User Guide for AMDGPU Backend", target features).
@@ -26,6 +27,11 @@ impl GpuSet {
     /// The targets.
     pub fn targets(&self) -> &[TargetId] {
         &self.0
+    }
+
+    /// The parts that an installation for these GPUs consists of.
+    pub fn keys(&self) -> BTreeSet<BundleKey> {
+        self.0.iter().flat_map(|target| BundleKey::of(target).packaging_chain()).collect()
     }
 
     /// The first target.

@@ -52,9 +52,7 @@ impl Thin {
     /// The parts that an installation for these GPUs consists of; `None` if nothing is thin.
     pub(super) fn keys(&self) -> Option<BTreeSet<BundleKey>> {
         let sets: BTreeSet<_> = self.by_path.values().chain(&self.whole).collect();
-        let targets = sets.iter().flat_map(|gpus| gpus.targets());
-        let keys = targets.flat_map(|target| BundleKey::of(target).packaging_chain());
-        (!sets.is_empty()).then(|| keys.collect())
+        (!sets.is_empty()).then(|| sets.iter().flat_map(|gpus| gpus.keys()).collect())
     }
 }
 

@@ -84,8 +84,7 @@ impl Thin {
     pub(super) fn view(self: &Arc<Self>, gpus: GpuSet) -> View {
         let mut layers: Vec<_> = self.layers.dist_info.iter().map(|dist_info| dist_info.layer).collect();
         layers.push(self.layers.host);
-        let keys: BTreeSet<_> = gpus.targets().iter().flat_map(chain).collect();
-        layers.extend(keys.iter().filter_map(|key| self.layers.devices.get(key)));
+        layers.extend(gpus.keys().iter().filter_map(|key| self.layers.devices.get(key)));
         let bodies = ThinBodies { thin: Arc::clone(self), gpus: Arc::new(gpus) };
         View { layers, hidden: Arc::clone(&self.hidden), bodies: Some(Arc::new(bodies)) }
     }
@@ -130,6 +129,7 @@ impl ServedGpus {
 
     /// Whether the input has code or databases for each of the GPUs. Families are none.
     pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
+        let chain = |gpu: &TargetId| BundleKey::of(gpu).packaging_chain();
         let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
         let has_databases =
             |gpu: &TargetId| !gpu.is_generic() && chain(gpu).iter().any(|key| self.databases.contains(key));
@@ -282,11 +282,6 @@ fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
 /// Whether a GPU can be given this code.
 fn is_given(gpu: &TargetId, code: &TargetId) -> bool {
     GpuSet::new([gpu.clone()]).is_some_and(|gpus| gpus.keeps(&[code]) == [true])
-}
-
-/// The parts that an installation for a GPU consists of.
-fn chain(gpu: &TargetId) -> Vec<BundleKey> {
-    BundleKey::of(gpu).packaging_chain()
 }
 
 /// The nodes of the layers that thin views do without.

@@ -1,6 +1,6 @@
 //! Thin wheels: one self-contained wheel for each set of GPUs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -107,8 +107,7 @@ impl ThinWheel {
         }
         let Self { wheels, gpus, .. } = self;
         let part = Part::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
-        let keys = gpus.targets().iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain());
-        let keys: BTreeSet<_> = keys.collect();
+        let keys = gpus.keys();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
         let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &|path| {
             wheels.binaries.thin(gpus, path)
