@@ -183,9 +183,9 @@ const AUTO: &[u8] = b"auto";
 
 impl ThinViews {
     /// The same with sets that the input serves. Fails if there is one for which it has nothing.
-    fn served(&self, thin: &Thin) -> Result<Self, ViewError> {
+    fn served(&self, thin: &Thin, listed: &[GpuSet]) -> Result<Self, ViewError> {
         let missing = |wanted: &GpuSet| {
-            let there = thin.served.listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let there = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             ViewError::NoSuchThin { wanted: wanted.to_string(), there }
         };
         if let Some(wanted) = self.sets.iter().find(|gpus| !thin.served.serves(gpus)) {
@@ -208,13 +208,19 @@ pub(super) fn show_thin(
     root: Attributes,
     views: &ThinViews,
 ) -> Result<(), ViewError> {
-    let views = views.served(thin)?;
-    if thin.served.listed.is_empty() {
+    let mut listed = thin.served.listed.clone();
+    let ThinViews { sets, auto } = views.served(thin, &listed)?;
+    if listed.is_empty() {
         return Ok(());
     }
-    show_views(tree, THIN, thin, root, Finding::Trees(Arc::clone(thin)), &views)?;
+    for gpus in sets.iter().chain(&auto) {
+        if !listed.contains(gpus) {
+            listed.push(gpus.clone());
+        }
+    }
+    show_views(tree, THIN, root, Finding::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, THIN_WHEELS, thin, root, Finding::Wheels(Arc::clone(thin)), &views)?;
+        show_views(tree, THIN_WHEELS, root, Finding::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
     }
     Ok(())
 }
@@ -222,24 +228,18 @@ pub(super) fn show_thin(
 fn show_views(
     tree: &mut Tree,
     name: &str,
-    thin: &Thin,
     root: Attributes,
     finding: Finding,
-    views: &ThinViews,
+    listed: &[GpuSet],
+    auto: Option<&GpuSet>,
 ) -> Result<(), TreeError> {
     let directory = EntryPath::root().child(name.as_bytes());
     let place = tree.insert(ROOT, &directory, root, NodeKind::directory())?;
-    let mut listed = thin.served.listed.clone();
-    for gpus in views.sets.iter().chain(&views.auto) {
-        if !listed.contains(gpus) {
-            listed.push(gpus.clone());
-        }
-    }
     for gpus in listed {
         let name = gpus.to_string();
-        tree.show(&directory.child(name.as_bytes()), finding.view(gpus))?;
+        tree.show(&directory.child(name.as_bytes()), finding.view(gpus.clone()))?;
     }
-    if let Some(gpus) = &views.auto {
+    if let Some(gpus) = auto {
         let target = gpus.to_string().into_bytes().into();
         tree.insert(ROOT, &directory.child(AUTO), root, NodeKind::Symlink(target))?;
     }
