@@ -84,13 +84,13 @@ impl ThinWheels {
 
     /// The wheel's file.
     pub(super) fn wheel(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
-        Body::Made(Arc::new(Later { wheel: self.of(gpus), kind: Kind::Wheel, made: OnceLock::new() }))
+        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind: Kind::Wheel, made: OnceLock::new() }))
     }
 
     /// The RECORD of an installation.
     pub(super) fn record(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
         let kind = if self.is_moved { Kind::InstalledRecord } else { Kind::Record };
-        Body::Made(Arc::new(Later { wheel: self.of(gpus), kind, made: OnceLock::new() }))
+        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind, made: OnceLock::new() }))
     }
 
     fn of(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Arc<ThinWheel> {
@@ -118,7 +118,7 @@ impl ThinWheel {
 
 /// A file that needs the list of all files of a wheel.
 #[derive(Debug)]
-struct Later {
+struct WheelFile {
     wheel: Arc<ThinWheel>,
     kind: Kind,
     made: OnceLock<Box<dyn Make>>,
@@ -131,7 +131,7 @@ enum Kind {
     InstalledRecord,
 }
 
-impl Later {
+impl WheelFile {
     fn file(&self) -> Result<&dyn Make, ReadError> {
         if let Some(file) = self.made.get() {
             return Ok(&**file);
@@ -147,7 +147,7 @@ impl Later {
     }
 }
 
-impl Make for Later {
+impl Make for WheelFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.get()?.made()
     }
