@@ -110,16 +110,6 @@ impl Form {
         matches!(self.kind, Kind::Thin(_))
     }
 
-    /// The magic of the wrappers.
-    pub(super) fn magic(&self) -> u32 {
-        if self.is_thin() { FATBIN_WRAPPER_MAGIC } else { HIPK_MAGIC }
-    }
-
-    /// What a wrapper has in the field that is unused in a fat binary: its index.
-    pub(super) fn index(&self, index: usize) -> Option<u64> {
-        (!self.is_thin()).then_some(index as u64)
-    }
-
     /// How far behind the beginning of the old device code a wrapper leads that led to the bundle at this offset.
     pub(super) fn place(&self, bundle: u64) -> Result<u64, BinaryError> {
         match &self.kind {
@@ -140,13 +130,18 @@ impl Form {
         }
     }
 
-    /// The wrapper's fields from its beginning on, with a pointer to `address`.
+    /// The wrapper's fields from its beginning on, with a pointer to `address`. Its index goes into a field that is unused
+    /// in a fat binary, and stays as it is there.
     pub(super) fn wrapper(&self, index: usize, address: u64) -> Vec<u8> {
+        let (magic, index) = match self.kind {
+            Kind::Host => (HIPK_MAGIC, Some(index as u64)),
+            Kind::Thin(_) => (FATBIN_WRAPPER_MAGIC, None),
+        };
         let mut bytes = Vec::with_capacity(24);
-        bytes.extend(self.magic().to_le_bytes());
+        bytes.extend(magic.to_le_bytes());
         bytes.extend(1_u32.to_le_bytes());
         bytes.extend(address.to_le_bytes());
-        bytes.extend(self.index(index).into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(index.into_iter().flat_map(u64::to_le_bytes));
         bytes
     }
 

@@ -3,7 +3,7 @@
 //! Addresses never change, and so neither does the section's size in memory: "PE Format" wants sections to be in
 //! ascending order and adjacent, and Windows refuses an image in which a section does not begin where the one before it
 //! ends, rounded up to the section alignment. Only its size in the file is reduced, to as many units of the file alignment
-//! as the marker takes. What memory has beyond that is zero by the same specification, and pages of it that nobody
+//! as the form takes. What memory has beyond that is zero by the same specification, and pages of it that nobody
 //! touches are never made.
 
 use std::ops::Range;
@@ -26,16 +26,16 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Plans for a marker of this length.
-    pub(super) fn plan(fat: &FatCoff, marker: u64) -> Result<Self, BinaryError> {
+    /// Plans for a form of this length.
+    pub(super) fn plan(fat: &FatCoff, form: u64) -> Result<Self, BinaryError> {
         let device = &fat.device;
         let loaded = fat.image.sections.get(fat.section).map_or(0, super::Section::loaded_size);
-        if marker > loaded {
+        if form > loaded {
             return Err(BinaryError::unsupported("its device code is too small"));
         }
         // What follows in the file moves by whole units, so it is aligned as before.
         let unit = u64::from(fat.image.headers.optional_header.file_alignment.get(LE)).max(1);
-        let start = device.offsets.start + marker.next_multiple_of(unit);
+        let start = device.offsets.start + form.next_multiple_of(unit);
         let length = device.offsets.end.saturating_sub(start) / unit * unit;
         let start = start.min(device.offsets.end);
         Ok(Self { device: device.offsets.clone(), cut: start..start + length, certificates: certificates(fat) })

@@ -64,11 +64,11 @@ pub(super) struct Gap {
 }
 
 impl Layout {
-    /// Plans the file in which the first `marker` bytes of the device code are replaced and as much as possible of
+    /// Plans the file in which the first `form` bytes of the device code are replaced and as much as possible of
     /// the rest is gone. Where nothing can go, the device code is overwritten in its place.
-    pub(super) fn plan(image: &Image, device: &Device, marker: u64) -> Result<Self, BinaryError> {
+    pub(super) fn plan(image: &Image, device: &Device, form: u64) -> Result<Self, BinaryError> {
         let load = image.segment(device.load)?;
-        let kept = device.offsets.start.saturating_add(marker);
+        let kept = device.offsets.start.saturating_add(form);
         if kept > device.offsets.end {
             return Err(BinaryError::unsupported("its device code is smaller than what has to replace it"));
         }
