@@ -61,16 +61,7 @@ impl FatElf {
             return Ok(None);
         }
         let Some(image) = Image::read(content)? else { return Ok(None) };
-        let found = if image.sections.is_empty() { headerless::find(&image)? } else { find(&image)? };
-        let Some(Found { section, places, device, addresses }) = found else { return Ok(None) };
-        check_segments(&image, &device)?;
-        let slots: Vec<_> = places.iter().map(Place::pointer).collect();
-        let pointers = relocation::resolve(&image, &slots, &addresses)?;
-        let wrappers = places
-            .iter()
-            .zip(pointers)
-            .map(|(place, pointer)| wrapper(place, pointer, &addresses, &device))
-            .collect::<Result<_, _>>()?;
+        let Some((Found { section, device, addresses, .. }, wrappers)) = look_through(&image)? else { return Ok(None) };
         Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
@@ -84,6 +75,18 @@ impl FatElf {
         let limit = self.device.offsets.end;
         self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
     }
+}
+
+/// The device code of an image, and where its wrappers lead.
+fn look_through(image: &Image) -> Result<Option<(Found, Vec<ElfWrapper>)>, BinaryError> {
+    let found = if image.sections.is_empty() { headerless::find(image)? } else { find(image)? };
+    let Some(found) = found else { return Ok(None) };
+    check_segments(image, &found.device)?;
+    let slots: Vec<_> = found.places.iter().map(Place::pointer).collect();
+    let pointers = relocation::resolve(image, &slots, &found.addresses)?;
+    let lead = |(place, pointer)| wrapper(place, pointer, &found.addresses, &found.device);
+    let wrappers = found.places.iter().zip(pointers).map(lead).collect::<Result<_, _>>()?;
+    Ok(Some((found, wrappers)))
 }
 
 /// Device code and the wrappers that lead to it.

@@ -9,7 +9,8 @@ use object::elf::{self, ProgramHeader64, Rela64};
 
 use super::image::{Image, Section, Segment};
 use super::relocation::Carrier;
-use super::{FatElf, WRAPPERS, symbols};
+use super::layout::Device;
+use super::{FatElf, WRAPPERS, look_through, symbols};
 use crate::binary::changes;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
 use crate::rope::Content;
@@ -40,7 +41,7 @@ impl FatElf {
             return Ok(Some("its file header has changed".to_owned()));
         }
         let patched = self.patched();
-        let old = self.old(&self.moves(split));
+        let old = self.old(&self.moves(&other));
         for (_, load) in image.loads() {
             for range in without(load.offset..load.end(), &patched) {
                 if let Some(at) = self.compare_memory(&old, &other, &range)? {
@@ -90,12 +91,13 @@ impl FatElf {
     }
 
     /// How far each bundle begins behind the device code's beginning here and in `other`, if that has device code left.
-    fn moves(&self, other: &Arc<dyn Content>) -> Vec<(u64, u64)> {
-        let Ok(Some(other)) = Self::scan(other) else { return Vec::new() };
-        let distance = |elf: &Self, bundle: u64| bundle.saturating_sub(elf.device.offsets.start);
-        let pairs = self.wrappers.iter().zip(&other.wrappers);
-        let mut moves: Vec<_> =
-            pairs.map(|(old, new)| (distance(self, old.bundle), distance(&other, new.bundle))).collect();
+    fn moves(&self, other: &Image) -> Vec<(u64, u64)> {
+        let Ok(Some((found, wrappers))) = look_through(other) else { return Vec::new() };
+        let distance = |device: &Device, bundle: u64| bundle.saturating_sub(device.offsets.start);
+        let pairs = self.wrappers.iter().zip(&wrappers);
+        let mut moves: Vec<_> = pairs
+            .map(|(old, new)| (distance(&self.device, old.bundle), distance(&found.device, new.bundle)))
+            .collect();
         moves.sort_unstable();
         moves.dedup_by_key(|(before, _)| *before);
         moves
