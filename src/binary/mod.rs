@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use self::changes::Change;
 use self::form::Form;
+use crate::fatbin::{MAGIC_SIZE, is_bundle};
 use crate::rope::{Content, Edit, ReadError, Rope};
 
 pub use form::Replaced;
@@ -90,6 +91,8 @@ pub struct FatBinary {
 enum Format {
     Elf(Box<elf::FatElf>),
     Coff(Box<coff::FatCoff>),
+    /// An offload bundle that is a file by itself: there is no host code in it, and programs load it by its name.
+    Bundle,
 }
 
 /// A fat binary wrapper. Its index is its position in [`FatBinary::wrappers`].
@@ -118,11 +121,21 @@ impl FatBinary {
         Ok(None)
     }
 
+    /// A file that begins with an offload bundle, as a binary with one wrapper that leads to its beginning. It has a thin
+    /// form, but none without device code. `None` if it begins with anything else.
+    pub fn of_bundle(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        let mut magic = [0; MAGIC_SIZE];
+        let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
+        content.peek(magic.get_mut(..length).unwrap_or_default())?;
+        Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: Format::Bundle }))
+    }
+
     /// The fat binary wrappers by index. A bundle ends where the next one begins.
     pub fn wrappers(&self) -> Vec<Wrapper> {
         let mut wrappers = match &self.format {
             Format::Elf(elf) => elf.wrappers(),
             Format::Coff(coff) => coff.wrappers(),
+            Format::Bundle => vec![Wrapper { bundle: 0, limit: self.content.size() }],
         };
         let bundles: BTreeSet<u64> = wrappers.iter().map(|wrapper| wrapper.bundle).collect();
         for wrapper in &mut wrappers {
@@ -138,6 +151,7 @@ impl FatBinary {
         match &self.format {
             Format::Elf(elf) => elf.first_difference(split),
             Format::Coff(coff) => coff.first_difference(split),
+            Format::Bundle => Ok(None),
         }
     }
 
@@ -156,6 +170,7 @@ impl FatBinary {
         let (device, address) = match &self.format {
             Format::Elf(elf) => elf.device_code(),
             Format::Coff(coff) => coff.device_code(),
+            Format::Bundle => (0..self.content.size(), 0),
         };
         self.changes(&Form::thin(&device, address, bundles)?)
     }
@@ -164,6 +179,8 @@ impl FatBinary {
         match &self.format {
             Format::Elf(elf) => elf.changes(form),
             Format::Coff(coff) => coff.changes(form),
+            Format::Bundle if form.is_thin() => Ok(form.replace(Vec::new(), 0..self.content.size())),
+            Format::Bundle => Err(BinaryError::unsupported("there is nothing but device code in it")),
         }
     }
 

@@ -3,12 +3,13 @@
 //! It is laid out as clang does (`OffloadBundler.cpp`, with `-bundle-align=4096`): the table, and code objects at
 //! multiples of 4096. The IDs of the entries stay verbatim. The entry of the host comes first and is empty.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, Entry, MAGIC, target};
 use super::packing::CompressedFormat;
 use super::{CodeObject, Compressed, FatbinError};
-use crate::gpu::GpuSet;
+use crate::gpu::{GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 
@@ -89,15 +90,14 @@ impl Bundle {
     pub fn thin(&self, gpus: &GpuSet, slot: u64) -> Result<ThinBundle, FatbinError> {
         let Kept { entries, has_new_host, is_whole } = self.kept(gpus);
         if let Some(packing) = &self.compressed {
-            let length = (packing.start + packing.length).saturating_sub(self.offset);
+            let length = self.length();
             if is_whole {
                 return Ok(ThinBundle::Whole { length });
             }
             let parts = Parts::of(&entries, 0, |_| CODE_ALIGNMENT);
             return Ok(ThinBundle::Compressed { parts, format: packing.format, length });
         }
-        let end = self.entries.iter().map(|entry| entry.offset.saturating_add(entry.size)).max();
-        if is_whole && let Some(length) = end.filter(|&end| end >= self.table_size() && end <= slot) {
+        if is_whole && let Some(length) = self.code_end().filter(|&end| end >= self.table_size() && end <= slot) {
             return Ok(ThinBundle::Whole { length });
         }
         // Some compilers do not align code objects; then there is no place for that. Without an entry that the fat bundle
@@ -141,6 +141,35 @@ impl Bundle {
 
     fn table_size(&self) -> u64 {
         table_size(&self.entries)
+    }
+
+    /// Where the last code ends, behind the beginning of a bundle that is not compressed.
+    fn code_end(&self) -> Option<u64> {
+        self.entries.iter().map(|entry| entry.offset.saturating_add(entry.size)).max()
+    }
+
+    /// Bytes that it takes in the file; of version 1 of CCOB, which does not say, as many as it can take.
+    pub fn length(&self) -> u64 {
+        match &self.compressed {
+            Some(packing) => packing.start.saturating_add(packing.length).saturating_sub(self.offset),
+            None => self.code_end().unwrap_or(0).max(self.table_size()),
+        }
+    }
+
+    /// Whether it is a file of `size` bytes by itself, with code for several targets. One with code of the host is an
+    /// object file of a compilation with `-fgpu-rdc`, which a linker takes apart.
+    pub fn is_file_for_several(&self, size: u64) -> bool {
+        let is_host = |entry: &&Entry| matches!(target(&entry.id), Ok(None));
+        self.offset == 0
+            && self.length() == size
+            && self.entries.iter().filter(is_host).all(|entry| entry.size == 0)
+            && self.unknown_targets().is_empty()
+            && self.targets().len() > 1
+    }
+
+    /// The targets that it has code for.
+    pub fn targets(&self) -> BTreeSet<TargetId> {
+        self.device_entries().filter(|(_, entry)| entry.size > 0).map(|(target, _)| target).collect()
     }
 
     /// Offset in the file.

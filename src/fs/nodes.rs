@@ -246,7 +246,8 @@ impl Nodes {
         if !name.starts_with(b"user.") {
             return Err(Failure::Plain(Errno::EOPNOTSUPP));
         }
-        self.node(node)?.origin.attribute(name).ok_or(Failure::Plain(Errno::ENODATA))
+        self.node(node)?;
+        self.tree.origin(node).and_then(|origin| origin.attribute(name)).ok_or(Failure::Plain(Errno::ENODATA))
     }
 
     /// What a listing says a child is.

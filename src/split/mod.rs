@@ -1,6 +1,7 @@
 //! The planner: which entry of the input goes where. It decides; it prints nothing and serves nothing.
 
 mod archives;
+mod bundles;
 mod claims;
 mod roots;
 mod scan;
@@ -23,6 +24,7 @@ use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 
 use roots::Roots;
 
+pub use bundles::{BundleFile, targets_of_bundle_file};
 pub use roots::GroupError;
 pub use selection::{Targets, is_wanted};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
@@ -87,6 +89,8 @@ pub struct Plan {
     pub archives: Vec<PlannedArchive>,
     /// The binaries that were rewritten, sorted by path.
     pub binaries: Vec<SplitBinary>,
+    /// Files that are bundles with code for several targets.
+    pub bundle_files: Vec<BundleFile>,
     /// Every bundle key that has an archive or a database.
     pub keys: BTreeSet<BundleKey>,
     /// First part of the archives' names.
@@ -239,6 +243,7 @@ impl Plan {
             places: input.entries.iter().map(|entry| database_place(entry, &roots, options)).collect(),
             archives: Vec::new(),
             binaries: Vec::new(),
+            bundle_files: Vec::new(),
             keys: BTreeSet::new(),
             group,
             warnings: input.warnings.clone(),
@@ -249,6 +254,7 @@ impl Plan {
         let fat = scan::scan(input, &mut plan, options, resources, progress);
         archives::assign(input, &mut plan, fat, &roots, options, resources);
         claims::check_archives(input, &plan, &roots)?;
+        plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let of_databases = plan.places.iter().filter_map(|place| match place {
             Place::Device(key, _) => Some(key.clone()),
             Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,

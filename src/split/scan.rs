@@ -15,7 +15,7 @@ use crate::gpu::TargetId;
 use crate::index::Kind;
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, Input};
 
 /// The smallest file that can be a binary: an ELF header.
@@ -105,7 +105,7 @@ fn scan_file(
     jobs: &Arc<BundleJobs>,
 ) -> Result<Option<Fat>, ScanError> {
     let resources = jobs.resources();
-    let (code, binary) = find(content, resources)?;
+    let (code, binary) = find(content, Holder::Binary, resources)?;
     let Some(code) = code else { return Ok(None) };
     let level = match options.compression {
         Compression::Zstd(level) => level,
@@ -154,17 +154,45 @@ impl DeviceCode {
     }
 }
 
+/// What holds device code.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holder {
+    /// A program or a library, with wrappers.
+    Binary,
+    /// A file that is a bundle by itself.
+    BundleFile,
+}
+
+impl Holder {
+    /// What is found in a content is remembered under this identity.
+    fn identity(self, content: &dyn Content) -> Option<Identity> {
+        let identity = content.identity()?;
+        Some(match self {
+            Self::Binary => identity,
+            Self::BundleFile => Identity::describe("bundle that is a file").add(&identity.0).finish(),
+        })
+    }
+
+    pub(super) fn scan(self, content: &Arc<dyn Content>) -> Result<Option<FatBinary>, BinaryError> {
+        match self {
+            Self::Binary => FatBinary::scan(content),
+            Self::BundleFile => FatBinary::of_bundle(content),
+        }
+    }
+}
+
 /// Recalls what a file has, or looks into it.
 pub(super) fn find(
     content: &Arc<dyn Content>,
+    holder: Holder,
     resources: &Arc<Resources>,
 ) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
-    let identity = content.identity();
+    let identity = holder.identity(&**content);
     let recalled = identity.as_ref().and_then(|identity| resources.index.get(Kind::Scan, identity));
     if let Some(code) = recalled.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
         return Ok((code, None));
     }
-    let binary = FatBinary::scan(content)?;
+    let binary = holder.scan(content)?;
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
     if let Some(identity) = identity {
         resources.index.put(Kind::Scan, &identity, &code);

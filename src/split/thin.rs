@@ -1,4 +1,4 @@
-//! A binary with the code of some GPUs only, planned when somebody asks for it.
+//! A binary, or a bundle that is a file, with the code of some GPUs only, planned when it is asked for.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-use super::scan::{DeviceCode, find};
-use crate::binary::{FatBinary, Replaced, Rewritten, ThinChanges};
+use super::scan::{DeviceCode, Holder, find};
+use crate::binary::{Replaced, Rewritten, ThinChanges};
 use crate::fatbin::{Bundle, Compressed, ThinBundle};
 use crate::gpu::GpuSet;
 use crate::kpack::{BundleJobs, PackedBundle};
 use crate::rope::{Content, Make, ReadError};
-use crate::source::{EntryPath, Input};
+use crate::source::{EntryKind, EntryPath, Input};
 
 use super::{Place, Plan};
 
@@ -37,6 +37,7 @@ pub struct ThinBinary {
 struct ThinSource {
     entry: Arc<str>,
     original: Arc<dyn Content>,
+    holder: Holder,
     /// Its compressed bundles as archives read them, so that none is decompressed twice for both.
     bundles: Arc<[Arc<Compressed>]>,
     jobs: Arc<BundleJobs>,
@@ -71,18 +72,29 @@ impl FatBinaries {
         let listed: Arc<[_]> = listed.iter().cloned().map(Arc::new).collect();
         let fat = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
             Place::Rewritten { content, bundles, .. } => {
-                let source = ThinSource {
-                    listed: Arc::clone(&listed),
-                    ..ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs)
-                };
-                Some((entry.path.clone(), Arc::new(source)))
+                let source = ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs);
+                Some((entry.path.clone(), source))
             }
             Place::Host | Place::Device(..) | Place::Unwanted(..) => None,
         });
-        Self { list: fat.collect(), thin: Mutex::new(LruCache::new(MOST_THIN)) }
+        let files = plan.bundle_files.iter().filter_map(|file| match &input.entry(&file.path)?.kind {
+            EntryKind::File { content, .. } => {
+                let source = ThinSource::new(&file.path.to_text(), content, &Arc::default(), &plan.jobs);
+                Some((file.path.clone(), ThinSource { holder: Holder::BundleFile, ..source }))
+            }
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        });
+        let listed = |source| Arc::new(ThinSource { listed: Arc::clone(&listed), ..source });
+        let list = fat.chain(files).map(|(path, source)| (path, listed(source))).collect();
+        Self { list, thin: Mutex::new(LruCache::new(MOST_THIN)) }
     }
 
-    /// The thin form of the binary at a path of the input; `None` if it has none.
+    /// Whether what is at a path of the input has a thin form.
+    pub fn has(&self, path: &EntryPath) -> bool {
+        self.list.contains_key(path)
+    }
+
+    /// The thin form of what is at a path of the input; `None` if it has none.
     pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
         let source = self.list.get(path)?;
         let mut thin = self.thin.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +140,7 @@ impl ThinBinary {
     fn plan(&self) -> Result<Rewritten, ReadError> {
         let source = &self.source;
         let resources = source.jobs.resources();
-        let (code, binary) = find(&source.original, resources).map_err(|error| source.failed(&error))?;
+        let (code, binary) = find(&source.original, source.holder, resources).map_err(|error| source.failed(&error))?;
         let code = code.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&source.entry) })?;
         let known = ThinChanges::get(&resources.index, &source.original, &self.gpus);
         if let Some(known) = known
@@ -137,7 +149,7 @@ impl ThinBinary {
             return Ok(rewritten);
         }
         let scanned = binary.map_or_else(
-            || FatBinary::scan(&source.original).map_err(|error| source.failed(&error)),
+            || source.holder.scan(&source.original).map_err(|error| source.failed(&error)),
             |it| Ok(Some(it)),
         )?;
         let binary = scanned.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&source.entry) })?;
@@ -188,6 +200,7 @@ impl ThinSource {
         Self {
             entry: entry.into(),
             original: Arc::clone(original),
+            holder: Holder::Binary,
             bundles: Arc::clone(bundles),
             jobs: Arc::clone(jobs),
             listed: Arc::default(),

@@ -178,7 +178,9 @@ impl<'a> Comparison<'a> {
             return self.say(&entry.path, "it was a file");
         };
         let contents: Vec<_> = versions.iter().filter_map(|entry| content(entry)).collect();
-        if database.is_none() && self.compare_code(&entry.path, &contents, other) {
+        if self.compare_bundle_file(&entry.path, &contents, other)
+            || database.is_none() && self.compare_code(&entry.path, &contents, other)
+        {
             return;
         }
         let others = rest.iter().filter(|_| is_shared).filter_map(|(_, twin)| content(twin));

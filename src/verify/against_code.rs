@@ -16,6 +16,7 @@ use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
 use crate::rope::{Content, ReadError, equal};
 use crate::source::EntryPath;
+use crate::split::targets_of_bundle_file;
 
 /// Bytes compared at a time.
 const STEP: usize = 1 << 20;
@@ -91,6 +92,28 @@ impl Comparison<'_> {
         true
     }
 
+    /// Compares a file that is a bundle with code for several targets with what it became in a thin tree. `false` if it
+    /// is none, or stays as it is.
+    pub(super) fn compare_bundle_file(
+        &self,
+        path: &EntryPath,
+        versions: &[&Arc<dyn Content>],
+        thin: &Arc<dyn Content>,
+    ) -> bool {
+        let (Some(gpus), [content]) = (self.thin.gpus(path), versions) else { return false };
+        if targets_of_bundle_file(path.name(), content, self.resources).is_none() {
+            return false;
+        }
+        let objects = |content: &Arc<dyn Content>| {
+            Bundle::read(content, 0, content.size(), self.resources)?.objects(content, self.resources)
+        };
+        let compared = objects(content).and_then(|fat| Ok((fat, objects(thin)?))).map_err(CodeError::from);
+        if let Err(error) = compared.and_then(|(fat, thin)| self.compare_thin_bundle(path, "it", &fat, &thin, gpus)) {
+            self.say(path, error);
+        }
+        true
+    }
+
     /// Compares a thin binary: it has what the GPUs can be given of the fat one, and nothing else. `false` if it is still
     /// fat, so that it should have stayed as it was.
     fn compare_thin(
@@ -116,17 +139,19 @@ impl Comparison<'_> {
             let found = Bundle::read(thin, wrapper.bundle, wrapper.limit, self.resources)
                 .and_then(|found| found.objects(thin, self.resources));
             let Ok(found) = found else { return };
-            if let Err(error) = self.compare_thin_wrapper(path, position, bundle, &found, gpus) {
-                self.say(path, format!("wrapper {position}: {error}"));
+            let name = format!("wrapper {position}");
+            if let Err(error) = self.compare_thin_bundle(path, &name, bundle, &found, gpus) {
+                self.say(path, format!("{name}: {error}"));
             }
         });
         true
     }
 
-    fn compare_thin_wrapper(
+    /// Compares what something with this name has of the code of its fat form.
+    fn compare_thin_bundle(
         &self,
         path: &EntryPath,
-        position: usize,
+        name: &str,
         fat: &[CodeObject],
         thin: &[CodeObject],
         gpus: &GpuSet,
@@ -137,22 +162,22 @@ impl Comparison<'_> {
         for (target, is_wanted) in present.into_iter().zip(keeps) {
             match (fat.get(target), thin.get(target)) {
                 (Some(_), None) if is_wanted => {
-                    self.say(path, format!("wrapper {position}: its code for {target} is not found"));
+                    self.say(path, format!("{name}: its code for {target} is not found"));
                 }
                 (Some(_), Some(_)) if !is_wanted => {
-                    self.say(path, format!("wrapper {position} has code for {target}, which {gpus} does not need"));
+                    self.say(path, format!("{name} has code for {target}, which {gpus} does not need"));
                 }
                 (Some(expected), Some(found)) => {
                     self.findings.counts.compared_code_objects.add(1);
                     if !equal(&*expected.content, &*found.content)? {
-                        self.say(path, format!("wrapper {position}: its code for {target} is other code"));
+                        self.say(path, format!("{name}: its code for {target} is other code"));
                     }
                 }
                 _ => {}
             }
         }
         for target in thin.keys().filter(|target| !fat.contains_key(*target)) {
-            self.say(path, format!("wrapper {position} had no code for {target}, but now has some"));
+            self.say(path, format!("{name} had no code for {target}, but now has some"));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::kpack::read_marker;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
+use crate::split::targets_of_bundle_file;
 
 /// The smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
@@ -100,7 +101,8 @@ fn check(
                 (Ok(Some(fat)), None) => {
                     say(format!("it still holds device code, of {} wrappers", fat.wrappers().len()));
                 }
-                (Ok(None), _) => {}
+                (Ok(None), Some(gpus)) => check_bundle_file(content, gpus, (label, findings, &say), resources),
+                (Ok(None), None) => {}
                 (Err(BinaryError::Read(error)), _) => say(error.to_string()),
                 (Err(error), Some(_)) => say(format!("it holds all of its device code, and {error}")),
                 (Err(error), None) => say(format!("it still holds device code, and {error}")),
@@ -113,6 +115,20 @@ fn check(
             say(error.to_string());
             None
         }
+    }
+}
+
+/// Checks a file that has no wrappers in a thin tree: a bundle for several targets has code for GPUs of the tree only.
+fn check_bundle_file(
+    content: &Arc<dyn Content>,
+    gpus: &Arc<GpuSet>,
+    (label, findings, say): (&str, &Findings, Says<'_>),
+    resources: &Arc<Resources>,
+) {
+    if targets_of_bundle_file(label.as_bytes(), content, resources).is_some()
+        && let Ok(Some(bundle)) = FatBinary::of_bundle(content)
+    {
+        thin::check(content, &bundle, gpus, (label, findings, say), resources);
     }
 }
 

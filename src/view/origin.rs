@@ -22,7 +22,7 @@ pub struct Origin {
 pub enum OriginKind {
     /// An entry of the input as it is.
     Unchanged,
-    /// A binary of the input without its device code.
+    /// A binary of the input without its device code, or something of it with less device code.
     Rewritten,
     /// A kernel database of the input as it is, at the place of its architecture.
     Database,
@@ -68,6 +68,16 @@ impl Origin {
     #[must_use]
     pub fn with_digest(self, digest: Option<Arc<Digest>>) -> Self {
         Self { digest, ..self }
+    }
+
+    /// The same for what a view shows in its place: other bytes, made of the same entry.
+    #[must_use]
+    pub(super) fn replaced(&self) -> Self {
+        let kind = match self.kind {
+            OriginKind::Unchanged | OriginKind::Database => OriginKind::Rewritten,
+            kind => kind,
+        };
+        Self { kind, entry: self.entry.clone(), digest: None }
     }
 
     /// How it was made.

@@ -1,6 +1,6 @@
 //! The thin views: the whole input as an installation for some GPUs has it, for every HIP runtime there is.
 //!
-//! A thin view shows the host part with the databases of its GPUs over it, and other bodies for binaries with device code.
+//! A thin view shows the host part with the databases of its GPUs over it, and other bodies for files with device code.
 //! So it adds nothing to the tree but what was asked for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,7 +25,7 @@ pub(super) struct Thin {
     layers: Layers,
     /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
     hidden: Arc<Hidden>,
-    /// Paths of binaries with device code in the input, by their nodes in the layers.
+    /// Paths in the input of what is cut down, by the nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
     served: ServedGpus,
@@ -72,7 +72,7 @@ impl Thin {
     ) -> Arc<Self> {
         Arc::new(Self {
             hidden: Arc::new(Hidden::new(tree, hidden(tree, &layers))),
-            paths: rewritten(tree),
+            paths: cut_down(tree, &binaries),
             binaries,
             served,
             layers,
@@ -107,7 +107,8 @@ impl Thin {
 impl ServedGpus {
     pub(super) fn new(plan: &Plan) -> Self {
         let code = plan.binaries.iter().flat_map(|binary| &binary.wrappers).flatten();
-        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).collect();
+        let of_files = plan.bundle_files.iter().flat_map(|file| &file.targets);
+        let code: BTreeSet<&TargetId> = code.map(|(target, _)| target).chain(of_files).collect();
         let code = code.into_iter().cloned().collect();
         let served = Self { code, databases: databases(plan), targets: plan.targets.clone(), listed: Vec::new() };
         Self { listed: served.listed(), ..served }
@@ -315,10 +316,10 @@ fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) 
     is_empty
 }
 
-/// The paths of rewritten binaries in the input, by the nodes that show them.
-fn rewritten(tree: &Tree) -> HashMap<NodeId, EntryPath> {
+/// The paths in the input of what has a thin form, by the nodes that show it.
+fn cut_down(tree: &Tree, binaries: &FatBinaries) -> HashMap<NodeId, EntryPath> {
     let of_node = |(id, node): (NodeId, &Node)| {
-        let entry = node.origin.entry().filter(|_| node.origin.kind() == OriginKind::Rewritten)?;
+        let entry = node.origin.entry().filter(|path| binaries.has(path))?;
         Some((id, entry.clone()))
     };
     (ROOT..).zip(tree.stored()).filter_map(of_node).collect()

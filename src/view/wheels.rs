@@ -74,11 +74,11 @@ pub struct WheelPart {
 /// A file of a wheel besides its dist-info.
 #[derive(Clone, Debug)]
 enum Payload {
-    /// A file of the input, as it is.
-    Unchanged(File),
+    /// A file of the input as it is, and its path there.
+    Unchanged(File, EntryPath),
     /// A binary that is rewritten, and its path in the input.
     Rewritten(File, Arc<Rewritten>, EntryPath),
-    /// A binary that is cut down.
+    /// A binary or a bundle that is cut down.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive at its path in the input.
     Archive(EntryPath, u16, Arc<Archive>),
@@ -100,7 +100,7 @@ impl WheelSet {
         let wheels = Arc::new(wheels.with_statement(statement));
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
             let paths = payload.iter().map(|payload| match payload {
-                Payload::Unchanged(file) | Payload::Rewritten(file, ..) => &file.path,
+                Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => &file.path,
                 Payload::Archive(path, ..) | Payload::Thin(path, ..) => path,
             });
             Ok(Arc::new(WheelPart {
@@ -161,7 +161,7 @@ impl WheelSet {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
         let taken_over = parts.flat_map(|part| {
             let payload = part.payload.iter().filter_map(|payload| match payload {
-                Payload::Unchanged(file) => Some(file),
+                Payload::Unchanged(file, _) => Some(file),
                 Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
             });
             payload.chain(&part.dist_info).map(|file| &*file.digest)
@@ -245,12 +245,12 @@ fn device_payload(input: &Input, plan: &Plan, wheels: &Wheels, key: &BundleKey) 
 }
 
 fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Payload>, WheelError> {
-    Ok(wheels.unchanged(part, entry)?.map(Payload::Unchanged))
+    Ok(wheels.unchanged(part, entry)?.map(|file| Payload::Unchanged(file, entry.path.clone())))
 }
 
 impl WheelPart {
-    /// A wheel of the files of `host` and those of `devices` that are no archives, with other binaries: `binary` gives
-    /// those for paths of the input.
+    /// A wheel of the files of `host` and those of `devices` that are no archives, but for those that are cut down: `binary`
+    /// gives these for paths of the input.
     pub(super) fn thin(
         part: Part,
         host: &Self,
@@ -263,9 +263,12 @@ impl WheelPart {
         for from in std::iter::once(host).chain(devices.iter().copied()) {
             for file in &from.payload {
                 match file {
-                    Payload::Unchanged(file) => {
+                    Payload::Unchanged(file, entry) => {
                         let path = wheels.renamed(&from.part, &part, &file.path)?;
-                        payload.push(Payload::Unchanged(File { path, ..file.clone() }));
+                        payload.push(match binary(entry) {
+                            Some(binary) => Payload::Thin(path, file.executable, binary),
+                            None => Payload::Unchanged(File { path, ..file.clone() }, entry.clone()),
+                        });
                     }
                     Payload::Rewritten(file, _, entry) => {
                         let path = wheels.renamed(&from.part, &part, &file.path)?;
@@ -299,7 +302,7 @@ impl WheelPart {
     fn plan_thin(&self) -> Result<(), ReadError> {
         self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
             Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
-            Payload::Unchanged(_) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
+            Payload::Unchanged(..) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
         })
     }
 
@@ -322,7 +325,7 @@ impl WheelPart {
     pub fn archives(&self) -> impl Iterator<Item = &Archive> {
         self.payload.iter().filter_map(|payload| match payload {
             Payload::Archive(_, _, archive) => Some(&**archive),
-            Payload::Unchanged(_) | Payload::Rewritten(..) | Payload::Thin(..) => None,
+            Payload::Unchanged(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,
         })
     }
 
@@ -336,7 +339,7 @@ impl WheelPart {
         let mut files = Vec::with_capacity(self.payload.len());
         for payload in &self.payload {
             match payload {
-                Payload::Unchanged(file) | Payload::Rewritten(file, ..) => files.push(file.clone()),
+                Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => files.push(file.clone()),
                 Payload::Archive(path, mode, archive) => {
                     let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
                     files.extend(file.map_err(|error| self.failed(&error))?);
@@ -382,7 +385,7 @@ impl WheelPart {
             return Some(wheel.size());
         }
         let is_known = |payload: &Payload| match payload {
-            Payload::Unchanged(_) => true,
+            Payload::Unchanged(..) => true,
             Payload::Rewritten(_, rewritten, _) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
             Payload::Thin(..) => false,
             Payload::Archive(_, _, make) => make.made().is_some(),
@@ -394,7 +397,7 @@ impl WheelPart {
     /// the archives are.
     pub(super) fn digests(&self) -> HashMap<&EntryPath, &Arc<Digest>> {
         let files = self.payload.iter().filter_map(|payload| match payload {
-            Payload::Unchanged(file) | Payload::Rewritten(file, ..) => Some(file),
+            Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => Some(file),
             Payload::Archive(..) | Payload::Thin(..) => None,
         });
         files.map(|file| (&file.path, &file.digest)).collect()
@@ -404,7 +407,7 @@ impl WheelPart {
     pub fn rewritten_size(&self) -> u64 {
         let size = |payload: &Payload| match payload {
             Payload::Rewritten(_, rewritten, _) => rewritten.original().size(),
-            Payload::Unchanged(_) | Payload::Archive(..) | Payload::Thin(..) => 0,
+            Payload::Unchanged(..) | Payload::Archive(..) | Payload::Thin(..) => 0,
         };
         self.payload.iter().map(size).sum()
     }
@@ -420,7 +423,7 @@ impl WheelPart {
             let (path, rewritten) = match payload {
                 Payload::Rewritten(file, rewritten, _) => (&file.path, Arc::clone(rewritten)),
                 Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
-                Payload::Unchanged(_) | Payload::Archive(..) => return Ok(None),
+                Payload::Unchanged(..) | Payload::Archive(..) => return Ok(None),
             };
             let stream = spliced(&path.to_text(), &rewritten, &self.resources)?;
             Ok(stream.map(|stream| (path.clone(), stream)))

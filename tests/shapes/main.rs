@@ -31,6 +31,7 @@
     reason = "not allowed in helpers of tests"
 )]
 
+mod bundle_files;
 mod failures;
 mod headers;
 mod support;

@@ -266,3 +266,42 @@ fn a_thin_wheel_names_its_gpus() {
     assert_eq!(statement["databases"], serde_json::json!(["rocblas"]));
     assert!(read("RECORD").contains("fat-1.0.dist-info/kpackfs.json,sha256="));
 }
+
+/// Code object files for several targets are cut down, too, and compared with what they were.
+#[test]
+fn code_object_files_are_checked() {
+    let fat = tempfile::tempdir().unwrap();
+    copy(Path::new("tests/fixtures/plain.so"), &fat.path().join("plain.so"));
+    let library = fs::read(fat.path().join("plain.so")).unwrap();
+    let start = bundle(&fat.path().join("plain.so"));
+    let word = |at: usize| u64::from_le_bytes(library[start + at..][..8].try_into().unwrap());
+    // The entries of the table: offset, size, length of the name, name.
+    let (mut at, mut end) = (32, 0);
+    for _ in 0..word(24) {
+        end = end.max(word(at) + word(at + 8));
+        at += 24 + usize::try_from(word(at + 16)).unwrap();
+    }
+    let whole = library[start..][..usize::try_from(end).unwrap()].to_vec();
+    fs::write(fat.path().join("Transform.hsaco"), &whole).unwrap();
+    let out = tempfile::tempdir().unwrap();
+    split(fat.path(), &out.path().join("out"), &["--view", "thin/gfx90a"]);
+    let tree = out.path().join("out/thin/gfx90a");
+    let file = tree.join("Transform.hsaco");
+    let thin = fs::read(&file).unwrap();
+    assert!(thin.len() < whole.len());
+    let check = |against: bool| report(tree.clone(), against.then_some(fat.path()));
+    for against in [false, true] {
+        let report = check(against);
+        assert_eq!(report.findings, []);
+        assert_eq!(report.counts.thin_binaries.get(), 1, "it is for one target now");
+    }
+    fs::write(&file, &whole).unwrap();
+    let found = check(false).findings;
+    assert!(found.iter().any(|it| it.path == "Transform.hsaco" && it.reason.contains("cannot be given")), "{found:#?}");
+    let mut other = thin;
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    fs::write(&file, other).unwrap();
+    let found = check(true).findings;
+    assert!(found.iter().any(|it| it.path == "Transform.hsaco" && it.reason.contains("is other code")), "{found:#?}");
+}

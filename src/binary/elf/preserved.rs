@@ -8,8 +8,8 @@ use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64, Rela64};
 
 use super::image::{Image, Section, Segment};
-use super::relocation::Carrier;
 use super::layout::Device;
+use super::relocation::Carrier;
 use super::{FatElf, WRAPPERS, look_through, symbols};
 use crate::binary::changes;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
@@ -95,9 +95,8 @@ impl FatElf {
         let Ok(Some((found, wrappers))) = look_through(other) else { return Vec::new() };
         let distance = |device: &Device, bundle: u64| bundle.saturating_sub(device.offsets.start);
         let pairs = self.wrappers.iter().zip(&wrappers);
-        let mut moves: Vec<_> = pairs
-            .map(|(old, new)| (distance(&self.device, old.bundle), distance(&found.device, new.bundle)))
-            .collect();
+        let mut moves: Vec<_> =
+            pairs.map(|(old, new)| (distance(&self.device, old.bundle), distance(&found.device, new.bundle))).collect();
         moves.sort_unstable();
         moves.dedup_by_key(|(before, _)| *before);
         moves

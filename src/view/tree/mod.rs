@@ -279,8 +279,20 @@ impl Tree {
     pub fn body(&self, id: NodeId) -> Option<Body> {
         let (view, index) = index_of(id)?;
         let NodeKind::File { body, .. } = &self.arena.get(index)?.kind else { return None };
-        let other = self.view(view).and_then(|shown| shown.bodies.as_ref()?.body(number(0, index)));
-        Some(other.unwrap_or_else(|| body.clone()))
+        Some(self.other_body(view, index).unwrap_or_else(|| body.clone()))
+    }
+
+    /// What a view shows in place of the stored body of a file.
+    fn other_body(&self, view: u32, index: u32) -> Option<Body> {
+        self.view(view)?.bodies.as_ref()?.body(number(0, index))
+    }
+
+    /// Where a node comes from, as its view shows it.
+    pub fn origin(&self, id: NodeId) -> Option<Origin> {
+        let (view, index) = index_of(id)?;
+        let origin = &self.node(id)?.origin;
+        let other = self.other_body(view, index);
+        Some(if other.is_some() { origin.replaced() } else { origin.clone() })
     }
 
     /// The nodes that are stored, in the order in which they were.

@@ -1,0 +1,53 @@
+//! Files that are offload bundles by themselves, with code for several targets: programs load them by their names, as
+//! hipBLASLt does with `hipblasltTransform.hsaco`. They stay whole in the host part, and are cut down in thin views.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::Place;
+use super::scan::{Holder, find};
+use crate::gpu::TargetId;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+
+/// What the names of code object files end with (`hipcc --genco`, Tensile, Triton).
+const SUFFIXES: [&[u8]; 4] = [b".hsaco", b".co", b".fatbin", b".hipfb"];
+
+/// A file that is a bundle with code for several targets.
+#[derive(Debug)]
+pub struct BundleFile {
+    /// Where it is in the input.
+    pub path: EntryPath,
+    /// What it has code for.
+    pub targets: BTreeSet<TargetId>,
+}
+
+/// The files of an input that are bundles. One that cannot be read stays as it is.
+pub(super) fn bundle_files(input: &Input, places: &[Place], resources: &Arc<Resources>) -> Vec<BundleFile> {
+    let is_shown = |place: &Place| matches!(place, Place::Host | Place::Device(..));
+    let files: Vec<_> = input.entries.iter().zip(places).filter(|(_, place)| is_shown(place)).collect();
+    let file = |(entry, _): &(&Entry, &Place)| {
+        let EntryKind::File { content, .. } = &entry.kind else { return None };
+        let targets = targets_of_bundle_file(entry.path.name(), content, resources)?;
+        Some(BundleFile { path: entry.path.clone(), targets })
+    };
+    files.par_iter().filter_map(file).collect()
+}
+
+/// The targets of a file of this name that is a bundle with code for several of them; `None` if it is not.
+pub fn targets_of_bundle_file(
+    name: &[u8],
+    content: &Arc<dyn Content>,
+    resources: &Arc<Resources>,
+) -> Option<BTreeSet<TargetId>> {
+    if !SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+        return None;
+    }
+    let (code, _) = find(content, Holder::BundleFile, resources).ok()?;
+    let code = code?;
+    let bundle = code.bundles().first().filter(|bundle| bundle.is_file_for_several(content.size()))?;
+    Some(bundle.targets())
+}
