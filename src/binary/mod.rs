@@ -2,6 +2,7 @@
 
 mod changes;
 mod coff;
+mod data;
 mod elf;
 mod form;
 mod rewritten;
@@ -16,6 +17,7 @@ use self::form::Form;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
 use crate::rope::{Content, Edit, ReadError, Rope};
 
+pub use data::data_ranges;
 pub use form::Replaced;
 pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};

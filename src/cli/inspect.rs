@@ -9,11 +9,12 @@ use clap::Args;
 
 use super::json;
 use super::options::{Source, SplitOptions};
-use super::prepare::{prepare_listed, save_index};
+use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
-use crate::report::{Making, Page, Report, Sizes};
+use crate::report::{EmbeddedSummary, Making, Page, Report, Sizes};
 use crate::source::Input;
+use crate::split::{Progress, embedded};
 
 /// Tell what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
@@ -62,14 +63,15 @@ impl Inspect {
             let make = || Sizes::make(&prepared.plan, wheels, &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
+        let embedded = Some(search(&prepared));
         save_index(&prepared.resources);
         if let Some(file) = &self.html {
-            write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels).html())?;
+            write_page(file, &Page::new(&prepared.input, &prepared.plan, wheels, embedded.clone()).html())?;
             if !self.json && !self.markdown {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        let report = Report::known(&prepared.input, &prepared.plan, wheels);
+        let report = Report::known(&prepared.input, &prepared.plan, wheels, embedded);
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &report)?;
@@ -83,6 +85,15 @@ impl Inspect {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Looks for device code that stays where it is.
+fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
+    let Prepared { input, plan, resources, .. } = prepared;
+    let progress = Progress::default();
+    let find = || embedded(input, plan, resources, &progress);
+    let found = show_bytes("Searching", &progress.done, &progress.total, find);
+    found.iter().map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
 }
 
 /// Writes a page to a file or to stdout.

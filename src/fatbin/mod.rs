@@ -8,6 +8,7 @@ mod compressed;
 mod header;
 mod open;
 mod packing;
+mod search;
 mod thin;
 
 use std::fmt;
@@ -21,6 +22,7 @@ pub use compressed::{Compressed, DECODER, Decompressed};
 pub use header::{CODE_HEADER, code_problem, code_target};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
+pub use search::search;
 pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of};
 
 /// Code for one target.

@@ -18,7 +18,7 @@ use sizes::SizedParts;
 
 pub use page::{Page, PageFile};
 pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
-pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, Summary};
+pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, EmbeddedSummary, Summary};
 pub use text::escaped;
 
 /// All that `inspect` tells about a wheel or a tree. As JSON it is described in `docs/json.md`.
@@ -30,13 +30,20 @@ pub struct Report {
     /// How large its parts are as files.
     #[serde(flatten)]
     pub sizes: Sizes,
+    /// Device code that has to stay where it is; `None` if it was not looked for.
+    pub embedded: Option<Vec<EmbeddedSummary>>,
 }
 
 impl Report {
     /// What is known now; see [`Sizes::make`].
-    pub fn known(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
+    pub fn known(
+        input: &Input,
+        plan: &Plan,
+        wheels: Option<&WheelSet>,
+        embedded: Option<Vec<EmbeddedSummary>>,
+    ) -> Self {
         let summary = Summary::of(input, plan);
         let sizes = SizedParts::of(input, plan, wheels).known(&summary);
-        Self { summary, sizes }
+        Self { summary, sizes, embedded }
     }
 }

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::gpu::Level;
 use crate::rope::Content;
-use crate::source::{EntryKind, Input};
-use crate::split::{Place, Plan, SplitBinary};
+use crate::source::{EntryKind, EntryPath, Input};
+use crate::split::{Embedded, Place, Plan, SplitBinary};
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -47,6 +47,19 @@ pub struct BinarySummary {
     pub code_objects: usize,
     /// Bytes of all code objects, decompressed.
     pub code_size: u64,
+    /// The targets there is code for.
+    pub targets: BTreeSet<String>,
+}
+
+/// Offload bundles in a binary to which no wrapper leads.
+#[derive(Clone, Debug, Serialize)]
+pub struct EmbeddedSummary {
+    /// Where the binary is in the input.
+    pub path: String,
+    /// Number of bundles.
+    pub bundles: usize,
+    /// Bytes of them in the file.
+    pub size: u64,
     /// The targets there is code for.
     pub targets: BTreeSet<String>,
 }
@@ -141,6 +154,14 @@ impl Summary {
             }
             Place::Unwanted(..) => {}
         }
+    }
+}
+
+impl EmbeddedSummary {
+    /// What was found in a binary.
+    pub fn of(path: &EntryPath, found: &Embedded) -> Self {
+        let targets = found.targets.iter().map(ToString::to_string).collect();
+        Self { path: path.to_string(), bundles: found.bundles, size: found.size, targets }
     }
 }
 

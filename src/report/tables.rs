@@ -5,8 +5,8 @@ use super::{PartSize, Report};
 
 impl Report {
     /// What it says, for people.
-    pub fn tables(&self) -> [Table; 5] {
-        [self.parts(), self.binaries(), self.databases(), self.keys(), self.users()]
+    pub fn tables(&self) -> [Table; 6] {
+        [self.parts(), self.binaries(), self.embedded(), self.databases(), self.keys(), self.users()]
     }
 
     /// Whether all sizes are known.
@@ -18,7 +18,7 @@ impl Report {
     }
 
     fn parts(&self) -> Table {
-        let Self { summary, sizes } = self;
+        let Self { summary, sizes, .. } = self;
         let columns = [Column::Text("part"), Column::Number("unpacked"), Column::Number("wheel"), Column::Text("name")];
         let mut table = Table::new(format!("Split of {}: {} entries", summary.group, summary.entries), columns);
         let mut row = |part: &str, files: Option<u64>, wheel: Option<u64>, name: &str| {
@@ -68,6 +68,17 @@ impl Report {
                 size(binary.code_size),
                 binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" "),
             ]);
+        }
+        table
+    }
+
+    fn embedded(&self) -> Table {
+        let columns =
+            [Column::Text("binary"), Column::Number("bundles"), Column::Number("size"), Column::Text("targets")];
+        let mut table = Table::new("Device code that stays: no wrapper leads to it", columns);
+        for binary in self.embedded.iter().flatten() {
+            let targets = binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+            table.row([binary.path.clone(), binary.bundles.to_string(), size(binary.size), targets]);
         }
         table
     }

@@ -3,6 +3,7 @@
 mod archives;
 mod bundles;
 mod claims;
+mod embedded;
 mod roots;
 mod scan;
 mod selection;
@@ -25,6 +26,7 @@ use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use roots::Roots;
 
 pub use bundles::{BundleFile, targets_of_bundle_file};
+pub use embedded::{Embedded, embedded};
 pub use roots::GroupError;
 pub use selection::{Targets, is_wanted};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};

@@ -8,10 +8,11 @@ use kpackfs::kpack::Compression;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryPath;
+use kpackfs::split::{Progress, embedded};
 use kpackfs::view::ROOT;
 use md5::{Digest, Md5};
 
-use crate::support::{Shown, fixture, whole};
+use crate::support::{Shown, content, fixture, whole};
 
 /// A bundle as clang writes it ("Clang Offload Bundler"), with code at multiples of `alignment`.
 fn bundle(entries: &[(&str, Vec<u8>)], alignment: usize) -> Vec<u8> {
@@ -140,4 +141,72 @@ fn other_files_stay_whole() {
     for (name, bytes) in &files {
         assert_eq!(whole(&*file(&shown, &format!("thin/gfx1030/lib/{name}"))), *bytes, "{name}");
     }
+}
+
+/// Bundles in sections of data are counted; what only looks like one is not, nor is what is in another bundle, or in device code.
+#[test]
+fn bundles_without_wrappers_are_counted() {
+    let inner = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx906", code(5, 300))], 1);
+    let mut entries = three();
+    entries.push(("hipv4-amdgcn-amd-amdhsa--gfx942", inner));
+    let [raw, packed] = [bundle(&entries, 4096), compressed(&bundle(&three()[..2], 4096))];
+    // Magics alone, and a place that the search reads in two pieces.
+    let mut data = b"__CLANG_OFFLOAD_BUNDLE__CCOB".repeat(100);
+    data.resize((1 << 20) - 10, 1);
+    data.extend(&raw);
+    data.extend(&packed);
+    data.extend([2; 100]);
+    let mut library = with_data(&data);
+    let shown = tree(&[("data.so", library.clone())]);
+    let resources = Resources::new(64 << 20);
+    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
+    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
+    let [(path, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(path.to_string(), "lib/data.so");
+    assert_eq!((found.bundles, found.size), (2, (raw.len() + packed.len()) as u64));
+    let targets: Vec<_> = found.targets.iter().map(ToString::to_string).collect();
+    assert_eq!(targets, ["gfx1030", "gfx1100", "gfx90a:xnack-", "gfx942"]);
+    // What is executable is no data.
+    let section = library.len() - 64;
+    library[section + 8] |= 4;
+    let shown = tree(&[("data.so", library)]);
+    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
+    assert_eq!(embedded(&input, &shown.plan, &resources, &Progress::default()), []);
+}
+
+/// A shared library with one section `.rodata` (gABI, chapter 4). The header of the section is at the end.
+fn with_data(data: &[u8]) -> Vec<u8> {
+    let names = b"\0.rodata\0.shstrtab\0";
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(16, 0);
+    bytes.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    let start = 64 + names.len();
+    let table = (start + data.len()).next_multiple_of(8);
+    for field in [0, 0, table as u64] {
+        bytes.extend(field.to_le_bytes());
+    }
+    for field in [0, 0, 64_u16, 56, 0, 64, 3, 1] {
+        bytes.extend(field.to_le_bytes());
+    }
+    bytes.extend(names);
+    bytes.extend(data);
+    bytes.resize(table, 0);
+    let mut section = |name: u32, kind: u32, flags: u64, offset: usize, size: usize| {
+        bytes.extend(name.to_le_bytes());
+        bytes.extend(kind.to_le_bytes());
+        for field in [flags, 0, offset as u64, size as u64, 0, 1, 0] {
+            bytes.extend(field.to_le_bytes());
+        }
+    };
+    section(0, 0, 0, 0, 0);
+    section(9, 3, 0, 64, names.len());
+    section(1, 1, 2, start, data.len());
+    bytes
+}
+
+#[test]
+fn a_library_with_data_is_one() {
+    let library = content(with_data(b"data"));
+    let ranges = kpackfs::binary::data_ranges(&library).unwrap();
+    assert_eq!(ranges.iter().map(|range| range.end - range.start).collect::<Vec<_>>(), [4]);
 }

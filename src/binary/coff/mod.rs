@@ -37,6 +37,18 @@ const MAX_SECTIONS: usize = 96;
 /// Memory is mapped in pages of this size on all machines that are supported.
 const PAGE: u32 = 4096;
 
+/// Where the data of a program is, but for device code and its wrappers.
+pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
+    let Some(image) = Image::read(content)? else { return Ok(Vec::new()) };
+    let is_data = |section: &&Section| {
+        let flags = section.header.characteristics.get(LE).0;
+        flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0
+            && flags & pe::IMAGE_SCN_MEM_EXECUTE.0 == 0
+            && ![FATBIN, WRAPPERS, MARKER].contains(&section.header.name)
+    };
+    Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
+}
+
 /// A file with device code that has been looked through, but not read.
 #[derive(Debug)]
 pub(super) struct FatCoff {

@@ -15,6 +15,7 @@ mod symbols;
 use std::ops::Range;
 use std::sync::Arc;
 
+use object::LittleEndian as LE;
 use object::elf;
 
 use self::image::{Image, Section, Segment, read_wrappers};
@@ -75,6 +76,18 @@ impl FatElf {
         let limit = self.device.offsets.end;
         self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
     }
+}
+
+/// Where the data of a program is, but for device code and its wrappers.
+pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
+    let Some(image) = Image::read(content)? else { return Ok(Vec::new()) };
+    let is_data = |section: &&Section| {
+        section.is_allocated()
+            && section.flags().0 & elf::SHF_EXECINSTR.0 == 0
+            && section.header.sh_type.get(LE) == elf::SHT_PROGBITS
+            && ![FATBIN, WRAPPERS, MARKER].contains(&&*section.name)
+    };
+    Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
 }
 
 /// The device code of an image, and where its wrappers lead.

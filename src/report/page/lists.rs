@@ -46,6 +46,20 @@ impl Page {
         } } }
     }
 
+    pub(super) fn embedded(&self) -> Markup {
+        let head = columns(&["binary", "bundles", "size", "targets"]);
+        let binaries = self.report.embedded.as_deref().unwrap_or_default();
+        let body = html! { @for binary in binaries { tr {
+            th scope="row" { (shown(&binary.path)) }
+            (count(binary.bundles)) (bytes(Some(binary.size))) (count(binary.targets.len()))
+        } } };
+        html! { @if !binaries.is_empty() { section aria-labelledby="embedded-title" {
+            h2 id="embedded-title" { "Device code that stays" }
+            p { "No wrapper leads to it: programs load it by its address, so that it is in every part and view that has the binary." }
+            (table("embedded", "Offload bundles among the data of binaries", &head, &body))
+        } } }
+    }
+
     pub(super) fn packages(&self) -> Markup {
         let head = columns(&["package", "files", "size", "host part", "device code in binaries", "databases"]);
         let body = html! { @for package in &self.details.packages { tr {

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::details::Details;
 use super::table::percent;
 use super::text::{escaped, is_special};
-use super::{Report, SizedParts, Summary};
+use super::{EmbeddedSummary, Report, SizedParts, Summary};
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
@@ -96,9 +96,9 @@ impl Outline {
     }
 
     /// The page with the sizes that are known now.
-    fn page(self) -> Page {
+    fn page(self, embedded: Option<Vec<EmbeddedSummary>>) -> Page {
         let Self { input, summary, details, parts } = self;
-        let report = Report { sizes: parts.known(&summary), summary };
+        let report = Report { sizes: parts.known(&summary), summary, embedded };
         let mut page = Page { input, report, details, folded: Folded::default() };
         page.fold();
         page
@@ -115,8 +115,8 @@ impl PageFile {
 
 impl Page {
     /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
-    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
-        Outline::of(input, plan, wheels, Summary::of(input, plan)).page()
+    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, embedded: Option<Vec<EmbeddedSummary>>) -> Self {
+        Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
     }
 
     /// Leaves out the smallest libraries and the last warnings.
@@ -192,7 +192,7 @@ impl Make for PageFile {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut outline = self.outline.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(outline) = outline.take() {
-            let rope = Rope::new([Segment::literal(outline.page().html().into_bytes())])?;
+            let rope = Rope::new([Segment::literal(outline.page(None).html().into_bytes())])?;
             self.html.get_or_init(|| Arc::new(rope));
         }
         self.made().ok_or_else(|| ReadError::damaged(&"report.html".into(), "it could not be written"))

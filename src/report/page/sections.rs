@@ -42,6 +42,7 @@ impl Page {
                 (self.compression())
                 (self.databases())
                 (self.libraries())
+                (self.embedded())
                 (self.packages())
                 (self.parts())
                 (self.warnings())

@@ -1,0 +1,57 @@
+//! Bundles among other data. Device code is never searched: it may contain what looks like a bundle.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::Bundle;
+use super::bundle::{MAGIC, MAGIC_SIZE};
+use super::packing;
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError};
+
+/// Bytes searched at a time.
+const STEP: u64 = 1 << 20;
+
+/// The bundles in a range of a content that have code for any target, none inside of another.
+pub fn search(
+    content: &Arc<dyn Content>,
+    range: Range<u64>,
+    resources: &Arc<Resources>,
+) -> Result<Vec<Bundle>, ReadError> {
+    let mut found = Vec::new();
+    let mut buffer = vec![0; usize::try_from(STEP.min(range.end.saturating_sub(range.start))).unwrap_or(0)];
+    let mut at = range.start;
+    let mut end = range.start;
+    while at < range.end {
+        let length = usize::try_from(STEP.min(range.end - at)).unwrap_or(0);
+        let piece = buffer.get_mut(..length).unwrap_or_default();
+        content.read_at(at, piece)?;
+        for start in beginnings(piece).into_iter().map(|position| at + position as u64) {
+            // What begins in a bundle is a part of it.
+            if start < end {
+                continue;
+            }
+            let bundle = Bundle::read(content, start, range.end, resources);
+            if let Some(bundle) = bundle.ok().filter(|bundle| !bundle.targets().is_empty()) {
+                end = start.saturating_add(bundle.length()).max(start + 1);
+                found.push(bundle);
+            }
+        }
+        if at + length as u64 == range.end {
+            break;
+        }
+        // A magic may reach into the next piece. One that is found twice begins where the last bundle does, or is none.
+        at += length as u64 - (MAGIC_SIZE as u64 - 1);
+    }
+    Ok(found)
+}
+
+/// The positions of magics.
+fn beginnings(bytes: &[u8]) -> Vec<usize> {
+    let mut positions: Vec<_> =
+        memmem::find_iter(bytes, MAGIC).chain(memmem::find_iter(bytes, packing::MAGIC)).collect();
+    positions.sort_unstable();
+    positions
+}

@@ -1,0 +1,71 @@
+//! Offload bundles among the data of binaries, to which no wrapper leads: a program loads them by their addresses, so that
+//! they can be neither moved nor cut down. TensorFlow keeps the kernels that MLIR compiled in `.rodata`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Place, Plan, Progress};
+use crate::binary::data_ranges;
+use crate::fatbin::search;
+use crate::gpu::TargetId;
+use crate::index::Kind;
+use crate::resources::Resources;
+use crate::rope::{Content, Identity};
+use crate::source::{EntryKind, EntryPath, Input};
+
+/// The bundles in a binary to which no wrapper leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Embedded {
+    /// How many there are.
+    pub bundles: usize,
+    /// Bytes of them in the file.
+    pub size: u64,
+    /// What they have code for.
+    pub targets: BTreeSet<TargetId>,
+}
+
+/// The binaries of an input that have such bundles, in the order of the input. Their data is read.
+pub fn embedded(
+    input: &Input,
+    plan: &Plan,
+    resources: &Arc<Resources>,
+    progress: &Progress,
+) -> Vec<(EntryPath, Embedded)> {
+    let binaries = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match (place, &entry.kind) {
+        (Place::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),
+        (Place::Host, EntryKind::File { content, .. }) => Some((&entry.path, content)),
+        _ => None,
+    });
+    let binaries: Vec<_> = binaries.collect();
+    progress.total.fetch_add(binaries.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
+    let found = binaries.par_iter().with_max_len(1).filter_map(|(path, content)| {
+        let found = find(content, resources);
+        progress.done.fetch_add(content.size(), Ordering::Relaxed);
+        Some(((*path).clone(), found.filter(|found| found.bundles > 0)?))
+    });
+    found.collect()
+}
+
+/// Recalls what a file has, or searches it; `None` if it cannot be read, which planning has said.
+fn find(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Embedded> {
+    let identity = content.identity().map(|identity| Identity::describe("embedded bundles").add(&identity.0).finish());
+    if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(Kind::Scan, identity)) {
+        return Some(known);
+    }
+    let mut found = Embedded::default();
+    for range in data_ranges(content).ok()? {
+        for bundle in search(content, range, resources).ok()? {
+            found.bundles += 1;
+            found.size += bundle.length();
+            found.targets.extend(bundle.targets());
+        }
+    }
+    if let Some(identity) = identity {
+        resources.index.put(Kind::Scan, &identity, &found);
+    }
+    Some(found)
+}
