@@ -1,0 +1,223 @@
+"""The command line of `kpackfs-fleet`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from .settings import FORMATS, Limits, Settings
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Options of `kpackfs split` that say what the outputs are like, and the number of their values.
+SPLIT_OPTIONS: dict[str, int | str | None] = {
+    "--gpu-targets": None,
+    "--exclude-targets": None,
+    "--databases": None,
+    "--wheel-type": None,
+    "--overlay-root": None,
+    "--group": None,
+    "--compression": None,
+    "--compression-level": None,
+    "--device-package-prefix": None,
+    "--device-requires-dist": "+",
+    "--generate-variant-wheel": 0,
+    "--variant-label": None,
+    "--keep-version": 0,
+    "--local-version": 0,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """All that the command line can be."""
+    top = argparse.ArgumentParser(prog="kpackfs-fleet", description="Split a release of many wheels on many machines.")
+    commands = top.add_subparsers(dest="command", required=True)
+    split = commands.add_parser(
+        "split",
+        help="split all wheels of SRC to DST",
+        description="Split all wheels of SRC to DST, on the workers of a Dask cluster or on this machine. A file appears under its "
+        "name in DST when it is complete and verified. What is there and right is not made again. "
+        "Exit codes: 0 all wheels are split, 1 some are not, 2 wrong command line, or the run cannot begin.",
+    )
+    split.add_argument(
+        "source", metavar="SRC", help="a directory of wheels, a pattern or a wheel: a path or an fsspec URL (s3://…)"
+    )
+    split.add_argument("destination", metavar="DST", help="a directory: a path or an fsspec URL; workers write to it")
+    where = split.add_argument_group("where to run").add_mutually_exclusive_group()
+    where.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler: its address, or the file that it wrote")
+    where.add_argument("--local", metavar="N", type=_positive, help="N workers on this machine [default: one for each core]")
+    shape = split.add_argument_group("what to write")
+    shape.add_argument("--format", choices=FORMATS, default="wheel", help="as in `kpackfs split` [default: wheel]")
+    shape.add_argument("--per-wheel", action="store_true", help="a directory in DST for each wheel; always so with directories")
+    shape.add_argument("--force", action="store_true", help="make again what DST has of other wheels or with other options")
+    options = split.add_argument_group("options of `kpackfs split`", "What they mean is in `kpackfs split --help`.")
+    for name, count in SPLIT_OPTIONS.items():
+        if count == 0:
+            options.add_argument(name, action="store_true")
+        else:
+            options.add_argument(name, metavar="…", nargs=count, action="append")
+    resources = split.add_argument_group("resources of each task")
+    resources.add_argument(
+        "-j", "--jobs", metavar="N", type=_positive, help="threads [default: the worker's cores for each of its threads]"
+    )
+    resources.add_argument("--memory", metavar="MIB", type=_positive, help="memory [default: half of the worker's, at most 1024]")
+    resources.add_argument(
+        "--frame-cache", metavar="MIB", type=_positive, help="keep compressed code objects on the worker's disk"
+    )
+    resources.add_argument(
+        "--cache", metavar="MIB", type=int, default=20480, help="wheels kept on a worker's disk [default: 20480]"
+    )
+    resources.add_argument("--scratch", metavar="DIR", help="with --local: where workers have their files [default: $TMPDIR]")
+    how = split.add_argument_group("how to run")
+    how.add_argument("--retries", metavar="N", type=int, default=2, help="tries after a first one that failed [default: 2]")
+    how.add_argument(
+        "--cut",
+        metavar="HOW",
+        type=_cut,
+        default="auto",
+        help="when to split the parts of one wheel in several tasks: auto, never, or MiB of code in each [default: auto]",
+    )
+    how.add_argument(
+        "--check",
+        choices=("sizes", "digests"),
+        default="sizes",
+        help="how to see whether what is there is right [default: sizes]",
+    )
+    how.add_argument("--json", action="store_true", help="print the report as JSON")
+    how.add_argument("--quiet", action="store_true", help="print no progress")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; the exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        import distributed  # noqa: F401
+        import fsspec  # noqa: F401
+    except ImportError as error:
+        return _fail(f"{error.name} is not installed: pip install 'kpackfs[fleet]'")
+    return _split(given)
+
+
+def _split(given: argparse.Namespace) -> int:
+    from . import plan
+    from .kpackfs import KpackfsError, version
+    from .report import Report
+    from .run import Lost, Policy, Run
+
+    try:
+        settings = _settings(given, version())
+        report = Report(_url(given.source), _url(given.destination), given.format)
+        with connected(given) as client:
+            limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
+            run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force), report)
+            if not given.quiet:
+                _say(
+                    f"{len(client.scheduler_info(n_workers=-1)['workers'])} workers; dashboard: {client.dashboard_link or 'none'}"
+                )
+                run.progress = _say
+            try:
+                run.run()
+            except Lost as error:
+                report.failure = f"{error}; run the same command again to go on"
+    except (plan.Refused, KpackfsError, OSError, ValueError, ImportError) as error:
+        return _fail(str(error))
+    print(json.dumps(report.to_json(), indent=2) if given.json else report.table())
+    return 1 if report.failed() or report.failure else 0
+
+
+def _settings(given: argparse.Namespace, version: str) -> Settings:
+    options: list[tuple[str, ...]] = []
+    for name, count in SPLIT_OPTIONS.items():
+        value = getattr(given, name[2:].replace("-", "_"))
+        if count == 0 and value:
+            options.append((name,))
+        for words in value or [] if count != 0 else []:
+            options.append((name, *(words if isinstance(words, list) else [words])))
+    per_wheel = given.per_wheel or given.format == "directory"
+    return Settings(given.format, tuple(options), per_wheel, os.environ.get("SOURCE_DATE_EPOCH"), version)
+
+
+@contextmanager
+def connected(given: argparse.Namespace) -> Iterator[Client]:
+    """A client of the scheduler, or of a cluster on this machine that ends with it."""
+    from distributed import Client, LocalCluster
+
+    with ExitStack() as stack:
+        if given.scheduler:
+            is_file = os.path.isfile(given.scheduler)
+            yield stack.enter_context(Client(scheduler_file=given.scheduler) if is_file else Client(given.scheduler))
+            return
+        from .run import DISK
+
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kpackfs-fleet-", dir=given.scratch))
+        number = _workers(given)
+        free = shutil.disk_usage(scratch).free // number >> 20
+        cluster = LocalCluster(
+            n_workers=number,
+            threads_per_worker=1,
+            processes=True,
+            resources={DISK: free},
+            local_directory=scratch,
+            dashboard_address=":0" if _has_bokeh() else None,
+            silence_logs=logging.CRITICAL,
+        )
+        yield stack.enter_context(Client(stack.enter_context(cluster)))
+
+
+def _workers(given: argparse.Namespace) -> int:
+    from dask.system import CPU_COUNT
+
+    return int(given.local or CPU_COUNT)
+
+
+def _jobs(given: argparse.Namespace) -> int | None:
+    """The workers of this machine share its cores; other workers know what they have."""
+    from dask.system import CPU_COUNT
+
+    if given.jobs or given.scheduler:
+        return given.jobs  # type: ignore[no-any-return]
+    return max(1, CPU_COUNT // _workers(given))
+
+
+def _has_bokeh() -> bool:
+    try:
+        import bokeh  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _url(text: str) -> str:
+    """As any process calls it: workers may have other working directories."""
+    return text if "://" in text else os.path.abspath(text)
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _cut(text: str) -> str:
+    if text not in ("auto", "never") and not float(text) > 0:
+        raise ValueError
+    return text
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _fail(message: str) -> int:
+    _say(f"kpackfs-fleet: {message}")
+    return 2

@@ -1,0 +1,147 @@
+"""What DST says of itself: the settings it was made with, and for each wheel the files with size and SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .settings import Settings
+from .store import OWN, File, Source, Store
+
+JSON_VERSION = 1
+SETTINGS = f"{OWN}/settings.json"
+
+# The files of each part, by name in DST.
+Parts = dict[str, dict[str, File]]
+
+
+class Conflict(Exception):
+    """DST was made of something else, or otherwise."""
+
+
+@dataclass
+class Manifest:
+    """The parts of one wheel that are complete and verified."""
+
+    wheel: str
+    size: int
+    fingerprint: str | None
+    settings: str
+    # All parts that the wheel has; none if there is nothing to split in it.
+    expected: tuple[str, ...] = ()
+    parts: Parts = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source, settings: Settings) -> Manifest:
+        """One without parts."""
+        return cls(source.name, source.size, source.fingerprint, settings.digest())
+
+    def missing(self) -> list[str]:
+        """The parts that are not there."""
+        return [part for part in self.expected if part not in self.parts]
+
+    def files(self) -> dict[str, File]:
+        """All files of all parts."""
+        return {name: file for files in self.parts.values() for name, file in files.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in DST."""
+        return {"json_version": JSON_VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, document: Any) -> Manifest | None:
+        """None if it is none of this version."""
+        try:
+            if document["json_version"] != JSON_VERSION:
+                return None
+            parts = {part: {name: File(**file) for name, file in files.items()} for part, files in document["parts"].items()}
+            return cls(
+                document["wheel"],
+                document["size"],
+                document["fingerprint"],
+                document["settings"],
+                tuple(document["expected"]),
+                parts,
+            )
+        except (KeyError, TypeError, AttributeError):
+            return None
+
+
+def whole(wheel: str) -> str:
+    """Where the manifest of a wheel is."""
+    return f"{OWN}/manifests/{wheel}.json"
+
+
+def group(wheel: str, parts: Iterable[str]) -> str:
+    """Where some parts of a wheel are noted until all of them are there."""
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return f"{OWN}/groups/{wheel}/{digest}.json"
+
+
+class Destination:
+    """DST as it was when the run began."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.listing = store.listing()
+        notes = [name for name in self.listing if name.startswith((f"{OWN}/manifests/", f"{OWN}/groups/"))]
+        read = {name: Manifest.from_json(document) for name, document in store.read_json(notes).items()}
+        # Notes of groups first: the manifest of the whole is the later one.
+        self._notes = {name: note for name, note in sorted(read.items()) if note is not None}
+
+    def claim(self, settings: Settings, run: str, force: bool) -> None:
+        """Refuses other settings than those of the runs before."""
+        if SETTINGS in self.listing and not force:
+            before = self.store.read_json([SETTINGS]).get(SETTINGS)
+            conflict = settings.conflict(before) if isinstance(before, dict) else None
+            if conflict:
+                raise Conflict(f"it was made with other options: {conflict}; choose another DST, or --force")
+            if before is not None:
+                return
+        self.store.write_json(SETTINGS, run, settings.to_json())
+
+    def state(self, source: Source, settings: Settings) -> Manifest | None:
+        """What is there of a wheel, and right as far as sizes and etags tell; None if nothing is known of it."""
+        known = None
+        for name in self._names(source.name):
+            note = self._notes[name]
+            if note.settings != settings.digest():
+                raise Conflict("it was split with other options; choose another DST, or --force")
+            if (note.size, note.fingerprint) != (source.size, source.fingerprint):
+                raise Conflict("DST has the split of another wheel of this name; choose another DST, or --force")
+            known = known or Manifest.of(source, settings)
+            known.expected = note.expected
+            known.parts.update(note.parts)
+        if known is not None:
+            known.parts = {part: files for part, files in known.parts.items() if self.is_there(files)}
+        return known
+
+    def is_whole(self, wheel: str) -> bool:
+        """Whether the manifest of the whole wheel is there."""
+        return whole(wheel) in self._notes
+
+    def is_there(self, files: dict[str, File]) -> bool:
+        """Whether all files of a part have the size and the etag that they were published with."""
+        for name, file in files.items():
+            size, etag = self.listing.get(name, (None, None))
+            if size != file.size or (file.etag and etag and file.etag != etag):
+                return False
+        return True
+
+    def forget(self, wheel: str) -> None:
+        """Deletes what is there of a wheel."""
+        names = self._names(wheel)
+        # The notes go first: a run that is interrupted here finds files that nothing vouches for, and makes them again.
+        self.store.remove(names)
+        for name in names:
+            self.store.remove(self._notes.pop(name).files())
+
+    def finish(self, manifest: Manifest, run: str) -> None:
+        """Writes the manifest of a wheel all of whose parts are there, in place of the notes of groups."""
+        self.store.write_json(whole(manifest.wheel), run, manifest.to_json())
+        self.store.remove_below(group(manifest.wheel, ()).rpartition("/")[0])
+
+    def _names(self, wheel: str) -> list[str]:
+        return [name for name in self._notes if name == whole(wheel) or name.startswith(f"{OWN}/groups/{wheel}/")]

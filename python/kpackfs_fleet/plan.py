@@ -1,0 +1,103 @@
+"""What there is to do, what it costs, and into which groups of parts a large wheel is cut."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from .settings import Settings
+from .store import Source, Store, describe
+
+# Bytes per processor second, measured over the public wheels (docs/fleet.md): what every task of a wheel spends on all of its
+# members (inflate, digests, the host part and its verification), and what compressing and verifying code costs besides.
+READING = 200e6
+COMPRESSING = 300e6
+
+
+class Refused(Exception):
+    """The run cannot begin."""
+
+
+def sources(store: Store) -> list[Source]:
+    """The wheels of SRC, each known by a few requests for its central directory."""
+    paths = store.wheels()
+    if not paths:
+        raise Refused(f"{store.url(store.root)}: there is no wheel")
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda path: describe(store, path), paths))
+
+
+def check_places(store: Store, destination: Store) -> None:
+    """Refuses a DST whose outputs the next run would take for inputs."""
+    source = store.root if not any(sign in store.root for sign in "*?[") else store.root.rpartition("/")[0]
+    if type(store.fs) is type(destination.fs) and f"{destination.root}/".startswith(f"{source}/"):
+        raise Refused(f"{destination.root}: DST is in SRC, where the next run would take its wheels for inputs")
+
+
+def check_names(found: Iterable[Source], settings: Settings) -> None:
+    """Refuses wheels whose splits would have the same names in DST."""
+    owners: dict[str, Source] = {}
+    for source in found:
+        name, version, tags = _split_name(source.name)
+        claims = [source.name]
+        if not settings.per_wheel and any(option[0] == "--device-package-prefix" for option in settings.options):
+            claims.append(f"device wheels of version {version} for {tags}")
+        if not settings.per_wheel and any(option[0] == "--generate-variant-wheel" for option in settings.options):
+            claims.append(f"{name}-{version}-variants.json")
+        for claim in claims:
+            other = owners.setdefault(claim, source)
+            if other is not source:
+                advice = "" if claim == source.name else "; --per-wheel keeps them apart"
+                raise Refused(f"{other.url} and {source.url} would both write {claim}{advice}")
+
+
+def seconds(source: Source, code: Mapping[str, int] | None = None) -> float:
+    """Estimate of the processor time that a wheel takes. Without `code`, half of it is taken for code."""
+    amount = source.unpacked / 2 if code is None else sum(code.values())
+    return source.unpacked / READING + amount / COMPRESSING
+
+
+def may_be_cut(source: Source, share: float) -> bool:
+    """Whether a wheel is worth a look inside: with its code compressed 20 times in it, it might take more than a share."""
+    return seconds(source) * 4 > share
+
+
+def groups(source: Source, code: Mapping[str, int], share: float, most: int | None) -> list[tuple[str, ...]]:
+    """The parts of a wheel in groups of about the same amount of code; one empty group stands for all parts together.
+
+    `share` is the time that each worker has if all have the same, `most` the bytes of code of a group instead of that. Each group
+    pays for reading the whole wheel, so it has to have more code than that is worth.
+    """
+    amount = sum(code.values())
+    if most is not None:
+        number = -(-amount // most)
+    else:
+        reading, compressing = source.unpacked / READING, amount / COMPRESSING
+        number = 1
+        if reading + compressing > share > 0:
+            wanted = compressing / max(share - reading, reading)
+            number = int(min(-(-wanted // 1), compressing // max(reading, 1e-9)))
+    number = min(number, sum(bool(size) for size in code.values()))
+    return balanced(code, number) if number > 1 else [()]
+
+
+def balanced(costs: Mapping[str, int], number: int) -> list[tuple[str, ...]]:
+    """Puts the most expensive one that is left where there is least, again and again (LPT)."""
+    amounts, members = [0] * number, defaultdict(list)
+    for part in sorted(costs, key=lambda part: (-costs[part], part)):
+        least = min(range(number), key=lambda place: (amounts[place], place))
+        amounts[least] += costs[part]
+        members[least].append(part)
+    return [tuple(sorted(members[place])) for place in range(number) if members[place]]
+
+
+def disk(source: Source, settings: Settings, is_fetched: bool, parts: int | None = None) -> int:
+    """Estimate of the bytes that a task has on its worker's disk: the wheel and what is made of it."""
+    made = {"directory": source.unpacked, "wheel": 2 * source.size, "thin-wheel": source.size * (parts or 8)}
+    return made[settings.format] + (source.size if is_fetched else 0)
+
+
+def _split_name(name: str) -> tuple[str, str, str]:
+    words = name.removesuffix(".whl").split("-")
+    return words[0], words[1] if len(words) > 1 else "", "-".join(words[-3:])

@@ -1,0 +1,290 @@
+"""A run: what DST lacks is given to Dask as tasks, and what comes of them is collected."""
+
+from __future__ import annotations
+
+import datetime
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from distributed import Client, Future, as_completed
+from distributed.scheduler import KilledWorker
+
+from . import plan, task
+from .manifest import Conflict, Destination, Manifest
+from .report import Report, Wheel
+from .settings import Limits, Settings
+from .store import OWN, Source, Store
+from .task import Inspected, Order, Outcome
+
+# A resource that a Dask worker may declare: MiB of its disk.
+DISK = "kpackfs-disk"
+# What a killed run has left under temporary names is deleted after this many days: nothing says that a run still goes on.
+KEPT_DAYS = 2
+
+
+class Lost(Exception):
+    """The scheduler does not answer any more."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How to run."""
+
+    retries: int = 2
+    # auto, never, or MiB of code for each group
+    cut: str = "auto"
+    check: str = "sizes"
+    force: bool = False
+
+
+@dataclass
+class Work:
+    """A wheel that is not complete yet."""
+
+    source: Source
+    row: Wheel
+    state: Manifest
+    # All if there are none.
+    missing: tuple[str, ...] = ()
+    waiting: int = 0
+    failures: list[str] = field(default_factory=list)
+    was_split: bool = False
+    # Whether its tasks make some of its parts each.
+    is_cut: bool = False
+
+
+class Run:
+    """One run of `kpackfs-fleet split`."""
+
+    def __init__(self, client: Client, settings: Settings, limits: Limits, policy: Policy, report: Report) -> None:
+        self.client, self.settings, self.limits, self.policy, self.report = client, settings, limits, policy, report
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.name = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+        self.source, self.target = Store(report.source), Store(report.destination)
+        self.works: dict[str, Work] = {}
+        self.code: dict[str, dict[str, int]] = {}
+        self.progress: Callable[[str], None] = lambda line: None
+
+    def run(self) -> None:
+        """Does what there is to do. The report has what came of it, even if the run cannot go on."""
+        started = time.monotonic()
+        try:
+            plan.check_places(self.source, self.target)
+            found = plan.sources(self.source)
+            plan.check_names(found, self.settings)
+            self.destination = Destination(self.target)
+            try:
+                self.destination.claim(self.settings, self.name, self.policy.force)
+            except Conflict as error:
+                raise plan.Refused(f"{self.report.destination}: {error}") from error
+            self._remove_old()
+            self._look(found)
+            if self.works:
+                self._work()
+            self.target.remove_temporary([self.name])
+        finally:
+            self.report.seconds = time.monotonic() - started
+            for work in self.works.values():
+                if not work.row.status:
+                    work.row.status, work.row.reason = "failed", "the run ended before it was done"
+
+    def _look(self, found: list[Source]) -> None:
+        """Finds out what is there of each wheel."""
+        states = {}
+        for source in found:
+            row = Wheel(source.name, source.size)
+            self.report.wheels.append(row)
+            try:
+                states[source.name] = self._state(source)
+            except Conflict as error:
+                row.status, row.reason = "failed", str(error)
+                continue
+            self.works[source.name] = Work(source, row, states[source.name] or Manifest.of(source, self.settings))
+        if self.policy.check == "digests":
+            self._check()
+        for work in list(self.works.values()):
+            state, name = work.state, work.source.name
+            missing = state.missing()
+            if states[name] is None or (missing and not state.parts):
+                continue
+            if missing or (state.parts and not self.destination.is_whole(name)):
+                work.missing = tuple(missing)
+                work.is_cut = True
+                if not missing:
+                    self._finish(work)
+                    del self.works[name]
+                continue
+            work.row.status = "there" if state.expected else "nothing to split"
+            work.row.parts = state.parts
+            self.report.counters["wheels_there"] += 1
+            del self.works[name]
+
+    def _state(self, source: Source) -> Manifest | None:
+        try:
+            return self.destination.state(source, self.settings)
+        except Conflict:
+            if not self.policy.force:
+                raise
+            self.destination.forget(source.name)
+            return None
+
+    def _check(self) -> None:
+        """Has workers read what is there; parts whose digest is wrong count as missing."""
+        asked = {}
+        for work in self.works.values():
+            if work.state.parts:
+                self.report.counters["files_checked"] += len(work.state.files())
+                key = f"check-{work.source.name}-{self.name}"
+                future = self.client.submit(task.check, self._order(work), work.state.parts, key=key, pure=False)
+                asked[future] = work
+        for future in as_completed(asked):
+            for part in self._result(future):
+                del asked[future].state.parts[part]
+
+    def _work(self) -> None:
+        """Gives tasks to Dask, the most expensive first, until no wheel is left to be done."""
+        self.client.wait_for_workers(1)
+        self._workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        self.slots = sum(worker["nthreads"] for worker in self._workers)
+        self.pending: dict[Future, Work] = {}
+        works = sorted(self.works.values(), key=lambda work: -plan.seconds(work.source))
+        for work in works:
+            is_large = self.policy.cut != "never" and not work.missing and self._may_be_cut(work.source)
+            self._submit(work, task.inspect if is_large else task.split, work.missing)
+        finished = as_completed(self.pending)
+        total = len(works)
+        for future in finished:
+            work = self.pending.pop(future)
+            try:
+                result = self._result(future)
+            except Lost:
+                raise
+            except KilledWorker as error:
+                result = Outcome(
+                    work.source.name, f"{error.last_worker.address}: the worker was killed, as {error.allowed_failures} before it"
+                )
+            except Exception as error:  # noqa: BLE001 - whatever a task raises is why this wheel failed
+                result = Outcome(work.source.name, str(error) or repr(error))
+            work.waiting -= 1
+            if isinstance(result, Inspected):
+                finished.update(self._cut(work, result))
+                continue
+            self._collect(work, result)
+            if not work.waiting:
+                self._end(work)
+                done = sum(bool(other.row.status) for other in works)
+                self.progress(f"{done} of {total}: {work.row.name}: {work.row.status}")
+
+    def _may_be_cut(self, source: Source) -> bool:
+        if self.settings_are_uncuttable():
+            return False
+        return self.policy.cut != "auto" or (self.slots > 1 and plan.may_be_cut(source, self._share()))
+
+    def settings_are_uncuttable(self) -> bool:
+        """A variant wheel is made together with the host wheel and its index."""
+        return any(option[0] == "--generate-variant-wheel" for option in self.settings.options)
+
+    def _share(self) -> float:
+        """The processor time of each worker thread, were all wheels shared out evenly."""
+        works = self.works.values()
+        return sum(plan.seconds(work.source, self.code.get(work.source.name)) for work in works) / self.slots
+
+    def _cut(self, work: Work, found: Inspected) -> list[Future]:
+        """Submits the groups of a wheel that was inspected; the first one where the wheel is already."""
+        self._count(work, found.cpu_seconds, found.counters)
+        groups: list[tuple[str, ...]] = [()]
+        if found.code:
+            self.code[work.source.name] = found.code
+        if found.parts:
+            work.state.expected = found.parts
+            code = {part: found.code[part] for part in found.parts}
+            most = None if self.policy.cut == "auto" else max(1, int(float(self.policy.cut) * (1 << 20)))
+            groups = plan.groups(work.source, code, self._share(), most)
+        count = len(found.parts) // len(groups) or None
+        return [
+            self._submit(work, task.split, parts, found.worker if not index else None, count)
+            for index, parts in enumerate(groups)
+        ]
+
+    def _submit(
+        self,
+        work: Work,
+        function: Callable[[Order], object],
+        parts: tuple[str, ...],
+        near: str | None = None,
+        count: int | None = None,
+    ) -> Future:
+        words = [function.__name__, work.source.name.removesuffix(".whl"), *parts[:1], self.name]
+        future = self.client.submit(
+            function,
+            replace(self._order(work), parts=parts),
+            key="-".join(words),
+            retries=self.policy.retries,
+            priority=plan.seconds(work.source, self.code.get(work.source.name)),
+            resources=self._demand(work.source, count),
+            workers=[near] if near else None,
+            allow_other_workers=bool(near),
+            pure=False,
+        )
+        self.pending[future] = work
+        work.is_cut = work.is_cut or bool(parts)
+        work.waiting += 1
+        work.row.tasks += 1
+        return future
+
+    def _order(self, work: Work) -> Order:
+        return Order(work.source, self.report.destination, self.settings, self.limits, self.name, expected=work.state.expected)
+
+    def _demand(self, source: Source, parts: int | None) -> dict[str, float] | None:
+        """The disk that a task takes, if workers say how much they have. A wheel too big for all of them has one for itself."""
+        declared = [worker["resources"][DISK] for worker in self._workers if worker["resources"].get(DISK)]
+        if not declared:
+            return None
+        needed = plan.disk(source, self.settings, not self.source.is_local, parts) / (1 << 20)
+        return {DISK: min(needed, max(declared))}
+
+    def _result(self, future: Future) -> Any:
+        if future.status in ("cancelled", "lost") or self.client.status not in ("running", "connecting"):
+            raise Lost(f"the connection to the scheduler {self.client.scheduler.address} was lost")
+        return future.result()
+
+    def _collect(self, work: Work, outcome: Outcome) -> None:
+        self._count(work, outcome.cpu_seconds, outcome.counters)
+        work.row.warnings.extend(line for line in outcome.warnings if line not in work.row.warnings)
+        if outcome.failure:
+            work.failures.append(outcome.failure)
+        else:
+            work.was_split = True
+            work.state.expected = outcome.expected
+            work.state.parts.update(outcome.parts)
+
+    def _count(self, work: Work, cpu_seconds: float, counters: Counter[str]) -> None:
+        work.row.cpu_seconds += cpu_seconds
+        self.report.counters.update(counters)
+
+    def _end(self, work: Work) -> None:
+        """All tasks of a wheel have ended."""
+        if work.failures or not work.was_split:
+            work.row.status, work.row.reason = "failed", "\n".join(dict.fromkeys(work.failures))
+            work.row.parts = work.state.parts
+            return
+        self._finish(work)
+
+    def _finish(self, work: Work) -> None:
+        state = work.state
+        work.row.parts = state.parts
+        work.row.status = ("completed" if work.missing else "split") if state.expected else "nothing to split"
+        if work.is_cut:
+            self.destination.finish(state, self.name)
+            self.report.counters["notes_written"] += 1
+
+    def _remove_old(self) -> None:
+        """Deletes what killed runs have left under temporary names."""
+        mark = f"{OWN}/tmp/"
+        runs = {name[len(mark) :].partition("/")[0] for name in self.destination.listing if name.startswith(mark)}
+        oldest = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=KEPT_DAYS)
+        self.target.remove_temporary(sorted(run for run in runs if run < f"{oldest:%Y%m%dT%H%M%S}"))

@@ -1,0 +1,75 @@
+"""What a run is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMATS = ("wheel", "directory", "thin-wheel")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that the bytes of the outputs depend on."""
+
+    format: str
+    options: tuple[tuple[str, ...], ...]
+    per_wheel: bool
+    epoch: str | None
+    kpackfs: str
+
+    def planning(self) -> list[str]:
+        """The options that `inspect` and `split` have in common."""
+        only_split = ("--keep-version", "--local-version")
+        return [word for option in self.options if option[0] not in only_split for word in option]
+
+    def splitting(self) -> list[str]:
+        """All options of `split`."""
+        return ["--format", self.format, *(word for option in self.options for word in option)]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in DST."""
+        return {**asdict(self), "options": [list(option) for option in self.options]}
+
+    def digest(self) -> str:
+        """Settings with the same digest make the same bytes."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    def conflict(self, other: dict[str, Any]) -> str | None:
+        """What differs in the settings of an earlier run, in words."""
+        mine = self.to_json()
+        differing = [name for name in mine if mine[name] != other.get(name)]
+        if not differing:
+            return None
+        name = differing[0]
+        if name != "options":
+            label = {"epoch": "SOURCE_DATE_EPOCH", "kpackfs": "kpackfs", "per_wheel": "--per-wheel", "format": "--format"}[name]
+            return f"{label} was {_shown(other.get(name))} and is {_shown(mine[name])}"
+        before = {option[0]: option[1:] for option in map(tuple, other.get("options", []))}
+        now = {option[0]: option[1:] for option in self.options}
+        option = next(key for key in sorted({*before, *now}) if before.get(key) != now.get(key))
+        return f"{option} was {_given(before, option)} and is {_given(now, option)}"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a worker may use; None leaves it to the worker. The bytes of the outputs do not depend on it."""
+
+    jobs: int | None = None
+    memory: int | None = None
+    frame_cache: int | None = None
+    cache: int = 20480
+
+
+def _shown(value: object) -> str:
+    if value is None or value == "":
+        return "unset"
+    return {True: "given", False: "not given"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def _given(options: dict[str, tuple[str, ...]], name: str) -> str:
+    if name not in options:
+        return "not given"
+    return " ".join(options[name]) or "given"

@@ -1,0 +1,208 @@
+"""Where wheels come from and where splits go: a directory or an object store, by its fsspec URL."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+# All that is ours in DST; no tool for wheels looks into a directory of this name.
+OWN = ".kpackfs-fleet"
+PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that was published."""
+
+    size: int
+    sha256: str
+    # What the store itself says of the content; None where it says nothing.
+    etag: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A wheel to split."""
+
+    url: str
+    name: str
+    size: int
+    # Of the central directory, which has the CRC-32 of each member; None if it cannot be read.
+    fingerprint: str | None
+    # All members, unpacked.
+    unpacked: int
+
+
+class Store:
+    """A directory of a file system that fsspec knows."""
+
+    def __init__(self, url: str) -> None:
+        self.fs, root = url_to_fs(url)
+        self.root = root.rstrip("/") or "/"
+        self.is_local = isinstance(self.fs, LocalFileSystem)
+
+    def path(self, name: str) -> str:
+        """A file below it, as the file system calls it."""
+        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+
+    def url(self, path: str) -> str:
+        """A file as any process on any machine calls it."""
+        return self.fs.unstrip_protocol(path)
+
+    def wheels(self) -> list[str]:
+        """The wheels at or below it, or those that its pattern names."""
+        if self.fs.isfile(self.root):
+            return [self.root]
+        if any(sign in self.root for sign in "*?["):
+            found = self.fs.glob(self.root)
+        else:
+            found = self.fs.find(self.root)
+        return sorted(path for path in found if path.endswith(".whl") and f"/{OWN}/" not in path)
+
+    def listing(self) -> dict[str, tuple[int, str | None]]:
+        """Size and etag of every file below it, by name."""
+        self.fs.invalidate_cache()
+        try:
+            found = self.fs.find(self.root, detail=True)
+        except FileNotFoundError:
+            return {}
+        start = len(self.path("x")) - 1
+        return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
+
+    def read_json(self, names: Iterable[str]) -> dict[str, Any]:
+        """Files that hold JSON. One that cannot be read, or was truncated, is left out: it counts as not there."""
+        documents = {}
+        start = len(self.path("x")) - 1
+        paths = [self.path(name) for name in names]
+        contents = self.fs.cat(paths, on_error="omit") if paths else {}
+        for path, content in contents.items():
+            try:
+                documents[path[start:]] = json.loads(content)
+            except ValueError:
+                continue
+        return documents
+
+    def write_json(self, name: str, run: str, document: Any) -> None:
+        """Writes a file so that it appears under its name when it is complete."""
+        temporary = self._temporary(run)
+        with self.fs.open(temporary, "wb") as file:
+            file.write((json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+        self._rename(temporary, self.path(name))
+
+    def publish(self, local: Path, name: str, run: str) -> File:
+        """Copies a file to a temporary name, and gives it its own when it is complete."""
+        temporary, final = self._temporary(run), self.path(name)
+        if self.is_local:
+            size, digest = _copy(local, Path(temporary))
+        else:
+            size, digest = local.stat().st_size, sha256(local)
+            self.fs.put_file(str(local), temporary)
+        stored = self.fs.info(temporary)["size"]
+        if stored != size:
+            raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
+        self._rename(temporary, final)
+        etag = None if self.is_local else _etag(self.fs.info(final, refresh=True))
+        return File(size, digest, etag)
+
+    def fetch(self, path: str, local: Path) -> None:
+        """Copies a file from the store."""
+        self.fs.get_file(path, str(local))
+
+    def sha256(self, name: str) -> str:
+        """The digest of a file in the store."""
+        digest = hashlib.sha256()
+        with self.fs.open(self.path(name), "rb", cache_type="readahead") as file:
+            while piece := file.read(8 * PIECE):
+                digest.update(piece)
+        return digest.hexdigest()
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Deletes files that may be there."""
+        for name in names:
+            try:
+                self.fs.rm_file(self.path(name))
+            except FileNotFoundError:
+                continue
+
+    def remove_temporary(self, runs: Iterable[str]) -> None:
+        """Deletes what runs have left under temporary names."""
+        for run in runs:
+            self.remove_below(f"{OWN}/tmp/{run}")
+
+    def remove_below(self, name: str) -> None:
+        """Deletes a directory that may be there."""
+        try:
+            self.fs.rm(self.path(name), recursive=True)
+        except FileNotFoundError:
+            return
+
+    def _temporary(self, run: str) -> str:
+        path = self.path(f"{OWN}/tmp/{run}/{uuid.uuid4().hex}")
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        return path
+
+    def _rename(self, temporary: str, final: str) -> None:
+        if self.is_local:
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            os.replace(temporary, final)
+        else:
+            # An object store copies on its side; the copy appears when it is complete.
+            self.fs.mv(temporary, final)
+
+
+def describe(store: Store, path: str) -> Source:
+    """A wheel of a store, known from its central directory."""
+    size = store.fs.info(path)["size"]
+    fingerprint, unpacked = None, size
+    try:
+        with store.fs.open(path, "rb", block_size=PIECE) as file:
+            fingerprint, unpacked = directory(file)
+    except (zipfile.BadZipFile, NotImplementedError):
+        # It is for kpackfs to say what is wrong with it.
+        pass
+    return Source(store.url(path), path.rpartition("/")[2], size, fingerprint, unpacked)
+
+
+def directory(file: Any) -> tuple[str, int]:
+    """The fingerprint of a wheel, and the size of its members unpacked."""
+    with zipfile.ZipFile(file) as wheel:
+        members = wheel.infolist()
+    lines = (f"{m.filename}\0{m.CRC}\0{m.file_size}\0{m.compress_size}\0{m.header_offset}\n" for m in members)
+    digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return digest, sum(member.file_size for member in members)
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file on this machine."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _copy(source: Path, place: Path) -> tuple[int, str]:
+    """Copies a file with its mode; its size and digest."""
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as reader, place.open("wb") as writer:
+        while piece := reader.read(PIECE):
+            digest.update(piece)
+            size += writer.write(piece)
+    shutil.copymode(source, place)
+    return size, digest.hexdigest()
+
+
+def _etag(info: dict[str, Any]) -> str | None:
+    etag = info.get("ETag") or info.get("etag")
+    return str(etag).strip('"') if etag else None

@@ -1,0 +1,120 @@
+"""Splits real wheels with one process of kpackfs after the other, and with 1, 2 and 4 workers; compares bytes, CPU and wall time.
+
+usage: scripts/check-fleet --corpus [DIR…]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+KPACKFS = os.environ["KPACKFS"]
+CORPUS = os.environ.get("KPACKFS_CORPUS", str(Path.home() / ".cache/kpackfs-corpus"))
+
+
+def measured(command: list[str], **environment: str) -> tuple[float, float, int, str]:
+    """Processor time of a command and of all that it waited for, wall time, exit code, output."""
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment}
+    )
+    output = process.stdout.read() if process.stdout else ""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime, time.monotonic() - started, process.returncode, output
+
+
+def one_process(wheels: list[Path], place: Path) -> tuple[float, float]:
+    """`kpackfs split` and `kpackfs verify` of each wheel with one thread; processor and wall time."""
+    cpu = wall = 0.0
+    for wheel in wheels:
+        stage = place.with_name("stage")
+        took = measured([KPACKFS, "split", str(wheel), "-o", str(stage), "--format", "wheel", "-j", "1"], KPACKFS_CACHE_DIR="")
+        checked = measured([KPACKFS, "verify", str(stage), "-j", "1"]) if took[2] == 0 else (0.0, 0.0, 0, "")
+        cpu, wall = cpu + took[0] + checked[0], wall + took[1] + checked[1]
+        print(f"  {wheel.name}: split {took[0]:.2f} s CPU, verify {checked[0]:.2f} s", flush=True)
+        place.mkdir(exist_ok=True)
+        for made in stage.glob("*"):
+            made.rename(place / made.name)
+        shutil.rmtree(stage, ignore_errors=True)
+    return cpu, wall
+
+
+def fleet(source: str, destination: str, *options: str) -> tuple[float, float, dict[str, Any]]:
+    """A run with workers on this machine; processor time of it and of all workers, wall time, report."""
+    command = [sys.executable, "-m", "kpackfs_fleet", "split", source, destination, "-j", "1", "--json", *options]
+    cpu, wall, code, output = measured(command, PYTHONPATH=str(REPOSITORY / "python"))
+    if code != 0:
+        sys.exit(f"{' '.join(command)}: exit code {code}\n{output}")
+    return cpu, wall, json.loads(output)
+
+
+def same(one: Path, other: Path) -> None:
+    """Fails unless both directories have the same files."""
+    subprocess.run(["diff", "--recursive", "--exclude", ".kpackfs-fleet", str(one), str(other)], check=True)
+
+
+def main() -> None:
+    """Compares and prints."""
+    with tempfile.TemporaryDirectory(prefix="fleet-corpus-") as name:
+        work = Path(name)
+        source = work / "src"
+        source.mkdir()
+        for directory in sys.argv[1:] or [CORPUS]:
+            for wheel in Path(directory).glob("*.whl"):
+                os.symlink(wheel, source / wheel.name)
+        wheels = sorted(source.glob("*.whl"))
+        alone = one_process(wheels, work / "one")
+        print(f"one process after the other: {alone[0]:.1f} s CPU, {alone[1]:.1f} s wall", flush=True)
+        for workers in (1, 2, 4):
+            cpu, wall, report = fleet(str(source), str(work / "dst"), "--local", str(workers))
+            same(work / "one", work / "dst")
+            tasks = sum(wheel["tasks"] for wheel in report["wheels"])
+            spent = sum(wheel["cpu_seconds"] for wheel in report["wheels"])
+            print(
+                f"{workers} workers, directories: {cpu:.1f} s CPU ({cpu / alone[0]:.2f}), of which tasks {spent:.1f} s "
+                f"({spent / alone[0]:.2f}); {wall:.1f} s wall, {tasks} tasks; equal",
+                flush=True,
+            )
+            shutil.rmtree(work / "dst")
+        s3(source, work)
+
+
+def s3(source: Path, work: Path) -> None:
+    """The same from and to an S3 server on loopback."""
+    import s3fs
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ.update(AWS_ENDPOINT_URL=f"http://{host}:{port}", AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
+    store = s3fs.S3FileSystem(use_listings_cache=False)
+    store.mkdir("corpus")
+    for wheel in source.glob("*.whl"):
+        store.put_file(str(wheel), f"corpus/src/{wheel.name}")
+    for workers in (1, 2, 4):
+        _, wall, report = fleet("s3://corpus/src", f"s3://corpus/dst{workers}", "--local", str(workers))
+        place = work / "from-s3"
+        for path in store.find(f"corpus/dst{workers}"):
+            if ".kpackfs-fleet" not in path:
+                place.mkdir(exist_ok=True)
+                store.get_file(path, str(place / path.rpartition("/")[2]))
+        same(work / "one", place)
+        counters = {name: count for name, count in report["counters"].items() if count}
+        print(f"{workers} workers, S3: {wall:.1f} s wall; equal; {counters}", flush=True)
+        shutil.rmtree(place)
+        store.rm(f"corpus/dst{workers}", recursive=True)
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Planning: pure functions, which need neither Dask nor kpackfs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kpackfs_fleet import plan
+from kpackfs_fleet.settings import Settings
+from kpackfs_fleet.store import Source
+
+
+def wheel(name: str = "torch-1.0-py3-none-any.whl", unpacked: int = 1 << 30) -> Source:
+    return Source(f"file:///{name}", name, unpacked // 4, "", unpacked)
+
+
+def settings(*options: tuple[str, ...], per_wheel: bool = False) -> Settings:
+    return Settings("wheel", options, per_wheel, None, "0.1.0")
+
+
+def test_groups_hold_each_part_once_and_none_is_much_larger_than_needed() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        costs = {f"gfx{number}": chance.randrange(1000) for number in range(chance.randrange(1, 40))}
+        number = chance.randrange(1, 12)
+        made = plan.balanced(costs, number)
+        assert sorted(part for group in made for part in group) == sorted(costs)
+        # LPT's bound (Graham 1969): 4/3 of the best there can be, which is neither below the mean nor below the largest part.
+        best = max(sum(costs.values()) / number, max(costs.values()))
+        assert max(sum(costs[part] for part in group) for group in made) <= best * 2
+
+
+def test_a_wheel_that_fits_its_share_is_not_cut() -> None:
+    code = {"host": 0, "gfx942": 10**10, "gfx1100": 10**10}
+    assert plan.groups(wheel(), code, 1e6, None) == [()]
+
+
+def test_a_wheel_is_cut_until_groups_fit_the_share_or_reading_costs_as_much_as_they_do() -> None:
+    code = {"host": 0, **{f"gfx{number}": 6 * 10**9 for number in range(10)}}
+    source = wheel(unpacked=10**9)
+    reading = source.unpacked / plan.READING
+    cut = plan.groups(source, code, reading + 50, None)
+    assert len(cut) == 4
+    for group in plan.groups(source, code, reading + 0.001, None):
+        assert sum(code[part] for part in group) / plan.COMPRESSING >= reading * 0.5
+
+
+def test_code_of_a_group_can_be_bounded_by_hand() -> None:
+    code = {"host": 0, "gfx942": 10 << 20, "gfx1100": 10 << 20}
+    assert len(plan.groups(wheel(), code, 1e6, 10 << 20)) == 2
+    # A part is not cut, and the host part is with another one: it cannot be verified alone.
+    assert plan.groups(wheel(), code, 1e6, 1) == [("gfx1100", "host"), ("gfx942",)]
+
+
+def test_wheels_that_would_write_the_same_files_are_refused_by_name() -> None:
+    prefix = ("--device-package-prefix", "amd-device")
+    torch, vision = wheel("torch-1.0-py3-none-any.whl"), wheel("vision-1.0-py3-none-any.whl")
+    plan.check_names([torch, vision], settings())
+    with pytest.raises(plan.Refused, match="torch-1.0.*vision-1.0.*--per-wheel"):
+        plan.check_names([torch, vision], settings(prefix))
+    plan.check_names([torch, vision], settings(prefix, per_wheel=True))
+    with pytest.raises(plan.Refused, match="would both write torch-1.0"):
+        plan.check_names([torch, wheel()], settings())
+    two = [wheel("torch-1.0-cp311-cp311-any.whl"), wheel("torch-1.0-cp312-cp312-any.whl")]
+    with pytest.raises(plan.Refused, match="torch-1.0-variants.json"):
+        plan.check_names(two, settings(("--generate-variant-wheel",)))
+
+
+def test_the_option_that_differs_is_named() -> None:
+    before = settings(("--compression-level", "3")).to_json()
+    now = settings(("--compression-level", "9"))
+    assert now.conflict(before) == "--compression-level was 3 and is 9"
+    assert settings().conflict(before) == "--compression-level was 3 and is not given"
+    assert settings(("--compression-level", "3")).conflict(before) is None
+    assert settings(per_wheel=True).conflict(settings().to_json()) == "--per-wheel was not given and is given"
