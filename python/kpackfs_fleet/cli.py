@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     split.add_argument("destination", metavar="DST", help="a directory: a path or an fsspec URL; workers write to it")
     where = split.add_argument_group("where to run").add_mutually_exclusive_group()
     where.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler: its address, or the file that it wrote")
-    where.add_argument("--local", metavar="N", type=_positive, help="N workers on this machine [default: one for each core]")
+    where.add_argument("--local", metavar="N", type=number, help="N workers on this machine [default: one for each core]")
     shape = split.add_argument_group("what to write")
     shape.add_argument("--format", choices=FORMATS, default="wheel", help="as in `kpackfs split` [default: wheel]")
     shape.add_argument("--per-wheel", action="store_true", help="a directory in DST for each wheel; always so with directories")
@@ -67,12 +67,10 @@ def parser() -> argparse.ArgumentParser:
             options.add_argument(name, metavar="…", nargs=count, action="append")
     resources = split.add_argument_group("resources of each task")
     resources.add_argument(
-        "-j", "--jobs", metavar="N", type=_positive, help="threads [default: the worker's cores for each of its threads]"
+        "-j", "--jobs", metavar="N", type=number, help="threads [default: the worker's cores for each of its threads]"
     )
-    resources.add_argument("--memory", metavar="MIB", type=_positive, help="memory [default: half of the worker's, at most 1024]")
-    resources.add_argument(
-        "--frame-cache", metavar="MIB", type=_positive, help="keep compressed code objects on the worker's disk"
-    )
+    resources.add_argument("--memory", metavar="MIB", type=number, help="memory [default: half of the worker's, at most 1024]")
+    resources.add_argument("--frame-cache", metavar="MIB", type=number, help="keep compressed code objects on the worker's disk")
     resources.add_argument(
         "--cache", metavar="MIB", type=int, default=20480, help="wheels kept on a worker's disk [default: 20480]"
     )
@@ -82,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     how.add_argument(
         "--cut",
         metavar="HOW",
-        type=_cut,
+        type=cut,
         default="auto",
         help="when to split the parts of one wheel in several tasks: auto, never, or MiB of code in each [default: auto]",
     )
@@ -160,10 +158,10 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
         from .run import DISK
 
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kpackfs-fleet-", dir=given.scratch))
-        number = _workers(given)
-        free = shutil.disk_usage(scratch).free // number >> 20
+        workers = _workers(given)
+        free = shutil.disk_usage(scratch).free // workers >> 20
         cluster = LocalCluster(
-            n_workers=number,
+            n_workers=workers,
             threads_per_worker=1,
             processes=True,
             resources={DISK: free},
@@ -202,13 +200,15 @@ def _url(text: str) -> str:
     return text if "://" in text else os.path.abspath(text)
 
 
-def _positive(text: str) -> int:
+def number(text: str) -> int:
+    """A number of the command line, one or more; argparse names the function in its message."""
     if int(text) < 1:
         raise ValueError
     return int(text)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """The value of --cut."""
     if text not in ("auto", "never") and not float(text) > 0:
         raise ValueError
     return text

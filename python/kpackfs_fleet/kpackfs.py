@@ -42,8 +42,8 @@ def binary() -> str:
     named = os.environ.get("KPACKFS")
     if named:
         return named
-    beside = Path(sys.executable).with_name("kpackfs")
-    found = str(beside) if beside.exists() else shutil.which("kpackfs")
+    near = Path(sys.executable).with_name("kpackfs")
+    found = str(near) if near.exists() else shutil.which("kpackfs")
     if found is None:
         raise KpackfsError("kpackfs is not installed here: neither in this Python environment nor on PATH")
     return found

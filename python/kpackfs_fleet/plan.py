@@ -10,7 +10,7 @@ from .settings import Settings
 from .store import Source, Store, describe
 
 # Bytes per processor second, measured over the public wheels (docs/fleet.md): what every task of a wheel spends on all of its
-# members (inflate, digests, the host part and its verification), and what compressing and verifying code costs besides.
+# members (inflate, digests, the host part and its verification), and what compressing and verifying code costs in addition.
 READING = 200e6
 COMPRESSING = 300e6
 

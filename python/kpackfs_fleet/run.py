@@ -164,9 +164,8 @@ class Run:
             except Lost:
                 raise
             except KilledWorker as error:
-                result = Outcome(
-                    work.source.name, f"{error.last_worker.address}: the worker was killed, as {error.allowed_failures} before it"
-                )
+                reason = f"the worker was killed, as were {error.allowed_failures} before it that had this task"
+                result = Outcome(work.source.name, reason)
             except Exception as error:  # noqa: BLE001 - whatever a task raises is why this wheel failed
                 result = Outcome(work.source.name, str(error) or repr(error))
             work.waiting -= 1

@@ -17,6 +17,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KPACKFS = os.environ["KPACKFS"]
+WORKERS = [int(word) for word in os.environ.get("WORKERS", "1 2 4").split()]
 CORPUS = os.environ.get("KPACKFS_CORPUS", str(Path.home() / ".cache/kpackfs-corpus"))
 
 
@@ -74,7 +75,7 @@ def main() -> None:
         wheels = sorted(source.glob("*.whl"))
         alone = one_process(wheels, work / "one")
         print(f"one process after the other: {alone[0]:.1f} s CPU, {alone[1]:.1f} s wall", flush=True)
-        for workers in (1, 2, 4):
+        for workers in WORKERS:
             cpu, wall, report = fleet(str(source), str(work / "dst"), "--local", str(workers))
             same(work / "one", work / "dst")
             tasks = sum(wheel["tasks"] for wheel in report["wheels"])
@@ -101,7 +102,7 @@ def s3(source: Path, work: Path) -> None:
     store.mkdir("corpus")
     for wheel in source.glob("*.whl"):
         store.put_file(str(wheel), f"corpus/src/{wheel.name}")
-    for workers in (1, 2, 4):
+    for workers in WORKERS:
         _, wall, report = fleet("s3://corpus/src", f"s3://corpus/dst{workers}", "--local", str(workers))
         place = work / "from-s3"
         for path in store.find(f"corpus/dst{workers}"):
