@@ -122,6 +122,9 @@ fn commands_print_what_the_schemas_say() {
         // The host part by itself has no archives.
         assert_eq!((&why["found"], why["lookups"][0]["cause"].is_null()), (&Value::Bool(false), false), "{why}");
     }
+    let compared = check("diff", &printed(&["diff", "--json", "--fail-above", "0", "tree", "torch.whl"]));
+    assert!(!compared["gate"]["exceeded"].as_array().unwrap().is_empty() && compared["metadata"].is_null());
+    check("diff", &printed(&["diff", "--json", "torch.whl", "torch.whl"]));
     // libodd.so is still fat.
     let verified = check("verify", &printed(&["verify", "--json", "zstd", "--against", "tree"]));
     assert!(!verified["findings"].as_array().unwrap().is_empty());

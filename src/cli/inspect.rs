@@ -97,7 +97,7 @@ fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
 }
 
 /// Writes a page to a file or to stdout.
-fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
+pub(super) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
         return Ok(std::io::stdout().lock().write_all(page.as_bytes())?);
     }

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod cache;
+mod diff;
 mod generate;
 mod index;
 mod inspect;
@@ -60,6 +61,7 @@ enum Command {
     Recombine(Box<recombine::Recombine>),
     Verify(verify::Verify),
     Why(why::Why),
+    Diff(Box<diff::Compare>),
     Kpack(kpack::Kpack),
     Index(index::Index),
     Cache(cache::Cache),
@@ -102,6 +104,7 @@ impl Command {
             Self::Recombine(command) => command.run(),
             Self::Verify(command) => command.run(),
             Self::Why(command) => command.run(),
+            Self::Diff(command) => command.run(),
             Self::Kpack(command) => command.run(),
             Self::Index(command) => command.run(),
             Self::Cache(command) => command.run(),

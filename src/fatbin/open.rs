@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Decompressed;
+use super::{CodeObject, Compressed, Decompressed};
 use crate::memory::{Lent, OpenStream};
+use crate::rope::{ReadError, read_all};
+
+/// Bytes of a stream that are read at a time.
+const STEP: usize = 1 << 20;
 
 /// What a code object is read from.
 #[derive(Default)]
@@ -15,4 +19,34 @@ pub enum OpenBundle {
     /// There is no compressed bundle.
     #[default]
     None,
+}
+
+impl OpenBundle {
+    /// Opens a bundle, so that it is decompressed once for all of its code objects that are read in their order. Waits for
+    /// memory: a caller must hold no other bundle, and no other memory but for bundles.
+    pub fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
+        Ok(match bundle {
+            None => Self::None,
+            Some(bundle) if bundle.is_held_whole() => Self::Whole(bundle.hold()?),
+            Some(bundle) => Self::Stream(Some(bundle.stream())),
+        })
+    }
+
+    /// Gives the bytes of a code object of this bundle piece by piece, from its beginning to its end.
+    pub fn read(&mut self, object: &CodeObject, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
+        let (Self::Stream(Some(stream)), Some(bundle)) = (self, &object.bundle) else {
+            return read_all(&*object.content, take);
+        };
+        bundle.seek(stream, object.offset)?;
+        let mut left = object.content.size();
+        let mut buffer = vec![0; STEP.min(usize::try_from(left).unwrap_or(STEP))];
+        while left > 0 {
+            let length = usize::try_from(left).unwrap_or(STEP).min(STEP);
+            let Some(piece) = buffer.get_mut(..length) else { break };
+            bundle.read_stream(stream, piece)?;
+            take(piece);
+            left -= length as u64;
+        }
+        Ok(())
+    }
 }

@@ -102,7 +102,7 @@ impl Details {
     /// Counts; reads nothing.
     pub(super) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
         let weights = Weights::of(input, plan);
-        let root = root(input);
+        let root = root(input.entries.iter().filter(|entry| is_file(entry)).map(|entry| &entry.path));
         let is_wheel = parts.input_wheel_size.is_some();
         let thin = |keys: &[String]| {
             let (installed_size, download) = weights.kept(keys);
@@ -257,10 +257,9 @@ fn is_file(entry: &Entry) -> bool {
     matches!(entry.kind, EntryKind::File { .. })
 }
 
-/// The directory that holds all files.
-fn root(input: &Input) -> EntryPath {
-    let files = input.entries.iter().filter(|entry| is_file(entry));
-    let directories = files.map(|entry| entry.path.parent().unwrap_or_else(EntryPath::root));
+/// The directory that holds all of these files.
+pub(super) fn root<'a>(files: impl Iterator<Item = &'a EntryPath>) -> EntryPath {
+    let directories = files.map(|path| path.parent().unwrap_or_else(EntryPath::root));
     directories.reduce(|first, second| common_directory(first, &second)).unwrap_or_else(EntryPath::root)
 }
 
@@ -273,7 +272,7 @@ fn common_directory(first: EntryPath, second: &EntryPath) -> EntryPath {
 }
 
 /// The package of a file: `.` if it is in the root itself.
-fn package_name(path: &EntryPath, root: &EntryPath) -> String {
+pub(super) fn package_name(path: &EntryPath, root: &EntryPath) -> String {
     let below = path.below(root).unwrap_or_else(|| path.clone());
     let first = (below.depth() > 1).then(|| below.components().next()).flatten();
     first.map_or_else(|| ".".to_owned(), |name| root.child(name).to_string())

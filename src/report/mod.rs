@@ -1,6 +1,7 @@
 //! What there is to tell about a split, as numbers, tables and a page.
 
 mod details;
+pub mod diff;
 mod page;
 mod sizes;
 mod summary;

@@ -28,6 +28,8 @@ pub struct Table {
     title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
+    /// Rows that it does not show.
+    left_out: usize,
 }
 
 impl Column {
@@ -41,12 +43,24 @@ impl Column {
 impl Table {
     /// A table without rows.
     pub fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
-        Self { title: title.into(), columns: columns.into(), rows: Vec::new() }
+        Self { title: title.into(), columns: columns.into(), rows: Vec::new(), left_out: 0 }
     }
 
     /// Adds a row, which has a cell for each column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Keeps the first rows only, and says how many more there are.
+    pub fn shorten(&mut self, most: usize) {
+        let more = self.rows.len().saturating_sub(most) + self.left_out;
+        self.rows.truncate(most);
+        self.left_out = more;
+    }
+
+    /// Notes rows that were left out.
+    pub fn add_left_out(&mut self, rows: usize) {
+        self.left_out += rows;
     }
 
     /// Writes the table, without columns that are empty; nothing if there are no rows.
@@ -87,6 +101,9 @@ impl Table {
             });
             writeln!(out, "{}", cells.collect::<String>().trim_end())?;
         }
+        if self.left_out > 0 {
+            writeln!(out, "  {} more", self.left_out)?;
+        }
         writeln!(out)
     }
 
@@ -99,6 +116,9 @@ impl Table {
         for row in &self.rows {
             let cells: Vec<_> = row.iter().map(|cell| in_markdown(cell)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
+        }
+        if self.left_out > 0 {
+            writeln!(out, "\n{} more", self.left_out)?;
         }
         writeln!(out)
     }

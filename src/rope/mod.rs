@@ -8,6 +8,7 @@ mod edit;
 mod identity;
 mod later;
 mod packed;
+mod read;
 
 use std::fmt;
 use std::fs::File;
@@ -19,6 +20,7 @@ pub use edit::{Edit, EditError, edited};
 pub use identity::{Identifier, Identity};
 pub use later::Later;
 pub use packed::{Joint, Packed};
+pub use read::read_all;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Content: Send + Sync + fmt::Debug {

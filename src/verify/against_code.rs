@@ -14,12 +14,9 @@ use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
-use crate::rope::{Content, ReadError, equal};
+use crate::rope::{Content, ReadError, equal, read_all};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
-
-/// Bytes compared at a time.
-const STEP: usize = 1 << 20;
 
 /// The code objects of a wrapper by target, one of each build.
 type Objects<'a> = BTreeMap<TargetId, Vec<&'a CodeObject>>;
@@ -304,13 +301,7 @@ impl Found<'_> {
             return Ok(false);
         }
         let mut sha256 = Context::new(&SHA256);
-        let mut at = 0;
-        while at < self.size {
-            let mut piece = vec![0; STEP.min(usize::try_from(self.size - at).unwrap_or(STEP))];
-            content.read_at(at, &mut piece)?;
-            sha256.update(&piece);
-            at += piece.len() as u64;
-        }
+        read_all(content, |piece| sha256.update(piece))?;
         Ok(sha256.finish().as_ref() == self.sha256.as_ref())
     }
 }

@@ -14,12 +14,9 @@ use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, ReadError, read_all};
 use crate::source::EntryPath;
 use crate::split::THIN;
-
-/// Bytes read at a time.
-const STEP: usize = 1 << 20;
 
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]
@@ -157,20 +154,6 @@ fn check_hash(
     let made: [u8; 16] = md5.finalize().into();
     if !made.starts_with(&stated) {
         say("its hash is not that of the bundle that it is compressed from".to_owned());
-    }
-    Ok(())
-}
-
-/// Reads a content from its beginning to its end.
-fn read_all(content: &dyn Content, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
-    let mut buffer = vec![0; STEP.min(usize::try_from(content.size()).unwrap_or(STEP))];
-    let mut at = 0;
-    while at < content.size() {
-        let length = usize::try_from(content.size() - at).map_or(STEP, |left| left.min(STEP));
-        let Some(buffer) = buffer.get_mut(..length) else { break };
-        content.read_at(at, buffer)?;
-        take(buffer);
-        at += length as u64;
     }
     Ok(())
 }

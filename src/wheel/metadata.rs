@@ -65,6 +65,16 @@ impl Metadata {
         self.headers.all("Provides-Extra").map(normalise).collect()
     }
 
+    /// What is required, as it is written.
+    pub fn requirements(&self) -> impl Iterator<Item = &str> {
+        self.headers.all("Requires-Dist")
+    }
+
+    /// The versions of Python that are required, as they are written.
+    pub fn requires_python(&self) -> Option<&str> {
+        self.headers.first("Requires-Python")
+    }
+
     /// The distributions of which exactly one version is required without condition: names in normal form, and versions.
     pub fn pins(&self) -> impl Iterator<Item = (String, &str)> {
         let unconditional = self.headers.all("Requires-Dist").filter(|line| !line.contains([';', '[', ',']));

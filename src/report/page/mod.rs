@@ -5,6 +5,7 @@
 
 mod bars;
 mod cells;
+mod diff;
 mod lists;
 mod matrices;
 mod sections;
@@ -137,51 +138,56 @@ impl Page {
 
     /// The page.
     pub fn html(&self) -> String {
-        let policy = format!(
-            "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
-            digest(STYLE),
-            digest(SCRIPT)
-        );
-        let title = html! { (shown(&self.input)) " by GPU architecture" };
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(policy);
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    meta name="generator" content={ "kpackfs " (env!("CARGO_PKG_VERSION")) };
-                    title { (title) }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    (self.body())
-                    script type="application/json" id="data" { (PreEscaped(self.json())) }
-                    script { (PreEscaped(SCRIPT)) }
-                }
-            }
-        };
-        page.into_string()
-    }
-
-    /// The numbers, in a form that ends no element and hides no letter.
-    fn json(&self) -> String {
         let Self { report, details, folded, .. } = self;
         let data = Data { json_version: JSON_VERSION, report, details, folded };
-        let json = serde_json::to_string(&data).unwrap_or_default();
-        let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
-        let mut text = String::with_capacity(json.len());
-        for letter in json.chars() {
-            // All of these letters are in strings, and have four digits.
-            if is_odd(letter) {
-                text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
-            } else {
-                text.push(letter);
+        let title = html! { (shown(&self.input)) " by GPU architecture" };
+        document(&title, &self.body(), &data)
+    }
+}
+
+/// A page that needs no other file, with numbers as JSON.
+fn document(title: &Markup, body: &Markup, data: &impl Serialize) -> String {
+    let policy = format!(
+        "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
+        digest(STYLE),
+        digest(SCRIPT)
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="generator" content={ "kpackfs " (env!("CARGO_PKG_VERSION")) };
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (body)
+                script type="application/json" id="data" { (PreEscaped(json(data))) }
+                script { (PreEscaped(SCRIPT)) }
             }
         }
-        text
+    };
+    page.into_string()
+}
+
+/// Numbers in a form that ends no element and hides no letter.
+fn json(data: &impl Serialize) -> String {
+    let json = serde_json::to_string(data).unwrap_or_default();
+    let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        // All of these letters are in strings, and have four digits.
+        if is_odd(letter) {
+            text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
+        } else {
+            text.push(letter);
+        }
     }
+    text
 }
 
 impl Make for PageFile {

@@ -1,0 +1,167 @@
+//! `kpackfs diff`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+
+use super::inspect::write_page;
+use super::json;
+use super::options::SplitOptions;
+use super::prepare::{resources, save_index, set_jobs};
+use super::progress::show_bytes;
+use super::table::Style;
+use super::terminal::message;
+use crate::report::Making;
+use crate::report::diff::{Diff, DiffError, Progress, Settings, Side};
+use crate::split::{self, Packaging};
+
+/// Exit code if something grew by more than --fail-above allows.
+const EXCEEDED: u8 = 1;
+/// Exit code if the inputs cannot be compared.
+const UNREADABLE: u8 = 2;
+
+/// Rows of each table, on a terminal and in a comment of a pull request.
+const MOST_ROWS: usize = 40;
+const MOST_ROWS_OF_COMMENT: usize = 15;
+
+/// The least memory that can be chosen, in MiB.
+const LEAST_MEMORY: u64 = 16;
+
+/// Tell what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
+///
+/// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of artifacts, of
+/// one kind or of two. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in the
+/// symbol tables are.
+///
+/// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something did, 2 wrong command line or unreadable.
+#[derive(Debug, Args)]
+pub(super) struct Compare {
+    /// The input before: a wheel, a tree, a binary, a split, an artifact or a directory of artifacts
+    before: PathBuf,
+
+    /// The input after
+    after: PathBuf,
+
+    /// Exit with 1 if the host part, a target or a download grew by more than so many percent. What is new has no size to
+    /// grow from, and counts in the download
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
+
+    /// Do the work of both splits without writing them, so that downloads for GPUs are not estimated
+    #[arg(long)]
+    sizes: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Print tables in Markdown, short enough for a comment on a pull request
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+
+    /// Write a page, which needs no other file and no network; "-" writes it to stdout. Tables are then printed only if
+    /// --json or --markdown is given, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: SplitOptions,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
+            bail!(clap::Error::raw(
+                clap::error::ErrorKind::ArgumentConflict,
+                "--html -: stdout is for the page then, not for --json or --markdown\n"
+            ));
+        }
+        let diff = match self.compare() {
+            Ok(diff) => diff,
+            Err(error) => {
+                eprintln!("kpackfs: {}", message(&super::text(&error)));
+                return Ok(ExitCode::from(UNREADABLE));
+            }
+        };
+        for warning in &diff.warnings {
+            eprintln!("kpackfs: warning: {}", message(warning));
+        }
+        if let Some(file) = &self.html {
+            write_page(file, &diff.html())?;
+        }
+        if self.html.is_none() || self.json || self.markdown {
+            self.print(&diff)?;
+        }
+        let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
+        eprintln!("kpackfs: {}", message(&gate.sentence));
+        Ok(ExitCode::from(EXCEEDED))
+    }
+
+    fn compare(&self) -> anyhow::Result<Diff> {
+        set_jobs(self.options.jobs)?;
+        let mut options = self.options.clone();
+        options.memory = (options.memory / 2).max(LEAST_MEMORY);
+        options.jobs = None;
+        let settings = Settings {
+            options: options.to_options(Packaging::Bundles)?,
+            artifacts: options.to_options(Packaging::Processors)?,
+            wheels: options.to_wheel_options()?,
+        };
+        let open = |location: &Path| -> anyhow::Result<Side> {
+            let resources = resources(location, &options)?;
+            let progress = split::Progress::default();
+            let side: Result<_, DiffError> = show_bytes("Planning", &progress.done, &progress.total, || {
+                Side::open(location, &settings, &resources, &progress)
+            });
+            Ok(side?)
+        };
+        let (before, after) = (open(&self.before)?, open(&self.after)?);
+        if self.sizes {
+            let progress = Making::default();
+            let make = || before.make_sizes(&progress).and_then(|()| after.make_sizes(&progress));
+            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+        }
+        let progress = Progress::default();
+        let mut diff =
+            show_bytes("Comparing", &progress.done, &progress.total, || Diff::of(&before, &after, &progress))?;
+        for side in [&before, &after] {
+            save_index(side.resources());
+        }
+        if let Some(percent) = self.fail_above {
+            diff.set_gate(percent);
+        }
+        Ok(diff)
+    }
+
+    fn print(&self, diff: &Diff) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            return json::write(&mut out, diff);
+        }
+        let (style, most) =
+            if self.markdown { (Style::Markdown, MOST_ROWS_OF_COMMENT) } else { (Style::Text, MOST_ROWS) };
+        let mut tables = diff.tables(most).into_iter();
+        if let Some(first) = tables.next() {
+            first.write(&mut out, style)?;
+        }
+        writeln!(out, "{}\n", diff.sentence())?;
+        if let Some(gate) = &diff.gate {
+            let mark = if gate.is_passed() { "Passed" } else { "Failed" };
+            writeln!(out, "{mark}: {}\n", gate.sentence)?;
+        }
+        for table in tables {
+            table.write(&mut out, style)?;
+        }
+        Ok(())
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
+        _ => Err("a number of percent that is not negative".to_owned()),
+    }
+}

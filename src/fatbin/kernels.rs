@@ -1,0 +1,193 @@
+//! What a code object is by its bytes and by its symbols, found out in one pass from its beginning to its end.
+//!
+//! A kernel is an object symbol `<name>.kd`, its descriptor, and a function symbol `<name>`, its code, in the dynamic symbol
+//! table (LLVM's "User Guide for AMDGPU Backend", "Symbols"). Linkers put that table into the first segment, before the code. So
+//! that segment is kept until the section headers, which are at the end, say where the table is.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::LittleEndian as LE;
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
+use object::pod::{Pod, from_bytes, slice_from_bytes};
+use ring::digest::{Context, SHA256};
+
+use super::CODE_HEADER;
+use crate::memory::{Budget, Reservation};
+use crate::metrics::MemoryClass;
+
+/// A first segment of more bytes is not kept. Those of real code objects have a few MiB at most.
+const MOST_KEPT: usize = 64 << 20;
+/// As much is kept without asking for memory.
+const SMALL: usize = 64 << 10;
+/// Code objects have some dozens of sections.
+const MOST_SECTIONS: u64 = 1 << 12;
+/// Names of kernels of C++ templates have some thousands of letters.
+const LONGEST_NAME: usize = 16 << 10;
+/// The end of the names of kernel descriptors.
+const DESCRIPTOR: &[u8] = b".kd";
+
+/// A code object that was read.
+#[derive(Debug)]
+pub struct Scanned {
+    /// Of all its bytes.
+    pub sha256: [u8; 32],
+    /// Bytes.
+    pub size: u64,
+    /// Its kernels, in the order of the symbol table; `None` if it has a symbol table that cannot be read.
+    pub kernels: Option<Vec<Kernel>>,
+}
+
+/// A kernel of a code object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its symbol, without `.kd`.
+    pub name: String,
+    /// Bytes of its code; 0 if no symbol says that.
+    pub size: u64,
+}
+
+/// A code object that is being read.
+pub struct CodeScan {
+    budget: Arc<Budget>,
+    sha256: Context,
+    /// Bytes that have been taken.
+    at: u64,
+    /// The first bytes.
+    head: Vec<u8>,
+    /// As many of them are to be kept, as far as is known.
+    wanted: usize,
+    /// Memory for them.
+    memory: Option<Reservation>,
+    /// The section headers, and where they are.
+    sections: Vec<u8>,
+    place: Range<u64>,
+}
+
+impl CodeScan {
+    /// Nothing has been read yet. What has to be kept comes out of `budget`.
+    pub fn new(budget: &Arc<Budget>) -> Self {
+        Self {
+            budget: Arc::clone(budget),
+            sha256: Context::new(&SHA256),
+            at: 0,
+            head: Vec::new(),
+            wanted: CODE_HEADER,
+            memory: None,
+            sections: Vec::new(),
+            place: 0..0,
+        }
+    }
+
+    /// Takes the next bytes.
+    pub fn take(&mut self, piece: &[u8]) {
+        self.sha256.update(piece);
+        self.keep_head(piece);
+        self.keep_sections(piece);
+        self.at += piece.len() as u64;
+    }
+
+    /// What was read.
+    pub fn finish(self) -> Scanned {
+        let kernels = self.kernels();
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(self.sha256.finish().as_ref());
+        Scanned { sha256, size: self.at, kernels }
+    }
+
+    fn keep_head(&mut self, piece: &[u8]) {
+        while self.head.len() < self.wanted {
+            let start = (self.head.len() as u64).checked_sub(self.at).and_then(|start| usize::try_from(start).ok());
+            let Some(rest) = start.and_then(|start| piece.get(start..)).filter(|rest| !rest.is_empty()) else { return };
+            let missing = self.wanted - self.head.len();
+            self.head.extend_from_slice(rest.get(..missing.min(rest.len())).unwrap_or_default());
+            if self.head.len() == self.wanted {
+                self.want_more();
+            }
+        }
+    }
+
+    /// Finds out from what has been kept how much has to be: header, program headers, and the first segment.
+    fn want_more(&mut self) {
+        let Some(header) = self.header() else { return };
+        let sections = u64::from(header.e_shnum.get(LE)).min(MOST_SECTIONS);
+        let place = header.e_shoff.get(LE);
+        let segments = (header.e_phoff.get(LE), u64::from(header.e_phnum.get(LE)));
+        let end_of_table = segments.0.saturating_add(segments.1 * size_of::<ProgramHeader64<LE>>() as u64);
+        let length = sections * size_of::<SectionHeader64<LE>>() as u64;
+        let first = || {
+            let table: &[ProgramHeader64<LE>] = array(&self.head, segments.0, segments.1)?;
+            let is_first = |it: &&ProgramHeader64<LE>| it.p_type.get(LE) == elf::PT_LOAD && it.p_offset.get(LE) == 0;
+            table.iter().find(is_first).map(|segment| segment.p_filesz.get(LE))
+        };
+        let needed = end_of_table.max(first().unwrap_or(0));
+        self.place = place..place.saturating_add(length);
+        match usize::try_from(needed) {
+            Ok(needed) if needed > self.head.len() && needed <= MOST_KEPT => {
+                if needed > SMALL && self.memory.is_none() {
+                    self.memory = Some(self.budget.reserve(MemoryClass::Compression, needed as u64));
+                }
+                self.wanted = needed;
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_sections(&mut self, piece: &[u8]) {
+        let end = self.at + piece.len() as u64;
+        let (from, to) = (self.place.start.max(self.at), self.place.end.min(end));
+        let Some(length) = to.checked_sub(from).and_then(|length| usize::try_from(length).ok()) else { return };
+        let from = usize::try_from(from - self.at).unwrap_or(usize::MAX);
+        self.sections.extend_from_slice(piece.get(from..from.saturating_add(length)).unwrap_or_default());
+    }
+
+    fn header(&self) -> Option<&FileHeader64<LE>> {
+        let (header, _) = from_bytes::<FileHeader64<LE>>(&self.head).ok()?;
+        (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
+    }
+
+    /// The kernels; none if there is no symbol table.
+    fn kernels(&self) -> Option<Vec<Kernel>> {
+        let count = self.sections.len() / size_of::<SectionHeader64<LE>>();
+        let sections: &[SectionHeader64<LE>] = array(&self.sections, 0, count as u64)?;
+        let Some(table) = sections.iter().find(|section| section.sh_type.get(LE) == elf::SHT_DYNSYM) else {
+            return Some(Vec::new());
+        };
+        let names = sections.get(usize::try_from(table.sh_link.get(LE)).ok()?)?;
+        let names: &[u8] = array(&self.head, names.sh_offset.get(LE), names.sh_size.get(LE))?;
+        let count = table.sh_size.get(LE) / size_of::<Sym64<LE>>() as u64;
+        let symbols: &[Sym64<LE>] = array(&self.head, table.sh_offset.get(LE), count)?;
+        Some(kernels(symbols, names))
+    }
+}
+
+/// The kernels of a symbol table.
+fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Vec<Kernel> {
+    let name = |symbol: &Sym64<LE>| {
+        let rest = names.get(usize::try_from(symbol.st_name.get(LE)).ok()?..)?;
+        let name = rest.get(..rest.len().min(LONGEST_NAME))?;
+        name.get(..name.iter().position(|&byte| byte == 0)?)
+    };
+    let defined = || symbols.iter().filter(|symbol| symbol.st_shndx.get(LE) != elf::SHN_UNDEF);
+    let functions = defined().filter(|symbol| symbol.st_type() == elf::STT_FUNC);
+    let sizes: HashMap<_, _> = functions.filter_map(|symbol| Some((name(symbol)?, symbol.st_size.get(LE)))).collect();
+    let mut found = Vec::new();
+    let mut length = 0;
+    for kernel in defined().filter_map(|symbol| name(symbol)?.strip_suffix(DESCRIPTOR)) {
+        // Symbols that share the bytes of their names could have more of them than there is memory.
+        length += kernel.len();
+        if length > names.len() {
+            break;
+        }
+        let size = sizes.get(kernel).copied().unwrap_or(0);
+        found.push(Kernel { name: String::from_utf8_lossy(kernel).into_owned(), size });
+    }
+    found
+}
+
+/// A table of `count` elements at `offset`.
+fn array<T: Pod>(bytes: &[u8], offset: u64, count: u64) -> Option<&[T]> {
+    let bytes = bytes.get(usize::try_from(offset).ok()?..)?;
+    slice_from_bytes(bytes, usize::try_from(count).ok()?).ok().map(|(table, _)| table)
+}

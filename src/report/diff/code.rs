@@ -1,0 +1,177 @@
+//! Code objects of an input, by what they are: their digests and their kernels. Each is read once, from its beginning to its
+//! end, and each compressed bundle is decompressed once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+
+use super::DiffError;
+use crate::fatbin::{CodeObject, CodeScan, Kernel, OpenBundle, Scanned};
+use crate::kpack::{KpackError, Reader, TocEntry};
+use crate::resources::Resources;
+
+/// Names of kernels take this many bytes at most. Kernels that come later are counted without their names.
+const MOST_NAMES: usize = 256 << 20;
+
+/// A code object in a library, and what it is.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    /// The wrapper that leads to it.
+    pub(super) wrapper: usize,
+    pub(super) sha256: [u8; 32],
+    pub(super) size: u64,
+    /// Its kernels by number, and the bytes of each; `None` if its symbols cannot be read.
+    pub(super) kernels: Option<Arc<[(u32, u64)]>>,
+}
+
+/// Where the bytes of a code object come from.
+pub(super) enum Place {
+    Bundle(CodeObject),
+    Archive(Arc<Reader>, TocEntry),
+}
+
+/// A code object that is to be read, for whichever wrappers lead to it.
+pub(super) struct Wanted {
+    pub(super) place: Place,
+    /// Number of the library, target and wrapper.
+    pub(super) users: Vec<(usize, String, usize)>,
+}
+
+/// Names of kernels, each once, by number.
+#[derive(Debug, Default)]
+pub(super) struct Names(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    numbers: HashMap<Arc<str>, u32>,
+    names: Vec<Arc<str>>,
+    bytes: usize,
+}
+
+impl Names {
+    /// The number of a name; `None` if there are too many.
+    fn number(&self, name: &str) -> Option<u32> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = known.numbers.get(name) {
+            return Some(*number);
+        }
+        let number = u32::try_from(known.names.len()).ok().filter(|_| known.bytes + name.len() <= MOST_NAMES)?;
+        let name: Arc<str> = name.into();
+        known.bytes += name.len();
+        known.names.push(Arc::clone(&name));
+        known.numbers.insert(name, number);
+        Some(number)
+    }
+
+    pub(super) fn name(&self, number: u32) -> Arc<str> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        usize::try_from(number).ok().and_then(|number| known.names.get(number).cloned()).unwrap_or_default()
+    }
+}
+
+impl Wanted {
+    fn size(&self) -> u64 {
+        match &self.place {
+            Place::Bundle(object) => object.content.size(),
+            Place::Archive(_, entry) => entry.original_size,
+        }
+    }
+
+    /// What has to be decompressed for it, and where it is there.
+    fn bundle(&self) -> (Option<u64>, u64) {
+        match &self.place {
+            Place::Bundle(object) => (object.bundle.as_ref().map(|bundle| bundle.id()), object.offset),
+            Place::Archive(..) => (None, 0),
+        }
+    }
+
+    fn scan(&self, open: &mut OpenBundle, resources: &Resources) -> Result<Scanned, DiffError> {
+        let mut scan = CodeScan::new(&resources.budget);
+        match &self.place {
+            Place::Bundle(object) => open.read(object, |piece| scan.take(piece))?,
+            Place::Archive(reader, entry) => {
+                let read = reader.read(entry, &resources.budget, |piece| {
+                    scan.take(piece);
+                    Ok(())
+                });
+                read.map_err(|error: KpackError| DiffError::Archive(error.to_string()))?;
+            }
+        }
+        Ok(scan.finish())
+    }
+}
+
+/// Reads code objects; gives them by library and target. Adds the bytes to `done`.
+pub(super) fn read(
+    wanted: Vec<Wanted>,
+    names: &Names,
+    resources: &Resources,
+    done: &AtomicU64,
+) -> Result<BTreeMap<(usize, String), Vec<Code>>, DiffError> {
+    let mut found = BTreeMap::<(usize, String), Vec<Code>>::new();
+    let groups = by_bundle(wanted);
+    // In this order, so that what is inflated is read forward.
+    let read: Vec<_> =
+        groups.into_iter().par_bridge().map(|group| read_bundle(&group, names, resources, done)).collect();
+    for codes in read {
+        for (library, target, code) in codes? {
+            found.entry((library, target)).or_default().push(code);
+        }
+    }
+    for codes in found.values_mut() {
+        codes.sort_by_key(|code| code.wrapper);
+    }
+    Ok(found)
+}
+
+/// Those of one bundle together, in the order in which they lie in it; all others by themselves.
+fn by_bundle(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
+    let mut groups: Vec<Vec<Wanted>> = Vec::new();
+    let mut places = HashMap::new();
+    for wanted in wanted {
+        let (bundle, _) = wanted.bundle();
+        let number = bundle.map_or(groups.len(), |bundle| *places.entry(bundle).or_insert(groups.len()));
+        match groups.get_mut(number) {
+            Some(group) => group.push(wanted),
+            None => groups.push(vec![wanted]),
+        }
+    }
+    for group in &mut groups {
+        group.sort_by_key(|wanted| wanted.bundle().1);
+    }
+    groups
+}
+
+fn read_bundle(
+    group: &[Wanted],
+    names: &Names,
+    resources: &Resources,
+    done: &AtomicU64,
+) -> Result<Vec<(usize, String, Code)>, DiffError> {
+    let bundle = group.iter().find_map(|wanted| match &wanted.place {
+        Place::Bundle(object) => object.bundle.as_ref(),
+        Place::Archive(..) => None,
+    });
+    // A thread that has one open waits for no other.
+    let mut open = OpenBundle::of(bundle)?;
+    let mut codes = Vec::new();
+    for wanted in group {
+        let Scanned { sha256, size, kernels } = wanted.scan(&mut open, resources)?;
+        let numbered = |kernel: &Kernel| Some((names.number(&kernel.name)?, kernel.size));
+        let kernels: Option<Arc<[_]>> =
+            kernels.and_then(|kernels| kernels.iter().map(numbered).collect::<Option<Vec<_>>>()).map(Into::into);
+        for (library, target, wrapper) in &wanted.users {
+            let code = Code { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
+            codes.push((*library, target.clone(), code));
+        }
+        done.fetch_add(wanted.size(), Ordering::Relaxed);
+    }
+    Ok(codes)
+}
+
+/// Bytes that are to be read.
+pub(super) fn size(wanted: &[Wanted]) -> u64 {
+    wanted.iter().map(Wanted::size).fold(0, u64::saturating_add)
+}

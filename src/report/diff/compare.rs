@@ -1,0 +1,311 @@
+//! The comparison of two inventories.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::code::{Code, Names};
+use super::inventory::{Inventory, Library, Member};
+use super::members;
+use super::side::{Downloads, Side};
+use super::{
+    Amount, Change, Changes, Diff, DiffError, Download, Head, KernelChange, LibraryChange, MetadataChange,
+    PackageChange, Pair, Progress, TargetChange,
+};
+use crate::report::details::{package_name, root};
+use crate::source::EntryPath;
+
+/// Kernels beyond that many are counted, and not listed.
+const MOST_KERNELS: usize = 1000;
+/// What stands for all that there is to download.
+const ALL: &str = "all";
+
+/// Kernels of a library for a target: how often, and bytes.
+type Kernels = BTreeMap<u32, Amount>;
+/// Kernels that are different, by library and number.
+type Different<'a> = HashMap<(&'a str, u32), (BTreeSet<&'a str>, Pair<Amount>)>;
+
+pub(super) fn compare(
+    sides: Pair<&Side>,
+    inventories: &Pair<Inventory>,
+    names: &Names,
+    progress: &Progress,
+) -> Result<Diff, DiffError> {
+    let Pair { before, after } = inventories;
+    let mut targets = BTreeMap::<String, TargetChange>::new();
+    let mut databases = BTreeMap::<String, BTreeMap<String, Pair<Amount>>>::new();
+    for (inventory, is_after) in [(before, false), (after, true)] {
+        for ((library, key), amount) in inventory.databases() {
+            let of_library = databases.entry(library.to_owned()).or_default().entry(key.to_owned()).or_default();
+            *of_library.side(is_after) = amount;
+            let of_target = targets.entry(key.to_owned()).or_default().databases.side(is_after);
+            *of_target = of_target.plus(amount);
+        }
+    }
+    let mut different = Different::new();
+    let mut libraries = libraries(before, after, &mut targets, &mut different);
+    libraries.sort_by_cached_key(|library| (Reverse(library.distance()), library.path.clone()));
+    let all = |of: fn(&LibraryChange) -> Changes| libraries.iter().map(of).fold(Changes::default(), Changes::plus);
+    let unread = |inventory: &Inventory| {
+        let codes = inventory.libraries.values().flat_map(|library| library.code.values().flatten());
+        codes.filter(|code| code.kernels.is_none()).count() as u64
+    };
+    let (changed_kernels, more_changed_kernels) = listed(different, names);
+    let warnings = [&sides.before.warnings, &before.warnings, &sides.after.warnings, &after.warnings];
+    Ok(Diff {
+        inputs: Pair { before: head(sides.before, before), after: head(sides.after, after) },
+        metadata: MetadataChange::of(sides.before.metadata().as_ref(), sides.after.metadata().as_ref()),
+        downloads: downloads(&sides.before.downloads(), &sides.after.downloads()),
+        packages: packages(before, after),
+        code_objects: all(|library| library.code_objects),
+        kernels: all(|library| library.kernels),
+        unread_symbols: Pair { before: unread(before), after: unread(after) },
+        members: members::compare(&before.members, &after.members, progress)?,
+        targets,
+        libraries,
+        databases,
+        changed_kernels,
+        more_changed_kernels,
+        gate: None,
+        warnings: warnings.into_iter().flatten().cloned().collect(),
+    })
+}
+
+impl<T> Pair<T> {
+    pub(super) fn side(&mut self, is_after: bool) -> &mut T {
+        if is_after { &mut self.after } else { &mut self.before }
+    }
+}
+
+impl LibraryChange {
+    /// By how many bytes it is different.
+    fn distance(&self) -> u64 {
+        let host = self.host_size.before.unwrap_or(0).abs_diff(self.host_size.after.unwrap_or(0));
+        let code = self.targets.values().map(|pair| pair.before.size.abs_diff(pair.after.size));
+        code.fold(host, u64::saturating_add)
+    }
+}
+
+fn head(side: &Side, inventory: &Inventory) -> Head {
+    let members = || inventory.members.values();
+    let mut files = Amount::default();
+    members().for_each(|member| files.add(1, member.size));
+    let databases = inventory.databases().into_values().fold(Amount::default(), Amount::plus);
+    Head {
+        name: side.name.clone(),
+        form: side.form,
+        files,
+        host_size: members().map(|member| member.host_size).sum(),
+        code: inventory.libraries.values().map(Library::amount).fold(Amount::default(), Amount::plus),
+        databases,
+    }
+}
+
+impl Library {
+    fn amount(&self) -> Amount {
+        self.code.values().map(|codes| amount(codes)).fold(Amount::default(), Amount::plus)
+    }
+}
+
+fn amount(codes: &[Code]) -> Amount {
+    let mut amount = Amount::default();
+    for code in codes {
+        amount.add(1, code.size);
+    }
+    amount
+}
+
+fn libraries<'a>(
+    before: &'a Inventory,
+    after: &'a Inventory,
+    all_targets: &mut BTreeMap<String, TargetChange>,
+    different: &mut Different<'a>,
+) -> Vec<LibraryChange> {
+    let paths: BTreeSet<_> = before.libraries.keys().chain(after.libraries.keys()).collect();
+    let mut libraries = Vec::new();
+    for path in paths {
+        let (old, new) = (before.libraries.get(path), after.libraries.get(path));
+        let pair = |of: fn(&Library) -> Option<u64>| Pair { before: old.and_then(of), after: new.and_then(of) };
+        let mut change = LibraryChange {
+            path: path.clone(),
+            change: Change::Same,
+            size: pair(|library| library.size),
+            host_size: pair(|library| library.host_size),
+            targets: BTreeMap::new(),
+            code_objects: Changes::default(),
+            kernels: Changes::default(),
+        };
+        let names: BTreeSet<&'a String> = old.into_iter().chain(new).flat_map(|library| library.code.keys()).collect();
+        for name in names {
+            let codes = |library: Option<&'a Library>| library.and_then(|library| library.code.get(name));
+            let [old, new] = [old, new].map(|library| codes(library).map_or(&[][..], Vec::as_slice));
+            let pair = Pair { before: amount(old), after: amount(new) };
+            let code_objects = by_digest(old, new);
+            let kernels = by_symbol(&kernels(old), &kernels(new), |number, pair| {
+                let (targets, sum) = different.entry((path.as_str(), number)).or_default();
+                targets.insert(name.as_str());
+                *sum = Pair { before: sum.before.plus(pair.before), after: sum.after.plus(pair.after) };
+            });
+            let target = all_targets.entry(name.clone()).or_default();
+            target.code =
+                Pair { before: target.code.before.plus(pair.before), after: target.code.after.plus(pair.after) };
+            target.code_objects = target.code_objects.plus(code_objects);
+            target.kernels = target.kernels.plus(kernels);
+            change.targets.insert(name.clone(), pair);
+            change.code_objects = change.code_objects.plus(code_objects);
+            change.kernels = change.kernels.plus(kernels);
+        }
+        let is_same_code = Changes { same: change.code_objects.same, ..Changes::default() } == change.code_objects;
+        let is_equal = is_same_code && change.host_size.before == change.host_size.after;
+        change.change = Change::of(old.is_some(), new.is_some(), is_equal);
+        libraries.push(change);
+    }
+    libraries
+}
+
+/// Code objects: equal ones first, whichever wrapper leads to them; the others in the order of the wrappers.
+fn by_digest(before: &[Code], after: &[Code]) -> Changes {
+    let mut known = HashMap::<_, u64>::new();
+    for code in before {
+        *known.entry(code.sha256).or_default() += 1;
+    }
+    let mut changes = Changes::default();
+    let mut equal = HashMap::<_, u64>::new();
+    let mut new = Vec::new();
+    for code in after {
+        match known.get_mut(&code.sha256).filter(|left| **left > 0) {
+            Some(left) => {
+                *left -= 1;
+                *equal.entry(code.sha256).or_default() += 1;
+                changes.same.add(1, code.size);
+            }
+            None => new.push(code.size),
+        }
+    }
+    let mut old = Vec::new();
+    for code in before {
+        match equal.get_mut(&code.sha256).filter(|left| **left > 0) {
+            Some(left) => *left -= 1,
+            None => old.push(code.size),
+        }
+    }
+    let (mut old, mut new) = (old.into_iter(), new.into_iter());
+    loop {
+        match (old.next(), new.next()) {
+            (Some(before), Some(after)) => {
+                changes.changed.before.add(1, before);
+                changes.changed.after.add(1, after);
+            }
+            (None, Some(size)) => changes.came.add(1, size),
+            (Some(size), None) => changes.went.add(1, size),
+            (None, None) => return changes,
+        }
+    }
+}
+
+fn kernels(codes: &[Code]) -> Kernels {
+    let mut kernels = Kernels::new();
+    for (number, size) in codes.iter().flat_map(|code| code.kernels.iter().flat_map(|kernels| kernels.iter())) {
+        kernels.entry(*number).or_default().add(1, *size);
+    }
+    kernels
+}
+
+/// Kernels by name: equal if there are as many of one name, and they have as many bytes.
+fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, Pair<Amount>)) -> Changes {
+    let mut changes = Changes::default();
+    let numbers: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    for number in numbers {
+        let [old, new] = [before, after].map(|kernels| kernels.get(number).copied());
+        match (old, new) {
+            (Some(old), Some(new)) if old == new => {
+                changes.same = changes.same.plus(new);
+                continue;
+            }
+            (Some(old), Some(new)) => {
+                changes.changed.before = changes.changed.before.plus(old);
+                changes.changed.after = changes.changed.after.plus(new);
+            }
+            (None, Some(new)) => changes.came = changes.came.plus(new),
+            (Some(old), None) => changes.went = changes.went.plus(old),
+            (None, None) => {}
+        }
+        different(*number, Pair { before: old.unwrap_or_default(), after: new.unwrap_or_default() });
+    }
+    changes
+}
+
+/// The kernels with the largest changes, and the number of the others.
+fn listed(different: Different<'_>, names: &Names) -> (Vec<KernelChange>, usize) {
+    let mut changes: Vec<_> = different.into_iter().collect();
+    let distance = |pair: &Pair<Amount>| pair.before.size.abs_diff(pair.after.size);
+    let more = changes.len().saturating_sub(MOST_KERNELS);
+    changes
+        .sort_by_cached_key(|((library, number), (_, pair))| (Reverse(distance(pair)), *library, names.name(*number)));
+    changes.truncate(MOST_KERNELS);
+    let kernels = changes.into_iter().map(|((library, number), (targets, pair))| KernelChange {
+        library: library.to_owned(),
+        name: names.name(number).to_string(),
+        change: Change::of(pair.before.count > 0, pair.after.count > 0, false),
+        targets: targets.into_iter().map(str::to_owned).collect(),
+        before: pair.before,
+        after: pair.after,
+    });
+    (kernels.collect(), more)
+}
+
+fn packages(before: &Inventory, after: &Inventory) -> Vec<PackageChange> {
+    let root = root(before.members.keys().chain(after.members.keys()));
+    let mut packages = BTreeMap::<String, PackageChange>::new();
+    for (inventory, is_after) in [(before, false), (after, true)] {
+        let mut package = |path: &EntryPath, add: &dyn Fn(&mut PackageChange)| {
+            let name = package_name(path, &root);
+            let package = packages.entry(name.clone()).or_insert_with(|| PackageChange { name, ..Default::default() });
+            add(package);
+        };
+        for (path, Member { size, host_size, database, .. }) in &inventory.members {
+            package(path, &|package| {
+                package.files.side(is_after).add(1, *size);
+                *package.host_size.side(is_after) += host_size;
+                if database.is_some() {
+                    package.databases.side(is_after).add(1, *size);
+                }
+            });
+        }
+        for (path, library) in &inventory.libraries {
+            let Ok(path) = EntryPath::new(path.as_bytes()) else { continue };
+            let amount = library.amount();
+            package(&path, &|package| package.code.side(is_after).add(amount.count, amount.size));
+        }
+    }
+    let mut packages: Vec<_> = packages.into_values().collect();
+    let distance = |package: &PackageChange| {
+        let PackageChange { host_size, code, databases, .. } = package;
+        host_size.before.abs_diff(host_size.after)
+            + code.before.size.abs_diff(code.after.size)
+            + databases.before.size.abs_diff(databases.after.size)
+    };
+    packages.sort_by_cached_key(|package| (Reverse(distance(package)), package.name.clone()));
+    packages
+}
+
+/// What users download. What is not known of both is estimated for both.
+fn downloads(before: &Downloads, after: &Downloads) -> BTreeMap<String, Download> {
+    let mut downloads = BTreeMap::new();
+    if before.whole.is_some() || after.whole.is_some() {
+        let whole = Download { before: before.whole, after: after.whole, is_estimate: false };
+        downloads.insert(ALL.to_owned(), whole);
+    }
+    let gpus = |side: &Downloads| side.split.keys().chain(side.thin.keys()).cloned().collect::<BTreeSet<_>>();
+    let (old, new) = (gpus(before), gpus(after));
+    for gpu in old.union(&new) {
+        let is_known = |side: &Downloads, gpus: &BTreeSet<String>| side.split.contains_key(gpu) || !gpus.contains(gpu);
+        let is_exact = is_known(before, &old) && is_known(after, &new);
+        let size = |side: &Downloads| {
+            let (first, second) = if is_exact { (&side.split, &side.thin) } else { (&side.thin, &side.split) };
+            first.get(gpu).or_else(|| second.get(gpu)).copied()
+        };
+        let download = Download { before: size(before), after: size(after), is_estimate: !is_exact };
+        downloads.insert(gpu.clone(), download);
+    }
+    downloads
+}

@@ -1,0 +1,118 @@
+//! What may not grow by more than some percent.
+
+use serde::Serialize;
+
+use super::Diff;
+use crate::report::table::size;
+
+/// As many things as a sentence names.
+const NAMED: usize = 3;
+
+/// What was asked for, and what grew by more.
+#[derive(Debug, Serialize)]
+pub struct Gate {
+    /// The most that anything may grow.
+    pub percent: f64,
+    /// What grew by more, the largest growth first.
+    pub exceeded: Vec<Exceeded>,
+    /// The same for people.
+    pub sentence: String,
+}
+
+/// Something that grew.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exceeded {
+    /// Of what kind it is.
+    pub what: Gated,
+    /// The target, or what is downloaded; empty for the host part.
+    pub name: String,
+    /// Bytes in the first input.
+    pub before: u64,
+    /// Bytes in the second one.
+    pub after: u64,
+    /// Whether both are estimated.
+    pub is_estimate: bool,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gated {
+    /// The host part.
+    Host,
+    /// Device code and databases of a target.
+    Target,
+    /// What a user downloads.
+    Download,
+}
+
+impl Diff {
+    /// Notes what grew by more than `percent`. What came has no size to grow from; it counts in the download.
+    pub fn set_gate(&mut self, percent: f64) {
+        let inputs = &self.inputs;
+        let host = (Gated::Host, "", inputs.before.host_size, inputs.after.host_size, false);
+        let targets = self.targets.iter().map(|(name, target)| {
+            let [before, after] =
+                [(target.code.before, target.databases.before), (target.code.after, target.databases.after)]
+                    .map(|(code, databases)| code.size.saturating_add(databases.size));
+            (Gated::Target, name.as_str(), before, after, false)
+        });
+        let downloads = self
+            .downloads
+            .iter()
+            .filter_map(|(name, it)| Some((Gated::Download, name.as_str(), it.before?, it.after?, it.is_estimate)));
+        let all = std::iter::once(host).chain(targets).chain(downloads);
+        let mut exceeded: Vec<_> = all
+            .filter(|(_, _, before, after, _)| *before > 0 && growth(*before, *after) > percent)
+            .map(|(what, name, before, after, is_estimate)| Exceeded {
+                what,
+                name: name.to_owned(),
+                before,
+                after,
+                is_estimate,
+            })
+            .collect();
+        exceeded.sort_by(|a, b| growth(b.before, b.after).total_cmp(&growth(a.before, a.after)));
+        let sentence = sentence(percent, &exceeded);
+        self.gate = Some(Gate { percent, exceeded, sentence });
+    }
+}
+
+impl Gate {
+    /// Whether nothing grew by more.
+    pub fn is_passed(&self) -> bool {
+        self.exceeded.is_empty()
+    }
+}
+
+fn sentence(percent: f64, exceeded: &[Exceeded]) -> String {
+    if exceeded.is_empty() {
+        return format!("Nothing grew by more than {percent} %: neither the host part, nor a target, nor a download.");
+    }
+    let named: Vec<_> = exceeded.iter().take(NAMED).map(Exceeded::describe).collect();
+    let more = match exceeded.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("More than {percent} % is too much: {}{more}.", named.join(", "))
+}
+
+impl Exceeded {
+    fn describe(&self) -> String {
+        let what = match (self.what, self.name.as_str()) {
+            (Gated::Host, _) => "the host part".to_owned(),
+            (Gated::Target, name) => name.to_owned(),
+            (Gated::Download, "all") => "the download of all".to_owned(),
+            (Gated::Download, name) => format!("the download for {name}"),
+        };
+        let estimate = if self.is_estimate { ", estimated" } else { "" };
+        let (before, after) = (size(self.before), size(self.after));
+        format!("{what} grew by {:.1} % ({before} to {after}{estimate})", growth(self.before, self.after))
+    }
+}
+
+/// In percent.
+#[expect(clippy::cast_precision_loss, reason = "a percentage is not that exact")]
+fn growth(before: u64, after: u64) -> f64 {
+    (after as f64 - before as f64) * 100.0 / before as f64
+}

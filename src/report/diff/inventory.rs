@@ -1,0 +1,263 @@
+//! What one of two inputs consists of, whatever its form: files, libraries with their device code, and databases.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::code::{self, Code, Names, Place, Wanted};
+use super::side::{Part, Side};
+use super::{Amount, DiffError, Progress};
+use crate::gpu::TargetId;
+use crate::kpack::{MAGIC, Reader};
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath};
+use crate::split;
+use crate::view::REPORTS;
+
+/// What an input consists of.
+pub(super) struct Inventory {
+    /// Without archives, which are compared by what they hold.
+    pub(super) members: BTreeMap<EntryPath, Member>,
+    /// The libraries with device code, by path.
+    pub(super) libraries: BTreeMap<String, Library>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// A file or a symlink.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) kind: MemberKind,
+    pub(super) size: u64,
+    /// Bytes of it in the host part.
+    pub(super) host_size: u64,
+    /// The library and the key, if it is a file of a database.
+    pub(super) database: Option<(&'static str, String)>,
+    /// Whether it has device code in itself.
+    pub(super) is_fat: bool,
+}
+
+#[derive(Clone)]
+pub(super) enum MemberKind {
+    File(Arc<dyn Content>),
+    Symlink(Arc<[u8]>),
+}
+
+/// A library with device code.
+#[derive(Default)]
+pub(super) struct Library {
+    /// Bytes in the input; `None` if only code for it is there.
+    pub(super) size: Option<u64>,
+    pub(super) host_size: Option<u64>,
+    /// By target, sorted by wrapper.
+    pub(super) code: BTreeMap<String, Vec<Code>>,
+}
+
+/// Libraries while they are looked for.
+#[derive(Default)]
+struct Libraries {
+    numbers: BTreeMap<String, usize>,
+    /// Libraries whose code is in archives.
+    archived: BTreeSet<usize>,
+    wanted: Vec<Wanted>,
+}
+
+/// An archive that was found.
+struct Found {
+    /// The directory that it is an archive of.
+    root: EntryPath,
+    /// What stands before the paths of its part.
+    place: EntryPath,
+    reader: Arc<Reader>,
+}
+
+impl Libraries {
+    fn number(&mut self, path: &str) -> usize {
+        let next = self.numbers.len();
+        *self.numbers.entry(path.to_owned()).or_insert(next)
+    }
+}
+
+impl Inventory {
+    /// Reads all code objects of an input.
+    pub(super) fn of(side: &Side, names: &Names, progress: &Progress) -> Result<Self, DiffError> {
+        let mut inventory = Self { members: BTreeMap::new(), libraries: BTreeMap::new(), warnings: Vec::new() };
+        let mut libraries = Libraries::default();
+        let mut archives = Vec::new();
+        for part in &side.parts {
+            archives.extend(inventory.add_members(part));
+            fat_binaries(part, &mut libraries);
+        }
+        for archive in &archives {
+            inventory.add_archive(archive, &mut libraries);
+        }
+        progress.total.fetch_add(code::size(&libraries.wanted), Ordering::Relaxed);
+        let code = code::read(libraries.wanted, names, &side.resources, &progress.done)?;
+        let paths: BTreeMap<_, _> = libraries.numbers.iter().map(|(path, number)| (*number, path)).collect();
+        for ((number, target), codes) in code {
+            let Some(path) = paths.get(&number) else { continue };
+            inventory.libraries.entry((*path).clone()).or_default().code.insert(target, codes);
+        }
+        for number in &libraries.archived {
+            if let Some(library) = paths.get(number).and_then(|path| inventory.libraries.get_mut(*path)) {
+                library.drop_copies();
+            }
+        }
+        inventory.measure();
+        Ok(inventory)
+    }
+
+    /// Takes over what a part has; gives its archives.
+    fn add_members(&mut self, part: &Part) -> Vec<Found> {
+        let mut archives = Vec::new();
+        let place = part.place();
+        for (entry, at) in part.input.entries.iter().zip(&part.plan.places) {
+            if entry.path.components().next() == Some(REPORTS.as_bytes()) {
+                continue;
+            }
+            let (kind, size) = match &entry.kind {
+                EntryKind::Directory => continue,
+                EntryKind::Symlink(to) => (MemberKind::Symlink(Arc::clone(to)), 0),
+                EntryKind::File { content, .. } => (MemberKind::File(Arc::clone(content)), content.size()),
+            };
+            if let MemberKind::File(content) = &kind
+                && is_archive(&entry.path, content)
+            {
+                match Reader::open(Arc::clone(content)) {
+                    Ok(reader) => {
+                        let directory = entry.path.parent().filter(|directory| directory.name() == b".kpack");
+                        let root = directory.and_then(|directory| directory.parent()).unwrap_or_else(EntryPath::root);
+                        archives.push(Found { root, place: place.clone(), reader: Arc::new(reader) });
+                        continue;
+                    }
+                    Err(error) => self.warnings.push(format!("{}: not compared as an archive: {error}", entry.path)),
+                }
+            }
+            let (host_size, database, is_fat) = match at {
+                split::Place::Host => (size, None, false),
+                split::Place::Rewritten { content, .. } => (content.size(), None, true),
+                split::Place::Device(key, handler) | split::Place::Unwanted(key, handler) => {
+                    (0, Some((handler.name(), key.to_string())), false)
+                }
+            };
+            let path = part.shown(&entry.path);
+            self.members.entry(path).or_insert(Member { kind, size, host_size, database, is_fat });
+        }
+        archives
+    }
+
+    /// Has the code objects of an archive read, which belong to libraries that its names lead to.
+    fn add_archive(&self, archive: &Found, libraries: &mut Libraries) {
+        for (key, target, entry) in archive.reader.entries() {
+            let (name, wrapper) = key.rsplit_once('#').unwrap_or((key, "0"));
+            let Ok(wrapper) = wrapper.parse() else { continue };
+            let path = self.library(archive, name);
+            let library = libraries.number(&path);
+            libraries.archived.insert(library);
+            let place = Place::Archive(Arc::clone(&archive.reader), entry.clone());
+            libraries.wanted.push(Wanted { place, users: vec![(library, target.to_owned(), wrapper)] });
+        }
+    }
+
+    /// The library that an archive has a name of: below the directory that the archive belongs to, or as artifacts have it,
+    /// by its whole path.
+    fn library(&self, archive: &Found, name: &str) -> String {
+        let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
+        let places = [below(&joined(&archive.place, &archive.root)), below(&archive.place)];
+        let there = places.iter().flatten().find(|path| self.members.contains_key(*path));
+        there.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
+    }
+
+    /// Notes how large the libraries are.
+    fn measure(&mut self) {
+        for (path, library) in &mut self.libraries {
+            let member = EntryPath::new(path.as_bytes()).ok().and_then(|path| self.members.get(&path));
+            library.size = member.map(|member| member.size);
+            library.host_size = member.map(|member| member.host_size);
+        }
+        for (path, member) in self.members.iter().filter(|(_, member)| member.is_fat) {
+            // Without code objects: all of its bundles are empty.
+            let library = self.libraries.entry(path.to_string()).or_default();
+            (library.size, library.host_size) = (Some(member.size), Some(member.host_size));
+        }
+    }
+
+    /// Files of databases by library and key.
+    pub(super) fn databases(&self) -> BTreeMap<(&'static str, &str), Amount> {
+        let mut databases = BTreeMap::<_, Amount>::new();
+        for (member, (handler, key)) in self.members.values().filter_map(|it| Some((it, it.database.as_ref()?))) {
+            databases.entry((*handler, key.as_str())).or_default().add(1, member.size);
+        }
+        databases
+    }
+}
+
+impl Library {
+    /// An archive for a target with features has what wrappers have for that target without them, too. It is the same code
+    /// object, and counts once.
+    fn drop_copies(&mut self) {
+        let of_target = |code: &Code| (code.wrapper, code.sha256);
+        let known: HashMap<String, BTreeSet<_>> =
+            self.code.iter().map(|(target, codes)| (target.clone(), codes.iter().map(of_target).collect())).collect();
+        for (name, codes) in &mut self.code {
+            let Ok(target) = name.parse::<TargetId>() else { continue };
+            let others: Vec<_> =
+                target.candidates().iter().skip(1).filter_map(|it| known.get(&it.to_string())).collect();
+            codes.retain(|code| !others.iter().any(|other| other.contains(&of_target(code))));
+        }
+        self.code.retain(|_, codes| !codes.is_empty());
+    }
+}
+
+impl Part {
+    fn place(&self) -> EntryPath {
+        let place = self.place.as_ref().and_then(|place| EntryPath::new(place.as_bytes()).ok());
+        place.unwrap_or_else(EntryPath::root)
+    }
+
+    /// What a path is called: below the component of an artifact, and without the version in the names of a wheel's own
+    /// directories, which would make all of their files other ones.
+    fn shown(&self, path: &EntryPath) -> EntryPath {
+        let place = self.place();
+        let own = self.input.dist_info().and_then(|own| own.name().strip_suffix(b".dist-info"));
+        let without_version = own.and_then(|own| {
+            let first = path.components().next()?;
+            let kind = first.strip_prefix(own).filter(|kind| *kind == b".dist-info" || *kind == b".data")?;
+            let name = own.split(|&byte| byte == b'-').next()?;
+            let rest = path.below(&EntryPath::root().child(first));
+            let directory = place.child(&[name, kind].concat());
+            Some(rest.map_or(directory.clone(), |rest| joined(&directory, &rest)))
+        });
+        without_version.unwrap_or_else(|| joined(&place, path))
+    }
+}
+
+/// Has the code objects of fat binaries read, each once for all of the wrappers that lead to it.
+fn fat_binaries(part: &Part, libraries: &mut Libraries) {
+    let mut found = BTreeMap::new();
+    for entry in part.plan.archives.iter().flat_map(|planned| planned.archive.entries()) {
+        let Some(wrapper) = entry.wrapper else { continue };
+        found.insert((entry.binary, wrapper, entry.frame.object.target.to_string()), &entry.frame);
+    }
+    let mut places = HashMap::new();
+    for ((binary, wrapper, target), frame) in found {
+        let Some(entry) = part.input.entries.get(binary) else { continue };
+        let library = libraries.number(&part.shown(&entry.path).to_string());
+        let next = libraries.wanted.len();
+        let number = *places.entry(Arc::as_ptr(frame)).or_insert(next);
+        if number == next {
+            libraries.wanted.push(Wanted { place: Place::Bundle(frame.object.clone()), users: Vec::new() });
+        }
+        if let Some(wanted) = libraries.wanted.get_mut(number) {
+            wanted.users.push((library, target, wrapper));
+        }
+    }
+}
+
+fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+    let mut magic = [0; 4];
+    path.name().ends_with(b".kpack") && content.size() >= 4 && content.peek(&mut magic).is_ok_and(|()| magic == *MAGIC)
+}
+
+fn joined(root: &EntryPath, path: &EntryPath) -> EntryPath {
+    if path.is_root() { root.clone() } else { root.child(path.as_bytes()) }
+}

@@ -1,0 +1,109 @@
+//! Files and symlinks of two inputs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::inventory::{Member, MemberKind};
+use super::{Amount, Change, Changes, DiffError, Pair, Progress};
+use crate::rope::equal;
+use crate::source::EntryPath;
+
+/// Members beyond that many are counted, and not listed.
+const MOST: usize = 1000;
+
+/// What became of the files and symlinks.
+#[derive(Debug, Default, Serialize)]
+pub struct Members {
+    /// All of them.
+    #[serde(flatten)]
+    pub all: Changes,
+    /// Those that are different, the largest change first.
+    pub list: Vec<MemberChange>,
+    /// How many more of these there are.
+    pub more: usize,
+}
+
+/// A file or a symlink.
+#[derive(Debug, Serialize)]
+pub struct MemberChange {
+    /// Where it is.
+    pub path: String,
+    /// What became of it.
+    pub change: Change,
+    /// Bytes in the first input.
+    pub before: Option<u64>,
+    /// Bytes in the second one.
+    pub after: Option<u64>,
+}
+
+/// Compares what is at each path. Files of one size are read, as far as they are equal.
+pub(super) fn compare(
+    before: &BTreeMap<EntryPath, Member>,
+    after: &BTreeMap<EntryPath, Member>,
+    progress: &Progress,
+) -> Result<Members, DiffError> {
+    let pairs: Vec<_> = before.iter().filter_map(|(path, old)| Some((path, old, after.get(path)?))).collect();
+    let is_read = |old: &Member, new: &Member| old.is_fat == new.is_fat && old.size == new.size;
+    let size = pairs.iter().filter(|(_, old, new)| is_read(old, new)).map(|(_, old, _)| old.size).sum();
+    progress.total.fetch_add(size, Ordering::Relaxed);
+    let compared = pairs.into_iter().par_bridge().map(|(path, old, new)| {
+        let is_equal = is_equal(old, new)?;
+        if is_read(old, new) {
+            progress.done.fetch_add(old.size, Ordering::Relaxed);
+        }
+        Ok((path, Pair { before: Some(old), after: Some(new) }, is_equal))
+    });
+    let mut compared = compared.collect::<Result<Vec<_>, DiffError>>()?;
+    let went = before.iter().filter(|(path, _)| !after.contains_key(*path));
+    compared.extend(went.map(|(path, old)| (path, Pair { before: Some(old), after: None }, false)));
+    let came = after.iter().filter(|(path, _)| !before.contains_key(*path));
+    compared.extend(came.map(|(path, new)| (path, Pair { before: None, after: Some(new) }, false)));
+    let mut members = Members::default();
+    for (path, Pair { before, after }, is_equal) in compared {
+        let sizes = Pair { before: before.map(|it| it.size), after: after.map(|it| it.size) };
+        members.add(path, sizes, is_equal);
+    }
+    members.list.sort_by_cached_key(|member| (Reverse(member.distance()), member.path.clone()));
+    members.more = members.list.len().saturating_sub(MOST);
+    members.list.truncate(MOST);
+    Ok(members)
+}
+
+/// Whether two members are equal. Of a library that has its device code in itself on one side only, the size without it is
+/// compared.
+fn is_equal(old: &Member, new: &Member) -> Result<bool, DiffError> {
+    Ok(match (&old.kind, &new.kind) {
+        (MemberKind::Symlink(old), MemberKind::Symlink(new)) => old == new,
+        (MemberKind::File(_), MemberKind::File(_)) if old.is_fat != new.is_fat => old.host_size == new.host_size,
+        (MemberKind::File(old), MemberKind::File(new)) => equal(&**old, &**new)?,
+        _ => false,
+    })
+}
+
+impl Members {
+    fn add(&mut self, path: &EntryPath, sizes: Pair<Option<u64>>, is_equal: bool) {
+        let Pair { before, after } = sizes;
+        let change = Change::of(before.is_some(), after.is_some(), is_equal);
+        let [old, new] = [before, after].map(|size| size.map_or(Amount::default(), |size| Amount { count: 1, size }));
+        match change {
+            Change::Same => return self.all.same = self.all.same.plus(new),
+            Change::Changed => {
+                self.all.changed.before = self.all.changed.before.plus(old);
+                self.all.changed.after = self.all.changed.after.plus(new);
+            }
+            Change::Came => self.all.came = self.all.came.plus(new),
+            Change::Went => self.all.went = self.all.went.plus(old),
+        }
+        self.list.push(MemberChange { path: path.to_string(), change, before, after });
+    }
+}
+
+impl MemberChange {
+    fn distance(&self) -> u64 {
+        self.before.unwrap_or(0).abs_diff(self.after.unwrap_or(0))
+    }
+}

@@ -1,0 +1,60 @@
+//! What wheels say of themselves.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::Pair;
+use crate::wheel::Metadata;
+
+/// METADATA of two wheels.
+#[derive(Debug, Serialize)]
+pub struct MetadataChange {
+    /// The distributions.
+    pub name: Pair<String>,
+    /// Their versions.
+    pub version: Pair<String>,
+    /// The versions of Python that they need.
+    pub requires_python: Pair<Option<String>>,
+    /// Requirements that the second one has and the first one has not.
+    pub requirements_came: Vec<String>,
+    /// The other way round.
+    pub requirements_went: Vec<String>,
+    /// Extras that the second one has and the first one has not.
+    pub extras_came: Vec<String>,
+    /// The other way round.
+    pub extras_went: Vec<String>,
+}
+
+impl MetadataChange {
+    /// `None` unless both are wheels.
+    pub(super) fn of(before: Option<&Metadata>, after: Option<&Metadata>) -> Option<Self> {
+        let (before, after) = (before?, after?);
+        let requirements = |metadata: &Metadata| metadata.requirements().map(one_line).collect::<BTreeSet<_>>();
+        let (old, new) = (requirements(before), requirements(after));
+        let (old_extras, new_extras) = (before.extras(), after.extras());
+        let python = |metadata: &Metadata| metadata.requires_python().map(one_line);
+        Some(Self {
+            name: Pair { before: before.name.clone(), after: after.name.clone() },
+            version: Pair { before: before.version.clone(), after: after.version.clone() },
+            requires_python: Pair { before: python(before), after: python(after) },
+            requirements_came: new.difference(&old).cloned().collect(),
+            requirements_went: old.difference(&new).cloned().collect(),
+            extras_came: new_extras.difference(&old_extras).cloned().collect(),
+            extras_went: old_extras.difference(&new_extras).cloned().collect(),
+        })
+    }
+
+    /// Whether anything but the version is different.
+    pub fn is_different(&self) -> bool {
+        let lists = [&self.requirements_came, &self.requirements_went, &self.extras_came, &self.extras_went];
+        self.name.before != self.name.after
+            || self.requires_python.before != self.requires_python.after
+            || lists.iter().any(|list| !list.is_empty())
+    }
+}
+
+/// A field, which may be folded, with single blanks.
+fn one_line(value: &str) -> String {
+    value.split_whitespace().collect::<Vec<_>>().join(" ")
+}

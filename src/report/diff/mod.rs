@@ -1,0 +1,298 @@
+//! What changed between two inputs: sizes, targets, code objects, kernels, members and metadata, as one model. `tables` and the
+//! page render it.
+//!
+//! Code objects are equal if all of their bytes are. Kernels are equal if their names and the bytes of their code are as many,
+//! by the symbol tables: a new compiler changes every code object, and few kernels.
+
+mod code;
+mod compare;
+mod gate;
+mod inventory;
+mod members;
+mod metadata;
+mod side;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+use serde::Serialize;
+
+use crate::artifact::ManifestError;
+use crate::rope::ReadError;
+use crate::source::SourceError;
+use crate::split::SplitError;
+
+use code::Names;
+use inventory::Inventory;
+
+pub use gate::{Exceeded, Gate, Gated};
+pub use members::{MemberChange, Members};
+pub use metadata::MetadataChange;
+pub use side::{Form, Settings, Side};
+pub use tables::growth;
+
+/// Why two inputs cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// One cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// An artifact's manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It cannot be planned.
+    #[error("{}: {source}", location.display())]
+    Split {
+        /// The input.
+        location: PathBuf,
+        /// Why not.
+        source: SplitError,
+    },
+    /// Something cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A code object of an archive cannot be read.
+    #[error("an archive: {0}")]
+    Archive(String),
+}
+
+/// How far comparing is, for a progress bar: bytes of code objects, and of files that may be equal.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// What there is to read.
+    pub total: AtomicU64,
+    /// What has been read.
+    pub done: AtomicU64,
+}
+
+/// A number of things and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    /// How many.
+    pub count: u64,
+    /// Bytes of all of them.
+    pub size: u64,
+}
+
+/// Something before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pair<T> {
+    /// In the first input.
+    pub before: T,
+    /// In the second one.
+    pub after: T,
+}
+
+/// What became of things: equal ones, ones that took the place of others, and the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// In both, and equal.
+    pub same: Amount,
+    /// In both, and different.
+    pub changed: Pair<Amount>,
+    /// In the second one only.
+    pub came: Amount,
+    /// In the first one only.
+    pub went: Amount,
+}
+
+/// What became of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// It is equal.
+    Same,
+    /// It is different.
+    Changed,
+    /// It was not there before.
+    Came,
+    /// It is no longer there.
+    Went,
+}
+
+/// All that `diff` tells. As JSON it is described in `docs/json.md`.
+#[derive(Debug, Serialize)]
+pub struct Diff {
+    /// The inputs.
+    pub inputs: Pair<Head>,
+    /// Name, version, requirements and extras, if both are wheels.
+    pub metadata: Option<MetadataChange>,
+    /// What users download: `all`, and for each GPU.
+    pub downloads: BTreeMap<String, Download>,
+    /// Device code and databases by target.
+    pub targets: BTreeMap<String, TargetChange>,
+    /// Top-level directories, the largest change first.
+    pub packages: Vec<PackageChange>,
+    /// Libraries with device code, the largest change first.
+    pub libraries: Vec<LibraryChange>,
+    /// Kernel databases by library and key.
+    pub databases: BTreeMap<String, BTreeMap<String, Pair<Amount>>>,
+    /// Code objects by digest.
+    pub code_objects: Changes,
+    /// Kernels by symbol.
+    pub kernels: Changes,
+    /// Code objects whose symbols could not be read.
+    pub unread_symbols: Pair<u64>,
+    /// Kernels that are different, the largest change first.
+    pub changed_kernels: Vec<KernelChange>,
+    /// How many more of these there are.
+    pub more_changed_kernels: usize,
+    /// Files and symlinks.
+    pub members: Members,
+    /// What may not grow, if that was asked.
+    pub gate: Option<Gate>,
+    /// What could not be compared, and why.
+    pub warnings: Vec<String>,
+}
+
+/// An input as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Head {
+    /// Its file name.
+    pub name: String,
+    /// What it is.
+    pub form: Form,
+    /// Files and symlinks.
+    pub files: Amount,
+    /// Bytes of the host part.
+    pub host_size: u64,
+    /// Code objects.
+    pub code: Amount,
+    /// Files of kernel databases.
+    pub databases: Amount,
+}
+
+/// What a user downloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Download {
+    /// Bytes in the first input.
+    pub before: Option<u64>,
+    /// Bytes in the second one.
+    pub after: Option<u64>,
+    /// Whether they are estimated.
+    pub is_estimate: bool,
+}
+
+/// A target.
+#[derive(Debug, Default, Serialize)]
+pub struct TargetChange {
+    /// Code objects for it.
+    pub code: Pair<Amount>,
+    /// Files of databases for it.
+    pub databases: Pair<Amount>,
+    /// Its code objects by digest.
+    pub code_objects: Changes,
+    /// Its kernels by symbol.
+    pub kernels: Changes,
+}
+
+/// A top-level directory.
+#[derive(Debug, Default, Serialize)]
+pub struct PackageChange {
+    /// Its name; `.` for files in none.
+    pub name: String,
+    /// Files and symlinks.
+    pub files: Pair<Amount>,
+    /// Bytes in the host part.
+    pub host_size: Pair<u64>,
+    /// Code objects of its libraries.
+    pub code: Pair<Amount>,
+    /// Files of databases.
+    pub databases: Pair<Amount>,
+}
+
+/// A library with device code.
+#[derive(Debug, Serialize)]
+pub struct LibraryChange {
+    /// Where it is.
+    pub path: String,
+    /// What became of it.
+    pub change: Change,
+    /// Bytes of the file.
+    pub size: Pair<Option<u64>>,
+    /// Bytes in the host part.
+    pub host_size: Pair<Option<u64>>,
+    /// Its code objects by target.
+    pub targets: BTreeMap<String, Pair<Amount>>,
+    /// The same by digest.
+    pub code_objects: Changes,
+    /// Its kernels by symbol.
+    pub kernels: Changes,
+}
+
+/// A kernel, summed up over the targets for which it is different.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct KernelChange {
+    /// The library.
+    pub library: String,
+    /// Its symbol, without `.kd`.
+    pub name: String,
+    /// What became of it.
+    pub change: Change,
+    /// The targets.
+    pub targets: Vec<String>,
+    /// How often it was there, and bytes of its code.
+    pub before: Amount,
+    /// How often it is there, and bytes of its code.
+    pub after: Amount,
+}
+
+impl Amount {
+    fn add(&mut self, count: u64, size: u64) {
+        self.count += count;
+        self.size = self.size.saturating_add(size);
+    }
+
+    fn plus(mut self, other: Self) -> Self {
+        self.add(other.count, other.size);
+        self
+    }
+}
+
+impl Changes {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            same: self.same.plus(other.same),
+            changed: Pair {
+                before: self.changed.before.plus(other.changed.before),
+                after: self.changed.after.plus(other.changed.after),
+            },
+            came: self.came.plus(other.came),
+            went: self.went.plus(other.went),
+        }
+    }
+}
+
+impl Change {
+    /// What became of something that is there or not.
+    fn of(before: bool, after: bool, is_equal: bool) -> Self {
+        match (before, after) {
+            (false, _) => Self::Came,
+            (true, false) => Self::Went,
+            (true, true) if is_equal => Self::Same,
+            (true, true) => Self::Changed,
+        }
+    }
+
+    /// As people read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Changed => "changed",
+            Self::Came => "came",
+            Self::Went => "went",
+        }
+    }
+}
+
+impl Diff {
+    /// Reads all code objects of both, and the files that may be equal.
+    pub fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
+        let names = Names::default();
+        let inventories =
+            Pair { before: Inventory::of(before, &names, progress)?, after: Inventory::of(after, &names, progress)? };
+        compare::compare(Pair { before, after }, &inventories, &names, progress)
+    }
+}

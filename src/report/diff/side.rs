@@ -1,0 +1,264 @@
+//! One of two inputs that are compared: a wheel, a tree, a binary, a split, or artifacts, as parts that lie over each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::DiffError;
+use crate::artifact::{ArtifactName, Found, Manifest, find};
+use crate::gpu::{BundleKey, Level};
+use crate::report::details::Details;
+use crate::report::{Making, Report, SizedParts, Sizes};
+use crate::resources::Resources;
+use crate::source::{Input, InputKind, SourceError};
+use crate::split::{Options, Packaging, Plan, Progress, RESERVED, STATEMENT, Statement};
+use crate::view::{HOST, REPORTS, WheelOptions, WheelSet};
+use crate::wheel::Metadata;
+
+/// What an input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// A `.whl` file.
+    Wheel,
+    /// A directory that holds nothing but wheels: a split, as wheels.
+    Wheels,
+    /// Any other directory.
+    Tree,
+    /// An ELF or PE file.
+    Binary,
+    /// A directory with a host part and device parts, as `split` writes and a mount shows.
+    Split,
+    /// An artifact, or a directory of artifacts.
+    Artifacts,
+}
+
+/// How inputs are planned.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of all but artifacts.
+    pub options: Options,
+    /// Of artifacts.
+    pub artifacts: Options,
+    /// Of the wheels whose sizes are compared.
+    pub wheels: WheelOptions,
+}
+
+/// An input that has been listed and planned.
+#[derive(Debug)]
+pub struct Side {
+    pub(super) name: String,
+    pub(super) form: Form,
+    pub(super) parts: Vec<Part>,
+    pub(super) resources: Arc<Resources>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// One of the directories or wheels that an input consists of.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What stands before its paths: the component of an artifact.
+    pub(super) place: Option<String>,
+    pub(super) input: Input,
+    pub(super) plan: Plan,
+    wheels: Option<WheelSet>,
+    /// Bytes of the `.whl` file, if it is one.
+    file_size: Option<u64>,
+}
+
+/// What a user downloads, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Downloads {
+    /// All of it.
+    pub(super) whole: Option<u64>,
+    /// Host and device wheels for a GPU, if their sizes are known.
+    pub(super) split: BTreeMap<String, u64>,
+    /// Estimates of thin wheels.
+    pub(super) thin: BTreeMap<String, u64>,
+}
+
+impl Side {
+    /// Lists and plans.
+    pub fn open(
+        location: &Path,
+        settings: &Settings,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<Self, DiffError> {
+        let io = |source| SourceError::Io { path: location.to_owned(), source };
+        let absolute = location.canonicalize().map_err(io)?;
+        let name = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned();
+        let mut side =
+            Self { name, form: Form::Tree, parts: Vec::new(), resources: Arc::clone(resources), warnings: Vec::new() };
+        if let Some(found) = find(&absolute).map_err(io)? {
+            side.form = Form::Artifacts;
+            let artifacts = match found {
+                Found::One => BTreeMap::from([(side.name.clone(), absolute)]),
+                Found::Several { artifacts, .. } => artifacts,
+            };
+            for (name, place) in artifacts {
+                side.add_artifact(&name, &place, settings, progress)?;
+            }
+            return Ok(side);
+        }
+        let parts = match parts_of_split(&absolute).map_err(io)? {
+            Some((form, parts)) => {
+                side.form = form;
+                parts
+            }
+            None => vec![absolute],
+        };
+        for part in parts {
+            side.add(&part, settings, progress)?;
+        }
+        Ok(side)
+    }
+
+    fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
+        let input = Input::survey(location, &self.resources)?;
+        let refused = |source| DiffError::Split { location: location.to_owned(), source };
+        let plan = Plan::make(&input, &settings.options, &self.resources, progress).map_err(refused)?;
+        let is_wheel = matches!(input.kind, InputKind::Wheel(_));
+        let file_size = is_wheel.then(|| location.metadata().ok().map(|metadata| metadata.len())).flatten();
+        match input.kind {
+            InputKind::Wheel(_) if self.form == Form::Tree => self.form = Form::Wheel,
+            InputKind::Binary => self.form = Form::Binary,
+            _ => {}
+        }
+        let wheels = match WheelSet::new(&input, &plan, &settings.wheels, &self.resources) {
+            Ok(wheels) => wheels.filter(|_| self.form == Form::Wheel),
+            Err(error) => {
+                self.warnings.push(format!("{}: the sizes of its parts are not known: {error}", location.display()));
+                None
+            }
+        };
+        self.warnings.extend(plan.warnings.iter().cloned());
+        self.parts.push(Part { place: None, input, plan, wheels, file_size });
+        Ok(())
+    }
+
+    fn add_artifact(
+        &mut self,
+        name: &str,
+        location: &Path,
+        settings: &Settings,
+        progress: &Progress,
+    ) -> Result<(), DiffError> {
+        let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
+        let mut input = Input::survey(location, &self.resources)?;
+        let manifest = Manifest::of(&input)?;
+        let prefixes = manifest.present(&input);
+        Manifest { prefixes: prefixes.clone() }.keep_installed(&mut input);
+        let options = Options {
+            overlay_roots: Some(prefixes),
+            packaging: Packaging::Processors,
+            group: Some(component.clone()),
+            ..settings.artifacts.clone()
+        };
+        let refused = |source| DiffError::Split { location: location.to_owned(), source };
+        let plan = Plan::make(&input, &options, &self.resources, progress).map_err(refused)?;
+        self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
+        self.parts.push(Part { place: Some(component), input, plan, wheels: None, file_size: None });
+        Ok(())
+    }
+
+    /// What the work on it shares.
+    pub fn resources(&self) -> &Arc<Resources> {
+        &self.resources
+    }
+
+    /// Does the work of a split, after which the sizes of its wheels are known.
+    pub fn make_sizes(&self, progress: &Making) -> Result<(), DiffError> {
+        for part in &self.parts {
+            Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
+        }
+        Ok(())
+    }
+
+    /// The metadata of the wheel that it is or becomes when it is installed.
+    pub(super) fn metadata(&self) -> Option<Metadata> {
+        self.parts.iter().find_map(|part| Metadata::read(&part.input).ok())
+    }
+
+    pub(super) fn downloads(&self) -> Downloads {
+        match (self.form, self.parts.as_slice()) {
+            (Form::Wheel, [part]) => part.downloads(),
+            (Form::Wheels, parts) => of_wheels(parts),
+            _ => Downloads::default(),
+        }
+    }
+}
+
+impl Part {
+    fn downloads(&self) -> Downloads {
+        let Self { input, plan, wheels, file_size, .. } = self;
+        let known = Report::known(input, plan, wheels.as_ref()).sizes;
+        let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
+        Downloads {
+            whole: *file_size,
+            split: known.users.into_iter().filter_map(|(gpu, user)| Some((gpu, user.download_size?))).collect(),
+            thin: details.thin.into_iter().filter_map(|(gpu, thin)| Some((gpu, thin.download_size?))).collect(),
+        }
+    }
+
+    /// The keys that it has databases or archives for. Archives are called `<group>_<target>.kpack`.
+    fn keys(&self) -> BTreeSet<BundleKey> {
+        let named = self.input.entries.iter().filter_map(|entry| {
+            let name = entry.path.name().strip_suffix(b".kpack")?;
+            let target = std::str::from_utf8(name).ok()?.rsplit_once("_gfx")?.1;
+            format!("gfx{target}").parse().ok().map(|target| BundleKey::of(&target))
+        });
+        self.plan.keys.iter().cloned().chain(named).collect()
+    }
+}
+
+/// What users download of a host wheel and device wheels.
+fn of_wheels(parts: &[Part]) -> Downloads {
+    let keys: Vec<_> = parts.iter().map(Part::keys).collect();
+    let size = |wanted: &dyn Fn(&BTreeSet<BundleKey>) -> bool| {
+        let parts = parts.iter().zip(&keys).filter(|(_, keys)| wanted(keys));
+        parts.map(|(part, _)| part.file_size.unwrap_or(0)).sum::<u64>()
+    };
+    let user = |gpu: &BundleKey| {
+        let chain = gpu.packaging_chain();
+        (gpu.to_string(), size(&|keys| keys.is_empty() || keys.iter().any(|key| chain.contains(key))))
+    };
+    let gpus = keys.iter().flatten().filter(|key| key.level() == Level::Target);
+    Downloads { whole: Some(size(&|_| true)), split: gpus.map(user).collect(), thin: BTreeMap::new() }
+}
+
+/// The parts of a split: a host part and device parts, or wheels. `None` if a directory is none.
+fn parts_of_split(location: &Path) -> std::io::Result<Option<(Form, Vec<PathBuf>)>> {
+    if !location.is_dir() {
+        return Ok(None);
+    }
+    let (mut wheels, mut directories) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(location)? {
+        let path = entry?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && !is_hidden {
+            directories.push(path);
+        } else if path.extension().is_some_and(|extension| extension == "whl") {
+            wheels.push(path);
+        }
+    }
+    directories.sort();
+    wheels.sort();
+    let host = location.join(HOST);
+    if !host.is_dir() {
+        return Ok((directories.is_empty() && !wheels.is_empty()).then_some((Form::Wheels, wheels)));
+    }
+    // There may be other things if the split says what is its own.
+    let said = std::fs::read(location.join(REPORTS).join(STATEMENT)).ok();
+    let said = said.and_then(|said| Statement::parse(&said).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
+    let is_part = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        let is_reserved = RESERVED.iter().any(|reserved| reserved.as_bytes() == name);
+        !is_reserved && said.as_ref().is_none_or(|parts| parts.iter().any(|part| part.as_bytes() == name))
+    };
+    directories.retain(is_part);
+    directories.insert(0, host);
+    Ok(Some((Form::Split, directories)))
+}

@@ -1,0 +1,354 @@
+//! The tables of a comparison.
+
+use super::{Amount, Changes, Diff, LibraryChange, Pair};
+use crate::report::table::{Column, Table, known_size, percent, size};
+
+/// Letters of a kernel's name that a table shows.
+const NAME: usize = 90;
+
+impl Diff {
+    /// What it says, in a sentence.
+    pub fn sentence(&self) -> String {
+        let Pair { before, after } = &self.inputs;
+        let mut parts = vec![
+            format!("Host part {}", growth(before.host_size, after.host_size)),
+            format!("device code {}", growth(before.code.size, after.code.size)),
+        ];
+        if before.databases.count + after.databases.count > 0 {
+            parts.push(format!("databases {}", growth(before.databases.size, after.databases.size)));
+        }
+        if let Some(all) = self.downloads.get("all")
+            && let (Some(old), Some(new)) = (all.before, all.after)
+        {
+            parts.push(format!("download {}", growth(old, new)));
+        }
+        let mut text = parts.join(", ") + ".";
+        for (changes, of) in
+            [(&self.code_objects, "code objects are equal"), (&self.kernels, "kernels are equal by symbol")]
+        {
+            if let Some(share) = changes.equal() {
+                text = format!("{text} {share} of the {of}.");
+            }
+        }
+        for (names, what) in [(self.came(), "came"), (self.went(), "went")] {
+            if !names.is_empty() {
+                text = format!("{text} Targets that {what}: {}.", names.join(", "));
+            }
+        }
+        text
+    }
+
+    /// The targets that were not there before.
+    pub fn came(&self) -> Vec<&str> {
+        self.targets_with(|is| !is.before && is.after)
+    }
+
+    /// The targets that are no longer there.
+    pub fn went(&self) -> Vec<&str> {
+        self.targets_with(|is| is.before && !is.after)
+    }
+
+    fn targets_with(&self, wanted: fn(Pair<bool>) -> bool) -> Vec<&str> {
+        let found = self.targets.iter().filter(|(_, it)| {
+            let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
+            wanted(Pair {
+                before: is_there(it.code.before, it.databases.before),
+                after: is_there(it.code.after, it.databases.after),
+            })
+        });
+        found.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The tables, each with up to so many rows.
+    pub fn tables(&self, most: usize) -> Vec<Table> {
+        let mut tables = vec![self.inputs_table(), self.metadata_table(), self.downloads_table(), self.targets_table()];
+        tables.extend([self.libraries_table(), self.databases_table(), self.packages_table()]);
+        tables.extend([self.kernels_table(), self.members_table()]);
+        for table in &mut tables {
+            table.shorten(most);
+        }
+        tables
+    }
+
+    fn inputs_table(&self) -> Table {
+        let columns =
+            [Column::Text("part"), Column::Number("before"), Column::Number("after"), Column::Number("change")];
+        let Pair { before, after } = &self.inputs;
+        let mut table = Table::new(format!("{} → {}", before.name, after.name), columns);
+        let mut row =
+            |name: &str, old: u64, new: u64| table.row([name.to_owned(), size(old), size(new), growth(old, new)]);
+        row("unpacked", before.files.size, after.files.size);
+        row("host part", before.host_size, after.host_size);
+        row("device code", before.code.size, after.code.size);
+        row("kernel databases", before.databases.size, after.databases.size);
+        let mut row = |name: &str, of: [u64; 3], changes: &Changes| {
+            let [old, new, equal] = of;
+            let equal = if changes.equal().is_some() { format!("{equal} equal") } else { String::new() };
+            table.row([name.to_owned(), old.to_string(), new.to_string(), equal]);
+        };
+        let count = |changes: &Changes| [changes.before().count, changes.after().count, changes.same.count];
+        row("files", count(&self.members.all), &self.members.all);
+        row("code objects", count(&self.code_objects), &self.code_objects);
+        row("kernels", count(&self.kernels), &self.kernels);
+        table
+    }
+
+    fn metadata_table(&self) -> Table {
+        let mut table = Table::new("Metadata", [Column::Text("field"), Column::Text("before"), Column::Text("after")]);
+        let Some(metadata) = &self.metadata else { return table };
+        let mut row = |field: &str, before: &str, after: &str| {
+            table.row([field.to_owned(), before.to_owned(), after.to_owned()]);
+        };
+        for (field, Pair { before, after }) in [("Name", &metadata.name), ("Version", &metadata.version)] {
+            if before != after {
+                row(field, before, after);
+            }
+        }
+        let Pair { before, after } = &metadata.requires_python;
+        if before != after {
+            row("Requires-Python", before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
+        }
+        for (field, went, came) in [
+            ("Requires-Dist", &metadata.requirements_went, &metadata.requirements_came),
+            ("Provides-Extra", &metadata.extras_went, &metadata.extras_came),
+        ] {
+            for value in went {
+                row(field, value, "");
+            }
+            for value in came {
+                row(field, "", value);
+            }
+        }
+        table
+    }
+
+    fn downloads_table(&self) -> Table {
+        let columns = [
+            Column::Text("GPU"),
+            Column::Number("before"),
+            Column::Number("after"),
+            Column::Number("change"),
+            Column::Text("note"),
+        ];
+        let mut table = Table::new("What a user downloads", columns);
+        for (name, it) in &self.downloads {
+            let note = if it.is_estimate { "estimate of a thin wheel" } else { "" };
+            let name = if name == "all" { "all (fat)" } else { name };
+            let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
+            table.row([name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]);
+        }
+        table
+    }
+
+    fn targets_table(&self) -> Table {
+        let columns = [
+            Column::Text("target"),
+            Column::Number("code before"),
+            Column::Number("code after"),
+            Column::Number("change"),
+            Column::Number("databases before"),
+            Column::Number("databases after"),
+            Column::Number("equal objects"),
+            Column::Number("changed"),
+            Column::Number("came"),
+            Column::Number("went"),
+            Column::Number("equal kernels"),
+            Column::Number("changed"),
+            Column::Number("came"),
+            Column::Number("went"),
+        ];
+        let mut table = Table::new("Targets", columns);
+        for (name, it) in &self.targets {
+            let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
+                .map(|(code, databases)| code.size + databases.size);
+            let sizes = [it.code.before, it.code.after].map(some_size);
+            let databases = [it.databases.before, it.databases.after].map(some_size);
+            let head = [vec![name.clone()], sizes.into(), vec![growth(before, after)], databases.into()].concat();
+            table.row(head.into_iter().chain(counts(&it.code_objects)).chain(counts(&it.kernels)));
+        }
+        table
+    }
+
+    fn libraries_table(&self) -> Table {
+        let columns = [
+            Column::Text("library"),
+            Column::Text("change"),
+            Column::Number("host before"),
+            Column::Number("host after"),
+            Column::Number("change"),
+            Column::Number("code before"),
+            Column::Number("code after"),
+            Column::Number("change"),
+            Column::Number("equal objects"),
+            Column::Number("equal kernels"),
+        ];
+        let mut table = Table::new("Libraries with device code", columns);
+        for library in &self.libraries {
+            let Pair { before, after } = library.host_size;
+            let code = library.code();
+            table.row([
+                library.path.clone(),
+                library.change.name().to_owned(),
+                known_size(before),
+                known_size(after),
+                before.zip(after).map(|(old, new)| growth(old, new)).unwrap_or_default(),
+                some_size(code.before),
+                some_size(code.after),
+                growth(code.before.size, code.after.size),
+                library.code_objects.equal().unwrap_or_default(),
+                library.kernels.equal().unwrap_or_default(),
+            ]);
+        }
+        table
+    }
+
+    fn databases_table(&self) -> Table {
+        let columns = [
+            Column::Text("database"),
+            Column::Text("part"),
+            Column::Number("files before"),
+            Column::Number("files after"),
+            Column::Number("before"),
+            Column::Number("after"),
+            Column::Number("change"),
+        ];
+        let mut table = Table::new("Kernel databases", columns);
+        for (library, keys) in &self.databases {
+            for (key, Pair { before, after }) in keys {
+                table.row([
+                    library.clone(),
+                    key.clone(),
+                    before.count.to_string(),
+                    after.count.to_string(),
+                    size(before.size),
+                    size(after.size),
+                    growth(before.size, after.size),
+                ]);
+            }
+        }
+        table
+    }
+
+    fn packages_table(&self) -> Table {
+        let columns = [
+            Column::Text("package"),
+            Column::Number("host before"),
+            Column::Number("host after"),
+            Column::Number("change"),
+            Column::Number("code before"),
+            Column::Number("code after"),
+            Column::Number("databases before"),
+            Column::Number("databases after"),
+        ];
+        let mut table = Table::new("Packages", columns);
+        for it in &self.packages {
+            let host = it.host_size;
+            let name = if it.name == "." { "files in no directory" } else { &it.name };
+            table.row([
+                name.to_owned(),
+                size(host.before),
+                size(host.after),
+                growth(host.before, host.after),
+                some_size(it.code.before),
+                some_size(it.code.after),
+                some_size(it.databases.before),
+                some_size(it.databases.after),
+            ]);
+        }
+        table
+    }
+
+    fn kernels_table(&self) -> Table {
+        let columns = [
+            Column::Text("kernel"),
+            Column::Text("change"),
+            Column::Number("before"),
+            Column::Number("after"),
+            Column::Number("change"),
+            Column::Number("targets"),
+            Column::Text("library"),
+        ];
+        let mut table = Table::new("Kernels with the largest changes", columns);
+        for kernel in &self.changed_kernels {
+            table.row([
+                shortened(&kernel.name),
+                kernel.change.name().to_owned(),
+                some_size(kernel.before),
+                some_size(kernel.after),
+                growth(kernel.before.size, kernel.after.size),
+                kernel.targets.len().to_string(),
+                kernel.library.clone(),
+            ]);
+        }
+        table.add_left_out(self.more_changed_kernels);
+        table
+    }
+
+    fn members_table(&self) -> Table {
+        let columns = [Column::Text("file"), Column::Text("change"), Column::Number("before"), Column::Number("after")];
+        let mut table = Table::new("Files that are different", columns);
+        for it in &self.members.list {
+            table.row([it.path.clone(), it.change.name().to_owned(), known_size(it.before), known_size(it.after)]);
+        }
+        table.add_left_out(self.members.more);
+        table
+    }
+}
+
+impl LibraryChange {
+    /// All of its code objects.
+    pub fn code(&self) -> Pair<Amount> {
+        let sum = |of: fn(&Pair<Amount>) -> Amount| self.targets.values().map(of).fold(Amount::default(), Amount::plus);
+        Pair { before: sum(|pair| pair.before), after: sum(|pair| pair.after) }
+    }
+}
+
+impl Changes {
+    /// All that was there.
+    pub fn before(&self) -> Amount {
+        self.same.plus(self.changed.before).plus(self.went)
+    }
+
+    /// All that is there.
+    pub fn after(&self) -> Amount {
+        self.same.plus(self.changed.after).plus(self.came)
+    }
+
+    /// The share of equal ones in what is there; `None` if there is nothing, or was nothing.
+    pub fn equal(&self) -> Option<String> {
+        let all = self.after().count;
+        (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
+    }
+}
+
+/// Equal, changed, came, went; nothing where there is none.
+fn counts(changes: &Changes) -> [String; 4] {
+    let Changes { same, changed, came, went } = changes;
+    [same.count, changed.after.count, came.count, went.count]
+        .map(|it| if it == 0 { String::new() } else { it.to_string() })
+}
+
+fn some_size(amount: Amount) -> String {
+    if amount.count == 0 { String::new() } else { size(amount.size) }
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= NAME {
+        return name.to_owned();
+    }
+    name.chars().take(NAME - 1).chain(['…']).collect()
+}
+
+/// By how much something grew or shrank: bytes and percent.
+pub fn growth(before: u64, after: u64) -> String {
+    let sign = match after.cmp(&before) {
+        std::cmp::Ordering::Equal => return "=".to_owned(),
+        std::cmp::Ordering::Less => "−",
+        std::cmp::Ordering::Greater => "+",
+    };
+    let distance = after.abs_diff(before);
+    match percent(distance, before).as_str() {
+        "" => format!("{sign}{}", size(distance)),
+        percent => format!("{sign}{} ({sign}{percent})", size(distance)),
+    }
+}
