@@ -284,7 +284,7 @@ fn one_output_is_for_one_thing() {
     put(place.path(), "x_lib_gfx90X/stage/lib/libx.so", &fixture("plain.so"));
     for (arguments, message) in [
         (&["inspect", "tree", "--html", "-", "--json"][..], "--html -: stdout is for the page then"),
-        (&["inspect", "x_lib_gfx90X", "--html", "-"], "--html: a page shows one wheel or tree"),
+        (&["inspect", "x_lib_gfx90X", "--html", "-", "--json"], "--html -: stdout is for the page then"),
         (&["inspect", "tree", "--html", "none/page.html"], "none/page.html: No such file"),
     ] {
         let output =
@@ -294,4 +294,96 @@ fn one_output_is_for_one_thing() {
     }
     let both = kpackfs(place.path(), &["inspect", "tree", "--html", "page.html", "--json"]);
     assert!(both.starts_with('{') && place.path().join("page.html").exists());
+}
+
+#[test]
+fn a_page_shows_artifacts_together() {
+    let place = tempfile::tempdir().unwrap();
+    for (component, library) in [("x_lib", "mixed.so"), ("y_lib", "features.so")] {
+        let artifact = format!("builds/{component}_gfx90X");
+        put(place.path(), &format!("{artifact}/artifact_manifest.txt"), b"stage\n");
+        put(place.path(), &format!("{artifact}/stage/lib/lib.so"), &fixture(library));
+        put(place.path(), &format!("{artifact}/stage/lib/rocblas/library/TensileLibrary_gfx1100.co"), b"database");
+    }
+    let json: Value = serde_json::from_str(&kpackfs(place.path(), &["inspect", "builds", "--json"])).unwrap();
+    let artifacts = json["artifacts"].as_array().unwrap();
+    for sizes in [&[][..], &["--sizes"]] {
+        let page = kpackfs(place.path(), &[&["inspect", "builds", "--html", "-"], sizes].concat());
+        let data = data(&page);
+        for field in ["input_size", "host_size", "entries"] {
+            assert_eq!(data[field], sum(artifacts, field), "{field}");
+        }
+        let paths: Vec<_> = table(&page, "libraries").into_keys().collect();
+        assert_eq!(paths, ["x_lib_gfx90X/stage/lib/lib.so", "y_lib_gfx90X/stage/lib/lib.so"]);
+        assert_eq!(table(&page, "packages").len(), 2);
+        let parts = table(&page, "parts");
+        for (key, part) in object(&data["device"]) {
+            let of_key: Vec<_> = artifacts.iter().map(|it| &it["device"][key]).filter(|it| !it.is_null()).collect();
+            let archives = || of_key.iter().flat_map(|part| part["archives"].as_array().unwrap());
+            assert_eq!(sum(part["archives"].as_array().unwrap(), "code_size"), sum(archives(), "code_size"), "{key}");
+            assert_eq!(part["database_size"], sum(of_key.iter().copied(), "database_size"), "{key}");
+            assert_eq!(parts[key][1], Some(archives().count() as u64), "{key}");
+            assert_eq!(parts[key][4].is_some(), !sizes.is_empty(), "{key}");
+        }
+        add_up(&page, &data);
+    }
+    let said = kpackfs(place.path(), &["inspect", "builds", "--html", "page.html"]);
+    assert!(said.is_empty() && place.path().join("page.html").exists());
+}
+
+#[test]
+fn folded_targets_say_into_what() {
+    let place = tempfile::tempdir().unwrap();
+    put(place.path(), "tree/lib/libx.so", &fixture("features.so"));
+    put(place.path(), "tree/lib/liby.so", &fixture("generic.so"));
+    let page = kpackfs(place.path(), &["inspect", "tree", "--html", "-"]);
+    let matrix = between(&page, "<table id=\"matrix\">", "</thead>");
+    for (target, part) in [("gfx90a:xnack+", "gfx90a"), ("gfx90a:xnack-", "gfx90a")] {
+        assert!(matrix.contains(&format!("{target}<small class=\"part\">in {part}</small>")), "{matrix}");
+        assert!(page.contains(&format!("{target} in {part}")));
+    }
+    assert!(matrix.contains(">gfx90a</th>"), "it is no part of another: {matrix}");
+}
+
+/// A wheel of that many members, whose names try everything.
+fn hostile_wheel(place: &Path, members: usize) {
+    let script = r#"
+import sys, zipfile
+path, number = sys.argv[1], int(sys.argv[2])
+odd = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "a\u202egpj.exe", "\u2066x\u2069", "&lt;b&gt;", "]]>-->",
+       "a\"onload=\"x", "\u200b", "x" * 200, "'); alert(3); ('", "{{7*7}}", "\ufeffy"]
+with zipfile.ZipFile(path, "w") as wheel:
+    for name, text in (("METADATA", "Metadata-Version: 2.1\nName: hostile\nVersion: 1\n"), ("RECORD", ""),
+                       ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n")):
+        wheel.writestr("hostile-1.dist-info/" + name, text)
+    with open("tests/fixtures/plain.so", "rb") as library:
+        code = library.read()
+    for at in range(number):
+        name = f"{odd[at % len(odd)].replace('/', chr(0x2215))}{at % 5000}/{odd[at % 7].replace('/', chr(0x2215))}{at}"
+        wheel.writestr(name + ".so", code if at % (number // 300) == 0 else b"x")
+"#;
+    let wheel = place.join("hostile-1-py3-none-any.whl");
+    let made = Command::new("python3").args(["-c", script]).arg(&wheel).arg(members.to_string()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+fn a_wheel_of_hostile_names_makes_a_small_page_in_which_they_do_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    hostile_wheel(place.path(), 100_000);
+    kpackfs(place.path(), &["inspect", "hostile-1-py3-none-any.whl", "--html", "page.html"]);
+    let page = fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(page.len() <= 2 << 20, "{} bytes", page.len());
+    assert_eq!(
+        (page.matches("<script").count(), page.matches("<style").count(), page.matches("<img").count()),
+        (2, 1, 0)
+    );
+    assert!(page.chars().all(|letter| letter == '\n' || !letter.is_control() && !is_invisible(letter)));
+    let data = data(&page);
+    assert_eq!(data["folded"]["binaries"].as_u64().unwrap() + 200, 301, "what is not listed is counted");
+    assert!(sum(data["details"]["packages"].as_array().unwrap(), "files") == 100_003);
+}
+
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

@@ -22,7 +22,7 @@ use crate::artifact::{ArtifactName, find, is_archive};
 use crate::fs::Served;
 use crate::fs::autosave;
 use crate::kpack::Archive;
-use crate::report::Summary;
+use crate::report::{Making, Page, Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Make};
 use crate::source::EntryPath;
@@ -111,13 +111,24 @@ impl PreparedArtifacts {
         }
     }
 
-    /// Prints what is in the artifacts. With `sizes` it makes the archives first.
-    pub(super) fn inspect(&self, sizes: bool, as_json: bool, style: Style) -> anyhow::Result<()> {
-        if sizes {
-            for planned in self.artifacts.split.iter().flat_map(|artifact| &artifact.plan.archives) {
-                planned.archive.make()?;
-            }
-        }
+    /// Makes the archives, so that their sizes are known.
+    pub(super) fn make_sizes(&self) -> anyhow::Result<()> {
+        let progress = Making::default();
+        let make = || self.artifacts.split.iter().try_for_each(|artifact| Sizes::make(&artifact.plan, None, &progress));
+        show_bytes("Measuring", &progress.done, &progress.total, make)?;
+        save_index(&self.resources);
+        Ok(())
+    }
+
+    /// The page about them.
+    pub(super) fn page(&self) -> Page {
+        let name = self.input.canonicalize().ok();
+        let name = name.as_deref().unwrap_or(&self.input).file_name().unwrap_or(self.input.as_os_str());
+        Page::of_artifacts(&name.to_string_lossy(), &self.artifacts.split)
+    }
+
+    /// Prints what is in the artifacts.
+    pub(super) fn inspect(&self, as_json: bool, style: Style) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if as_json {
             return json::write(&mut out, &self.report());

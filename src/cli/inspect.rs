@@ -50,10 +50,15 @@ impl Inspect {
         }
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
-            if self.html.is_some() {
-                bail!("--html: a page shows one wheel or tree, not artifacts");
+            if self.sizes {
+                artifacts.make_sizes()?;
             }
-            artifacts.inspect(self.sizes, self.json, style)?;
+            if let Some(file) = &self.html {
+                write_page(file, &artifacts.page().html())?;
+            }
+            if self.html.is_none() || self.json || self.markdown {
+                artifacts.inspect(self.json, style)?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         let prepared = prepare_listed(self.source.path(), &self.options, Input::survey)?;

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::SizedParts;
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, TargetId};
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, SplitBinary};
 
 /// Packages and files beyond that many are summed up.
 const MOST: usize = 60;
+
+/// Device parts by target.
+type Keys<'a> = BTreeMap<&'a TargetId, &'a BundleKey>;
 
 /// Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -101,7 +104,8 @@ struct Binary {
 impl Details {
     /// Counts; reads nothing.
     pub(super) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
-        let weights = Weights::of(input, plan);
+        let keys = keys(plan);
+        let weights = Weights::of(input, plan, &keys);
         let root = root(input.entries.iter().filter(|entry| is_file(entry)).map(|entry| &entry.path));
         let is_wheel = parts.input_wheel_size.is_some();
         let thin = |keys: &[String]| {
@@ -112,15 +116,50 @@ impl Details {
             packages: packages(input, plan, &root),
             root: root.to_string(),
             files: files(input, plan),
-            code: plan.binaries.iter().map(|binary| (binary.path.to_string(), code(binary))).collect(),
+            code: plan.binaries.iter().map(|binary| (binary.path.to_string(), code(binary, &keys))).collect(),
             database_files: databases(input, plan),
             thin: parts.users.iter().map(|(gpu, keys)| (gpu.clone(), thin(keys))).collect(),
         }
     }
 }
 
+impl Details {
+    /// What several artifacts consist of: each is a package.
+    pub(super) fn joined(artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
+        let mut all = Self {
+            root: String::new(),
+            packages: Vec::new(),
+            files: Vec::new(),
+            code: BTreeMap::new(),
+            database_files: BTreeMap::new(),
+            thin: BTreeMap::new(),
+        };
+        for (name, details) in artifacts {
+            let package = details.packages.into_iter().reduce(Package::and).unwrap_or_default();
+            all.packages.push(Package { name: Some(name.clone()), ..package });
+            let below = |path: &str| format!("{name}/{path}");
+            all.files.extend(details.files.into_iter().map(|file| File { path: below(&file.path), ..file }));
+            all.code.extend(details.code.into_iter().map(|(path, code)| (below(&path), code)));
+            for (library, keys) in details.database_files {
+                for (key, files) in keys {
+                    let sum = all.database_files.entry(library.clone()).or_default().entry(key).or_default();
+                    (sum.files, sum.size) = (sum.files + files.files, sum.size + files.size);
+                }
+            }
+            for (gpu, thin) in details.thin {
+                let sum = all.thin.entry(gpu).or_insert(Thin { download_size: None, installed_size: 0 });
+                sum.installed_size += thin.installed_size;
+            }
+        }
+        all.files.sort_by_key(|file| Reverse(file.size));
+        all.files.truncate(MOST);
+        all.packages = largest(all.packages);
+        all
+    }
+}
+
 impl Weights {
-    fn of(input: &Input, plan: &Plan) -> Self {
+    fn of(input: &Input, plan: &Plan, keys: &Keys<'_>) -> Self {
         let codes: BTreeMap<_, _> = plan.binaries.iter().map(|binary| (&binary.path, binary)).collect();
         let mut weights = Self::default();
         for (entry, place) in input.entries.iter().zip(&plan.places) {
@@ -131,7 +170,8 @@ impl Weights {
                 Place::Unwanted(..) => continue,
                 Place::Rewritten { content, .. } => {
                     let mut by_key = BTreeMap::new();
-                    for code in codes.get(&entry.path).map(|binary| code(binary)).unwrap_or_default().into_values() {
+                    let codes = codes.get(&entry.path).map(|binary| code(binary, keys)).unwrap_or_default();
+                    for code in codes.into_values() {
                         *by_key.entry(code.key).or_default() += code.code_size;
                     }
                     let host_size = content.size();
@@ -180,15 +220,23 @@ fn packed_size(entry: &Entry) -> u64 {
     }
 }
 
-fn code(binary: &SplitBinary) -> BTreeMap<String, Code> {
-    let mut targets = BTreeMap::<String, Code>::new();
+/// The device parts that code for each target is in.
+fn keys(plan: &Plan) -> Keys<'_> {
+    plan.archives.iter().map(|planned| (planned.archive.target(), &planned.key)).collect()
+}
+
+fn code(binary: &SplitBinary, keys: &Keys<'_>) -> BTreeMap<String, Code> {
+    let mut targets = BTreeMap::<&TargetId, (u64, u64)>::new();
     for (target, size) in binary.wrappers.iter().flatten() {
-        let code = targets.entry(target.to_string()).or_default();
-        code.key = BundleKey::of(target).to_string();
-        code.code_objects += 1;
-        code.code_size += size;
+        let (code_objects, code_size) = targets.entry(target).or_default();
+        (*code_objects, *code_size) = (*code_objects + 1, *code_size + size);
     }
-    targets
+    let code = |(target, (code_objects, code_size)): (&TargetId, (u64, u64))| {
+        // What is not wanted is in no archive.
+        let key = keys.get(target).map_or_else(|| BundleKey::of(target).to_string(), ToString::to_string);
+        (target.to_string(), Code { key, code_objects, code_size })
+    };
+    targets.into_iter().map(code).collect()
 }
 
 fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Files>> {
@@ -233,7 +281,11 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<Package> {
             }
         }
     }
-    let mut packages: Vec<_> = packages.into_values().collect();
+    largest(packages.into_values().collect())
+}
+
+/// The largest ones first, and all beyond [`MOST`] as one.
+fn largest(mut packages: Vec<Package>) -> Vec<Package> {
     packages.sort_by(|a, b| (Reverse(a.size), &a.name).cmp(&(Reverse(b.size), &b.name)));
     let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(Package::and);
     packages.extend(others.map(|others| Package { name: None, ..others }));

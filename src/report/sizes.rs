@@ -1,6 +1,6 @@
 //! How large the parts of a split are as files: archives, wheels, and what an installation takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -87,20 +87,26 @@ impl SizedParts {
             InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => None,
         };
+        Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) }
+    }
+
+    /// The parts of what lies over each other when it is installed, such as artifacts.
+    pub(super) fn of_plans(plans: &[&Plan], wheels: Option<&WheelSet>) -> Self {
+        let keys: BTreeSet<_> = plans.iter().flat_map(|plan| &plan.keys).collect();
         let part = |key: &BundleKey| {
-            let archives = plan.archives.iter().filter(|archive| archive.key == *key);
+            let archives = plans.iter().flat_map(|plan| &plan.archives).filter(|archive| archive.key == *key);
             let archives = archives.map(|planned| Arc::clone(&planned.archive)).collect();
             SizedDevice { archives, wheel: wheels.and_then(|wheels| wheels.devices.get(key)).cloned() }
         };
         let user = |key: &BundleKey| {
-            let keys = key.packaging_chain().into_iter().filter(|key| plan.keys.contains(key));
-            keys.map(|key| key.to_string()).collect()
+            let chain = key.packaging_chain().into_iter().filter(|key| keys.contains(key));
+            chain.map(|key| key.to_string()).collect()
         };
-        let gpus = plan.keys.iter().filter(|key| key.level() == Level::Target);
+        let gpus = keys.iter().filter(|key| key.level() == Level::Target);
         Self {
-            input_wheel_size,
+            input_wheel_size: None,
             hosts: wheels.iter().flat_map(|wheels| &wheels.hosts).cloned().collect(),
-            devices: plan.keys.iter().map(|key| (key.to_string(), part(key))).collect(),
+            devices: keys.iter().map(|key| (key.to_string(), part(key))).collect(),
             users: gpus.map(|key| (key.to_string(), user(key))).collect(),
         }
     }

@@ -138,6 +138,43 @@ impl Summary {
         summary
     }
 
+    /// What several artifacts consist of together. Paths begin with the artifact's name.
+    pub(super) fn joined(group: String, artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
+        let mut all = Self {
+            group,
+            entries: 0,
+            input_size: 0,
+            host_size: 0,
+            binaries: Vec::new(),
+            databases: BTreeMap::new(),
+            device: BTreeMap::new(),
+            warnings: Vec::new(),
+        };
+        for (name, artifact) in artifacts {
+            let Self { entries, input_size, host_size, binaries, databases, device, warnings, .. } = artifact;
+            let below = |path: &str| format!("{name}/{path}");
+            all.entries += entries;
+            all.input_size += input_size;
+            all.host_size += host_size;
+            all.binaries.extend(binaries.into_iter().map(|it| BinarySummary { path: below(&it.path), ..it }));
+            all.warnings.extend(warnings.iter().map(|warning| below(warning)));
+            for (library, database) in databases {
+                let sum = all.databases.entry(library).or_default();
+                sum.files += database.files;
+                sum.size += database.size;
+                sum.keys.extend(database.keys);
+            }
+            for (key, part) in device {
+                let sum = all.device.entry(key).or_default();
+                sum.level = part.level;
+                sum.archives.extend(part.archives.into_iter().map(|it| ArchiveSummary { path: below(&it.path), ..it }));
+                sum.database_files += part.database_files;
+                sum.database_size += part.database_size;
+            }
+        }
+        all
+    }
+
     fn count_file(&mut self, size: u64, place: &Place) {
         self.input_size += size;
         match place {

@@ -17,8 +17,15 @@ const MOST_COLUMNS: usize = 64;
 /// Numbers of a row by column: bytes, and a number of things.
 type Row<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
 
-/// A table of bytes with a number of `things` in each cell.
-fn matrix(id: &str, caption: &str, first: &str, things: &str, rows: &[Row<'_>]) -> Markup {
+/// A table of bytes with a number of `things` in each cell. `parts` says which columns are folded into a part of another name.
+fn matrix(
+    id: &str,
+    caption: &str,
+    first: &str,
+    things: &str,
+    rows: &[Row<'_>],
+    parts: &BTreeMap<&str, &str>,
+) -> Markup {
     let mut columns = BTreeMap::<&str, u64>::new();
     for (column, (bytes, _)) in rows.iter().flat_map(|(_, cells)| cells) {
         *columns.entry(column).or_default() += bytes;
@@ -28,7 +35,9 @@ fn matrix(id: &str, caption: &str, first: &str, things: &str, rows: &[Row<'_>]) 
     let head = html! {
         th scope="col" { (first) }
         th.n scope="col" { "all" }
-        @for (column, _) in &columns { th.n scope="col" { (shown(column)) } }
+        @for (column, _) in &columns { th.n scope="col" {
+            (shown(column)) @if let Some(part) = parts.get(column) { small.part { "in " (shown(part)) } }
+        } }
     };
     let body = html! {
         @for (name, cells) in rows {
@@ -73,14 +82,28 @@ impl Page {
                 (binary.path.as_str(), cells.collect())
             })
             .collect();
+        let parts = self.folded_targets();
         html! { @if !rows.is_empty() {
             section aria-labelledby="matrix-title" {
                 h2 id="matrix-title" { "Which library has code for which target" }
-                (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows))
+                (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows, &parts))
+                @if !parts.is_empty() { p.note {
+                    "Folded into a part of another name, which a user of them installs: "
+                    @for (number, (target, part)) in parts.iter().take(MOST_COLUMNS).enumerate() {
+                        @if number > 0 { ", " } (shown(target)) " in " (shown(part))
+                    }
+                    @if parts.len() > MOST_COLUMNS { ", and " (parts.len() - MOST_COLUMNS) " more" } "."
+                } }
                 @let left = self.report.summary.binaries.len() + self.folded.binaries - rows.len();
                 @if left > 0 { p.note { (left) " smaller libraries are not shown." } }
             }
         } }
+    }
+
+    /// The targets whose code is in a device part of another name: that of the processor without features, or of a family.
+    fn folded_targets(&self) -> BTreeMap<&str, &str> {
+        let code = self.details.code.values().flatten();
+        code.map(|(target, code)| (target.as_str(), code.key.as_str())).filter(|(target, key)| target != key).collect()
     }
 
     /// How well the code of each key compresses.
@@ -125,7 +148,7 @@ impl Page {
         } } };
         html! { @if !rows.is_empty() { section aria-labelledby="databases-title" {
             h2 id="databases-title" { "Kernel databases" }
-            (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows))
+            (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows, &BTreeMap::new()))
             (table("databases", "Databases by library", &head, &body))
         } } }
     }

@@ -26,7 +26,7 @@ use super::{EmbeddedSummary, Report, SizedParts, Summary};
 use crate::rope::{Content, Make, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
-use crate::view::{JSON_VERSION, WheelSet};
+use crate::view::{JSON_VERSION, SplitArtifact, WheelSet};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -92,8 +92,20 @@ impl Outline {
     fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
         let parts = SizedParts::of(input, plan, wheels);
         let details = Details::of(input, plan, &parts);
-        let name = input.location.file_name().unwrap_or(input.location.as_os_str());
-        Self { input: name.to_string_lossy().into_owned(), summary, details, parts }
+        Self { input: name_of(input), summary, details, parts }
+    }
+
+    fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
+        let plans: Vec<_> = artifacts.iter().map(|artifact| &artifact.plan).collect();
+        let parts = SizedParts::of_plans(&plans, None);
+        let summaries = artifacts.iter().map(|it| (name_of(&it.input), Summary::of(&it.input, &it.plan)));
+        let details = artifacts.iter().map(|it| (name_of(&it.input), Details::of(&it.input, &it.plan, &parts)));
+        Self {
+            input: name.to_owned(),
+            summary: Summary::joined(name.to_owned(), summaries),
+            details: Details::joined(details),
+            parts,
+        }
     }
 
     /// The page with the sizes that are known now.
@@ -118,6 +130,11 @@ impl Page {
     /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
     pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, embedded: Option<Vec<EmbeddedSummary>>) -> Self {
         Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
+    }
+
+    /// The page about artifacts, each of which is a package, by the name of what holds them.
+    pub fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
+        Outline::of_artifacts(name, artifacts).page()
     }
 
     /// Leaves out the smallest libraries and the last warnings.
@@ -179,15 +196,22 @@ fn json(data: &impl Serialize) -> String {
     let json = serde_json::to_string(data).unwrap_or_default();
     let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
     let mut text = String::with_capacity(json.len());
-    for letter in json.chars() {
-        // All of these letters are in strings, and have four digits.
-        if is_odd(letter) {
-            text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
-        } else {
-            text.push(letter);
-        }
+    let mut rest = json.as_str();
+    // All of these letters are in strings, and have four digits.
+    while let Some((before, letter, after)) = rest.find(is_odd).and_then(|at| split_letter(rest, at)) {
+        text.push_str(before);
+        text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
+        rest = after;
     }
-    text
+    text + rest
+}
+
+/// What stands before a letter, the letter, and what stands behind it.
+fn split_letter(text: &str, at: usize) -> Option<(&str, char, &str)> {
+    let (before, behind) = text.split_at_checked(at)?;
+    let mut letters = behind.chars();
+    let letter = letters.next()?;
+    Some((before, letter, letters.as_str()))
 }
 
 impl Make for PageFile {
@@ -209,6 +233,11 @@ impl fmt::Debug for Outline {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Outline({:?})", self.input)
     }
+}
+
+/// The file name of an input.
+fn name_of(input: &Input) -> String {
+    input.location.file_name().unwrap_or(input.location.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// How a content security policy names a text (Content Security Policy Level 3, section 2.3.1).

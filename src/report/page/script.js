@@ -55,3 +55,65 @@ for (const title of document.querySelectorAll("rect > title")) {
   });
   rect.addEventListener("pointerleave", () => { tip.hidden = true; });
 }
+// A click on a group of a treemap shows it alone, with the names that there is room for then; Escape or the button leads back.
+for (const map of document.querySelectorAll("svg.treemap")) {
+  const size = map.getAttribute("viewBox").split(" ").map(Number), views = [size];
+  const place = rect => ["x", "y", "width", "height"].map(name => Number(rect.getAttribute(name)));
+  const rects = [...map.querySelectorAll("rect")].map(rect => [rect, place(rect)]);
+  const button = document.createElement("button"), names = document.createElementNS(map.namespaceURI, "g");
+  const within = ([x, y, w, h], [X, Y, W, H]) => x >= X - 1 && y >= Y - 1 && x + w <= X + W + 1 && y + h <= Y + H + 1;
+  const show = () => {
+    const view = views[views.length - 1], zoomed = views.length > 1;
+    const unit = Math.max(view[2] / size[2], view[3] / size[3]);
+    map.setAttribute("viewBox", view.join(" "));
+    map.setAttribute("preserveAspectRatio", "xMinYMin meet");
+    map.classList.toggle("zoomed", zoomed);
+    button.hidden = !zoomed;
+    names.replaceChildren();
+    for (const [rect, area] of zoomed ? rects : []) {
+      const [x, y, w, h] = area, group = rect.classList.contains("group");
+      const room = Math.floor((w / unit - 8) / 6.4), label = rect.getAttribute("aria-label") || "";
+      let name = label.slice(0, label.lastIndexOf(": "));
+      if (!group) name = name.slice(name.lastIndexOf("/") + 1);
+      if (!within(area, view) || (group ? 15 : h) < 13 * unit && h < 14 * unit || room < 3 || name.length > room && room < 6) continue;
+      const text = document.createElementNS(map.namespaceURI, "text");
+      text.setAttribute("x", x + 4 * unit);
+      text.setAttribute("y", y + 11.5 * unit);
+      text.setAttribute("class", group ? "head" : "leaf");
+      text.style.fontSize = 11 * unit + "px";
+      text.textContent = name.length > room ? name.slice(0, room - 1) + "…" : name;
+      names.append(text);
+    }
+  };
+  const into = ([x, y]) => {
+    const view = views[views.length - 1];
+    const groups = rects.filter(([rect, area]) => rect.classList.contains("group") && within([x, y, 0, 0], area) &&
+      within(area, view) && area[2] * area[3] < 0.95 * view[2] * view[3]);
+    if (groups.length) views.push(groups.sort((a, b) => b[1][2] * b[1][3] - a[1][2] * a[1][3])[0][1]);
+    show();
+  };
+  const back = () => { if (views.length > 1) views.pop(); show(); };
+  map.append(names);
+  map.setAttribute("role", "group");
+  button.type = "button";
+  button.className = "back " + (map.classList.contains("narrow") ? "narrow" : "wide");
+  button.textContent = "Zoom out";
+  button.hidden = true;
+  button.addEventListener("click", back);
+  map.before(button);
+  map.addEventListener("click", event => {
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
+    into([point.x, point.y]);
+  });
+  map.addEventListener("keydown", event => {
+    if (event.key === "Escape") back();
+    if (event.key !== "Enter" && event.key !== " " || !event.target.classList.contains("group")) return;
+    event.preventDefault();
+    const [x, y] = place(event.target);
+    into([x + 1, y + 1]);
+  });
+  for (const [rect] of rects.filter(([rect]) => rect.classList.contains("group"))) {
+    rect.setAttribute("tabindex", "0");
+    rect.setAttribute("role", "button");
+  }
+}
