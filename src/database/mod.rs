@@ -1,9 +1,13 @@
 //! Databases of kernels: files beside the libraries that hold device code, or tuning data, for one architecture each.
 //!
-//! Each library names its files in its own way, so there is one handler for each. A handler looks at names only. What
-//! none of them claims stays in the host part, where every architecture finds it.
+//! Each library names its files in its own way, so there is one handler for each. They look at names only. Loose code
+//! objects that none of them claims are known by their headers. What is left stays in the host part, where every
+//! architecture finds it.
 
 mod aotriton;
+mod codeobject;
+#[cfg(test)]
+mod codeobject_tests;
 mod composablekernel;
 mod hipkernelprovider;
 mod hotswap_cache;
@@ -15,11 +19,16 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::gpu::{BundleKey, TargetId};
+use crate::resources::Resources;
 use crate::source::EntryPath;
 
+use codeobject::LooseCode;
 use names::Names;
+
+pub use codeobject::File;
 
 /// A library whose databases can be told apart by architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,6 +49,8 @@ pub enum Handler {
     Hipkernelprovider,
     /// Translations of the rocjitsu hot-swap cache.
     HotswapCache,
+    /// Loose code objects of any library, with their tables.
+    Codeobject,
 }
 
 /// What a database file is for.
@@ -64,6 +75,8 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
     handlers: Vec<Handler>,
+    /// What only headers tell.
+    code: Arc<LooseCode>,
 }
 
 /// There is no handler of this name.
@@ -92,7 +105,7 @@ pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
 
 impl Handler {
     /// Every handler.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Rocblas,
         Self::Hipblaslt,
         Self::Hipsparselt,
@@ -101,6 +114,7 @@ impl Handler {
         Self::Composablekernel,
         Self::Hipkernelprovider,
         Self::HotswapCache,
+        Self::Codeobject,
     ];
 
     /// Its name on the command line.
@@ -114,6 +128,7 @@ impl Handler {
             Self::Composablekernel => "composablekernel",
             Self::Hipkernelprovider => "hipkernelprovider",
             Self::HotswapCache => "hotswap_cache",
+            Self::Codeobject => "codeobject",
         }
     }
 
@@ -125,6 +140,7 @@ impl Handler {
             Self::Composablekernel => composablekernel::detect(names),
             Self::Hipkernelprovider => hipkernelprovider::detect(names),
             Self::HotswapCache => hotswap_cache::detect(names),
+            Self::Codeobject => None,
         }
     }
 }
@@ -164,9 +180,13 @@ impl fmt::Display for Arch {
 }
 
 impl Databases {
+    fn with_handlers(handlers: Vec<Handler>) -> Self {
+        Self { handlers, code: Arc::default() }
+    }
+
     /// Every handler.
     pub fn all() -> Self {
-        Self { handlers: Handler::ALL.to_vec() }
+        Self::with_handlers(Handler::ALL.to_vec())
     }
 
     /// The handlers of these names, each once; none if there are no names.
@@ -178,14 +198,14 @@ impl Databases {
                 handlers.push(handler);
             }
         }
-        Ok(Self { handlers })
+        Ok(Self::with_handlers(handlers))
     }
 
     /// The handlers for a type of wheel.
     pub fn preset(name: &str) -> Result<Self, UnknownPreset> {
         use Handler::{Aotriton, Hipblaslt, Hipsparselt, Miopen, Rocblas};
         if name == TORCH_FAT {
-            Ok(Self { handlers: vec![Rocblas, Hipblaslt, Hipsparselt, Aotriton, Miopen] })
+            Ok(Self::with_handlers(vec![Rocblas, Hipblaslt, Hipsparselt, Aotriton, Miopen]))
         } else {
             Err(UnknownPreset { name: name.to_owned() })
         }
@@ -196,13 +216,30 @@ impl Databases {
         &self.handlers
     }
 
-    /// Who claims the file at `path`, and what it is for. The first handler that claims it wins; a path that is not
-    /// UTF-8 is nobody's.
+    /// The same for these files, with the loose code objects among them.
+    #[must_use]
+    pub fn of<'a>(&self, files: impl IntoIterator<Item = File<'a>>, resources: &Arc<Resources>) -> Self {
+        let by_name = Self::with_handlers(self.handlers.clone());
+        if !self.handlers.contains(&Handler::Codeobject) {
+            return by_name;
+        }
+        let unclaimed = files.into_iter().filter(|(path, _)| by_name.classify(path).is_none());
+        Self { code: Arc::new(LooseCode::find(unclaimed, resources)), ..by_name }
+    }
+
+    /// What the user should know of the files.
+    pub fn warnings(&self) -> &[String] {
+        &self.code.contradictions
+    }
+
+    /// Which handler claims the file at `path`, and what it is for. The first handler that claims it wins; none claims a
+    /// path that is not UTF-8.
     pub fn classify(&self, path: &EntryPath) -> Option<Found> {
         if self.handlers.is_empty() {
             return None;
         }
         let names = Names::new(path)?;
-        self.handlers.iter().find_map(|&handler| Some(Found { handler, arch: handler.detect(&names)? }))
+        let by_name = self.handlers.iter().find_map(|&handler| Some(Found { handler, arch: handler.detect(&names)? }));
+        by_name.or_else(|| Some(Found { handler: Handler::Codeobject, arch: self.code.arch(path)? }))
     }
 }

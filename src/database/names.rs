@@ -34,7 +34,12 @@ impl<'a> Names<'a> {
 
 /// The first architecture in `text`.
 pub(super) fn find_arch(text: &str) -> Option<TargetId> {
-    starts(text).find_map(|rest| Some(arch_at(rest)?.0))
+    archs(text).next()
+}
+
+/// All architectures in `text`.
+pub(super) fn archs(text: &str) -> impl Iterator<Item = TargetId> {
+    starts(text).filter_map(|rest| Some(arch_at(rest)?.0))
 }
 
 /// The architecture that `text` consists of.

@@ -329,6 +329,7 @@ fn the_registry_knows_its_handlers() {
         "composablekernel",
         "hipkernelprovider",
         "hotswap_cache",
+        "codeobject",
     ];
     assert_eq!(names, expected);
     assert_eq!(Databases::from_names(&names), Ok(Databases::all()));

@@ -111,6 +111,16 @@ pub fn code_target(code: &[u8]) -> Option<TargetId> {
     name.join(":").parse().ok()
 }
 
+/// Whether this is the beginning of an AMDGPU ELF file, for whatever processor.
+pub fn is_code(code: &[u8]) -> bool {
+    header(code).is_some()
+}
+
+/// Whether headers have a number for a processor, generic ones included.
+pub fn is_processor(name: &str) -> bool {
+    PROCESSORS.iter().any(|(_, processor)| *processor == name)
+}
+
 fn is_spirv(code: &[u8]) -> bool {
     code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV_MAGIC)
 }

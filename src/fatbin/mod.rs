@@ -20,7 +20,7 @@ use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, DECODER, Decompressed};
-pub use header::{CODE_HEADER, code_problem, code_target};
+pub use header::{CODE_HEADER, code_problem, code_target, is_code, is_processor};
 pub use kernels::{CodeScan, Kernel, Scanned};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};

@@ -241,14 +241,15 @@ impl Plan {
         claims::check_members(input)?;
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
+        let (places, warnings) = database_places(input, &roots, options, resources);
         let mut plan = Self {
-            places: input.entries.iter().map(|entry| database_place(entry, &roots, options)).collect(),
+            places,
             archives: Vec::new(),
             binaries: Vec::new(),
             bundle_files: Vec::new(),
             keys: BTreeSet::new(),
             group,
-            warnings: input.warnings.clone(),
+            warnings: [&*input.warnings, &warnings].concat(),
             targets: Targets::of(options),
             jobs: BundleJobs::of(resources),
             unsplit: Vec::new(),
@@ -297,22 +298,30 @@ impl Packaging {
     }
 }
 
-/// Databases are told by name, before anything is read: a library that a database consists of belongs to it even if it
-/// holds device code.
-fn database_place(entry: &Entry, roots: &Roots, options: &Options) -> Place {
-    if !matches!(entry.kind, EntryKind::File { .. }) {
-        return Place::Host;
-    }
+/// Databases are known by name, or by their headers if they are code objects, before binaries are looked into: a library
+/// that a database consists of belongs to it even if it holds device code. Gives warnings, too.
+fn database_places(
+    input: &Input,
+    roots: &Roots,
+    options: &Options,
+    resources: &Arc<Resources>,
+) -> (Vec<Place>, Vec<String>) {
     // Names inside a prefix are those of an installation.
-    let installed = match options.packaging {
-        Packaging::Bundles => None,
-        Packaging::Processors => roots.of(&entry.path).and_then(|root| entry.path.below(&root)),
+    let name = |entry: &Entry| match options.packaging {
+        Packaging::Bundles => entry.path.clone(),
+        Packaging::Processors => roots.installed(&entry.path),
     };
-    match options.databases.classify(installed.as_ref().unwrap_or(&entry.path)) {
-        Some(found) => {
-            let key = options.packaging.key_of_database(&found.arch);
-            if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
-        }
-        None => Place::Host,
-    }
+    let names: Vec<_> = input.entries.iter().map(name).collect();
+    let files = input.entries.iter().zip(&names).filter_map(|(entry, name)| match &entry.kind {
+        EntryKind::File { content, .. } => Some((name, content)),
+        EntryKind::Directory | EntryKind::Symlink(_) => None,
+    });
+    let databases = options.databases.of(files, resources);
+    let place = |(entry, name): (&Entry, &EntryPath)| {
+        let is_file = matches!(entry.kind, EntryKind::File { .. });
+        let Some(found) = databases.classify(name).filter(|_| is_file) else { return Place::Host };
+        let key = options.packaging.key_of_database(&found.arch);
+        if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
+    };
+    (input.entries.iter().zip(&names).map(place).collect(), databases.warnings().to_vec())
 }

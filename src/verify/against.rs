@@ -12,6 +12,7 @@ use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
 use super::thin::Thin;
 use super::{Choices, Context, Progress};
+use crate::database::{Databases, File};
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
@@ -30,6 +31,8 @@ pub(super) struct Comparison<'a> {
     fat_name: Option<&'a str>,
     pub(super) thin: &'a Thin,
     choices: &'a Choices,
+    /// The databases, for the files of the fat input, too: some of them may be in no part.
+    databases: Databases,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
     /// The keys that an installation has; `None` if it is a split, which has all of them.
@@ -41,10 +44,12 @@ pub(super) struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
         let Context { parts, shelf, binaries, distributions, thin, choices, resources, findings } = *context;
+        let databases = choices
+            .databases
+            .of(fats.iter().flat_map(files).chain(parts.files().map(|file| (file.path, file.content))), resources);
         let present = parts.kind.is_partial().then(|| {
             let of_archives = shelf.targets.iter().map(BundleKey::of);
-            let of_databases =
-                || parts.files().filter_map(|file| Some(choices.databases.classify(file.path)?.arch.key()));
+            let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
             // Of thin parts it is known for which GPUs they are.
             let others = thin.keys().unwrap_or_else(|| of_databases().collect());
             of_archives.chain(others).chain(distributions::present_keys(distributions)).collect()
@@ -59,6 +64,7 @@ impl<'a> Comparison<'a> {
             fat_name,
             thin,
             choices,
+            databases,
             resources,
             findings,
             present,
@@ -146,7 +152,7 @@ impl<'a> Comparison<'a> {
 
     fn compare_file(&self, entry: &Entry, versions: &[&Entry]) {
         self.findings.counts.compared_files.add(1);
-        let database = self.choices.databases.classify(&entry.path);
+        let database = self.databases.classify(&entry.path);
         let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
         let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
         let places: Vec<_> =
@@ -312,6 +318,10 @@ fn content(entry: &Entry) -> Option<&Arc<dyn Content>> {
         EntryKind::File { content, .. } => Some(content),
         EntryKind::Directory | EntryKind::Symlink(_) => None,
     }
+}
+
+fn files(input: &Input) -> impl Iterator<Item = File<'_>> {
+    input.entries.iter().filter_map(|entry| Some((&entry.path, content(entry)?)))
 }
 
 fn is_symlink(entry: &Entry, to: &[u8]) -> bool {

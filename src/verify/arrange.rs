@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::lookup::is_archive;
 use super::report::{Check, Findings, enumerate};
 use super::said::Said;
 use super::subject::{Kind, Part, Parts};
 use super::{VerifyError, distributions};
-use crate::database::Databases;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -45,9 +43,7 @@ pub(super) fn arrange(
     let key = |it: &Candidate| (it.part.input.location.clone(), it.part.label.clone());
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
-    let databases = Databases::all();
-    let (devices, hosts): (Vec<_>, Vec<_>) =
-        candidates.into_iter().partition(|candidate| is_device(&candidate.part, &databases));
+    let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
     let mut arranged = Vec::new();
     for host in &hosts {
         let theirs = devices.iter().filter(|device| device.belongs_to(host));
@@ -117,10 +113,9 @@ impl Candidate {
 }
 
 /// Whether a part holds archives or databases, and no other code. A host part that still has databases has binaries, too.
-fn is_device(part: &Part, databases: &Databases) -> bool {
+fn is_device(part: &Part) -> bool {
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));
-    let (device, others): (Vec<_>, Vec<_>) =
-        files.partition(|(path, content)| is_archive(path, content) || databases.classify(path).is_some());
+    let (device, others): (Vec<_>, Vec<_>) = files.partition(|(path, content)| part.is_device_file(path, content));
     !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::installed::{DataDirectories, install};
+use super::installed::install;
 use super::report::{Check, Findings};
 use super::said::{self, Said};
 use super::subject::{Kind, Part, Parts, Subject};
@@ -112,7 +112,7 @@ fn open_component(
         let say = |path: &EntryPath, reason: String| findings.add(Check::Artifact, format!("{label}/{path}"), reason);
         match flattened(&path, resources, say) {
             Ok((input, origins)) => {
-                parts.push(Part { name: family, label, input, origins, data: DataDirectories::default() });
+                parts.push(Part::of_artifact(family, label, input, origins, resources));
             }
             Err(VerifyError::Manifest(error)) => findings.add(Check::Artifact, label, error),
             Err(error) => return Err(error),
@@ -132,8 +132,7 @@ fn open_component(
 fn nothing(beside: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
     let mut input = Input::open(beside, resources)?;
     input.entries.clear();
-    let (name, label) = (GENERIC.to_owned(), String::new());
-    Ok(Part { name, label, input, origins: HashMap::new(), data: DataDirectories::default() })
+    Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, HashMap::new(), resources))
 }
 
 /// An artifact as it is installed, with its prefixes laid over each other, and where each file was before. Tells which

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::lookup::{Shelf, names_archive};
 use super::report::{Check, Findings};
 use super::subject::{Kind, Part, Parts};
-use crate::database::Databases;
+use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
@@ -128,8 +128,13 @@ impl Distribution<'_> {
             let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
             return if is_named && self.pins().next().is_some() { Role::Device } else { Role::Other };
         }
-        let databases = Databases::all();
-        let is_device = |path: &EntryPath| names_archive(path) || databases.classify(path).is_some();
+        let part = self.part;
+        let of_database = |path: &EntryPath| match part.recorded(path).filter(|path| part.input.entry(path).is_some()) {
+            Some(path) => part.databases.classify(&path).is_some(),
+            // Of a code object that is missing its path alone says something.
+            None => part.databases.classify(path).is_some() || named_arch(path).is_some(),
+        };
+        let is_device = |path: &EntryPath| names_archive(path) || of_database(path);
         let payload = self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok());
         let mut payload = payload.filter(|path| path.below(&self.directory).is_none()).peekable();
         let has_pins = || self.pins().next().is_some();

@@ -80,6 +80,12 @@ impl Choices {
         Self::with(options, &said.statement).map_err(|error| said.failed(error))
     }
 
+    /// The same for the files of `parts`.
+    fn of(self, parts: &Parts, resources: &Arc<Resources>) -> Self {
+        let files = parts.files().map(|file| (file.path, file.content));
+        Self { databases: self.databases.of(files, resources), ..self }
+    }
+
     /// The options, and what the split says where they say nothing.
     fn with(options: &Options, said: &Statement) -> Result<Self, StatementError> {
         Ok(Self {
@@ -212,7 +218,7 @@ fn check_parts(
 ) -> Result<bool, VerifyError> {
     let before = findings.number();
     let said = parts.said()?;
-    let choices = &Choices::new(options, said.as_ref())?;
+    let choices = &Choices::new(options, said.as_ref())?.of(parts, resources);
     if let Some(said) = said.filter(|said| said.statement.is_restricted()) {
         findings.note(format!("{}: the split was made with {}", said.path, said.statement));
     }

@@ -76,6 +76,8 @@ pub(super) struct Part {
     pub(super) origins: HashMap<EntryPath, EntryPath>,
     /// What a wheel installs from.
     pub(super) data: DataDirectories,
+    /// All handlers of databases, for its files.
+    pub(super) databases: Databases,
 }
 
 /// A file in one of the parts.
@@ -104,7 +106,23 @@ impl Part {
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
         let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
-        Ok(Self { name, label, input, origins, data })
+        Ok(Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources))
+    }
+
+    /// A part of an artifact, whose files are where they are installed.
+    pub(super) fn of_artifact(
+        name: String,
+        label: String,
+        input: Input,
+        origins: HashMap<EntryPath, EntryPath>,
+        resources: &Arc<Resources>,
+    ) -> Self {
+        let data = DataDirectories::default();
+        Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources)
+    }
+
+    fn with_databases(self, resources: &Arc<Resources>) -> Self {
+        Self { databases: self.databases.of(self.files(), resources), ..self }
     }
 
     /// Its files.
@@ -113,6 +131,11 @@ impl Part {
             EntryKind::File { content, .. } => Some((&entry.path, content)),
             EntryKind::Directory | EntryKind::Symlink(_) => None,
         })
+    }
+
+    /// Whether a file of this part is an archive or of a database.
+    pub(super) fn is_device_file(&self, path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+        is_archive(path, content) || self.databases.classify(path).is_some()
     }
 
     /// Whether scripts, headers and data are here as well, as in a merged view. What installers make has none.
@@ -172,13 +195,11 @@ impl Parts {
     /// Whether these can be parts of a split, even if no binary among them is split: by their form, or because there are
     /// wheels, archives or databases among them.
     pub(super) fn is_split(&self) -> bool {
-        let databases = Databases::all();
-        let is_device =
-            |file: PartFile<'_>| is_archive(file.path, file.content) || databases.classify(file.path).is_some();
+        let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
         let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
         (self.kind != Kind::Installation && self.files().next().is_some())
             || self.all.iter().any(is_wheel)
-            || self.files().any(is_device)
+            || self.all.iter().any(is_device)
     }
 
     /// What a finding calls a file.

@@ -1,0 +1,162 @@
+//! Loose code objects: AMDGPU ELF files and offload bundles that a library opens by their paths, such as AITER's
+//! `hsa/gfx942/**/*.co` and hipDNN's `asm_kernels/<arch>/`.
+//!
+//! The header decides what a code object is for: names lie now and then. It is moved only if its path names a target or a
+//! family, too; what a library opens under one path for all GPUs stays in the host part. A directory that is called as a
+//! target takes the tables along that lie between its code objects, unless it holds host code as well.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::Arch;
+use super::names::{archs, whole_arch};
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code, is_processor};
+use crate::gpu::{BundleKey, TargetId};
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{EntryPath, begins_binary};
+
+/// A file with its path.
+pub type File<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
+
+/// What Python needs to import a directory.
+const PACKAGE: &[u8] = b"__init__.py";
+
+/// The loose code objects among some files.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct LooseCode {
+    files: HashMap<EntryPath, Arch>,
+    /// Code objects that are not for what their paths say.
+    pub(super) contradictions: Vec<String>,
+}
+
+/// What a file is by its first bytes.
+enum Beginning {
+    /// Code for a target.
+    Code(TargetId),
+    /// Host code, which every GPU needs.
+    Host,
+    Other,
+}
+
+impl LooseCode {
+    /// Looks into the files whose paths name a target or a family.
+    pub(super) fn find<'a>(files: impl Iterator<Item = File<'a>>, resources: &Arc<Resources>) -> Self {
+        let named: Vec<_> = files
+            .filter_map(|(path, content)| Some((path, content, named_targets(path))).filter(|it| !it.2.is_empty()))
+            .collect();
+        let beginnings: Vec<_> =
+            named.par_iter().map(|(path, content, _)| Beginning::of(path, content, resources)).collect();
+        let mut found = Self::default();
+        for ((path, _, names), beginning) in named.iter().zip(&beginnings) {
+            let Beginning::Code(target) = beginning else { continue };
+            found.files.insert((*path).clone(), Arch::Target(target.clone()));
+            if let (false, Some(name)) = (names.iter().any(|name| fits(name, target)), names.last()) {
+                found
+                    .contradictions
+                    .push(format!("{path}: its path says {name}, but its header says {target}, which it is taken for"));
+            }
+        }
+        let directories = own_directories(named.iter().map(|it| it.0).zip(&beginnings));
+        for ((path, ..), beginning) in named.iter().zip(&beginnings) {
+            let of_directory = || ancestors(path).find_map(|directory| directories.get(&directory)?.clone());
+            if let (Beginning::Other, Some(target)) = (beginning, of_directory()) {
+                found.files.insert((*path).clone(), Arch::Target(target));
+            }
+        }
+        found
+    }
+
+    /// What the file at `path` is for, if it is one of these.
+    pub(super) fn arch(&self, path: &EntryPath) -> Option<Arch> {
+        self.files.get(path).cloned()
+    }
+}
+
+impl Beginning {
+    /// What cannot be read is nothing: scanning the file says why.
+    fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
+        let mut bytes = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
+        if path.name() == PACKAGE {
+            return Self::Host;
+        }
+        if content.peek(&mut bytes).is_err() {
+            return Self::Other;
+        }
+        let is_binary = bytes.first_chunk().is_some_and(|magic| begins_binary(*magic));
+        match code_target(&bytes).filter(|_| is_code(&bytes)).or_else(|| target_of_bundle(&bytes, content, resources)) {
+            Some(target) => Self::Code(target),
+            None if is_binary && !is_code(&bytes) => Self::Host,
+            None => Self::Other,
+        }
+    }
+}
+
+/// The only target that an offload bundle has code for. Variants of one processor are code for that processor.
+fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<TargetId> {
+    if !is_bundle(beginning) {
+        return None;
+    }
+    let bundle = Bundle::read(content, 0, content.size(), resources).ok()?;
+    let targets = bundle.targets();
+    let (first, others) = targets.split_first().filter(|_| bundle.unknown_targets().is_empty())?;
+    let is_alike = others.iter().all(|target| target.processor() == first.processor());
+    // Tables name what they like, and a part is named after the target.
+    (is_alike && is_known(first)).then(|| if others.is_empty() { first.clone() } else { first.without_features() })
+}
+
+/// The targets and families that the components of a path name, from the top.
+fn named_targets(path: &EntryPath) -> Vec<TargetId> {
+    let texts = path.components().filter_map(|component| std::str::from_utf8(component).ok());
+    texts.flat_map(archs).filter(|name| is_known(name) || BundleKey::of(name).is_known()).collect()
+}
+
+/// Whether there is a processor of this name, in its strict form, too.
+fn is_known(target: &TargetId) -> bool {
+    is_processor(target.processor().trim_end_matches("-strict"))
+}
+
+/// Whether code for `target` may lie under a name: that of its processor, of its family, or of a processor that runs it.
+fn fits(name: &TargetId, target: &TargetId) -> bool {
+    let runs_it = || name.candidates().iter().any(|candidate| candidate.processor() == target.processor());
+    let is_above = || !name.is_generic() && BundleKey::of(target).packaging_chain().contains(&BundleKey::of(name));
+    let name_of = |feature: &str| feature.trim_end_matches(['+', '-']).to_owned();
+    let is_opposite = |feature: &str| name.features().any(|it| it != feature && name_of(it) == name_of(feature));
+    (runs_it() || is_above()) && !target.features().any(is_opposite)
+}
+
+/// The directories that belong to the target after which they are called: there is code for it in them, and no host code.
+fn own_directories<'a>(
+    files: impl Iterator<Item = (&'a EntryPath, &'a Beginning)>,
+) -> BTreeMap<EntryPath, Option<TargetId>> {
+    let mut with_code = BTreeMap::<EntryPath, bool>::new();
+    for (path, beginning) in files {
+        for directory in ancestors(path) {
+            let Some(name) = target_of_directory(&directory) else { continue };
+            let has_code = || matches!(beginning, Beginning::Code(of) if BundleKey::of(of) == BundleKey::of(&name));
+            if matches!(beginning, Beginning::Host) {
+                with_code.insert(directory, false);
+            } else if has_code() {
+                with_code.entry(directory).or_insert(true);
+            }
+        }
+    }
+    let own = |(directory, is_own): (EntryPath, bool)| {
+        let target = target_of_directory(&directory).filter(|_| is_own);
+        (directory, target)
+    };
+    with_code.into_iter().map(own).collect()
+}
+
+/// The target that a directory is called as; a family is none.
+fn target_of_directory(directory: &EntryPath) -> Option<TargetId> {
+    let name = whole_arch(std::str::from_utf8(directory.name()).ok()?)?;
+    is_known(&name).then_some(name)
+}
+
+/// The directories above a path, the closest first.
+fn ancestors(path: &EntryPath) -> impl Iterator<Item = EntryPath> {
+    std::iter::successors(path.parent(), EntryPath::parent).filter(|directory| !directory.is_root())
+}
