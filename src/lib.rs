@@ -16,6 +16,7 @@ pub mod fatbin;
 pub mod fs;
 pub mod gpu;
 pub mod index;
+pub mod join;
 pub mod kpack;
 pub mod memory;
 pub mod metrics;

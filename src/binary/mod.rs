@@ -5,6 +5,7 @@ mod coff;
 mod data;
 mod elf;
 mod form;
+mod joined;
 mod rewritten;
 mod split;
 
@@ -19,6 +20,7 @@ use crate::rope::{Content, Edit, ReadError, Rope};
 
 pub use data::data_ranges;
 pub use form::Replaced;
+pub use joined::join;
 pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};
 

@@ -7,7 +7,7 @@ use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
 use crate::index::{Index, Kind};
-use crate::rope::{Content, Edit, Identity, ReadError, Rope};
+use crate::rope::{Backing, Content, Edit, Identity, ReadError, Rope, Segment};
 
 /// What a fat binary becomes.
 #[derive(Debug)]
@@ -16,9 +16,19 @@ pub struct Rewritten {
     edits: Arc<[Edit]>,
     rope: Rope,
     identity: Option<Identity>,
+    /// Whether it is in the input as it is.
+    is_kept: bool,
 }
 
 impl Rewritten {
+    /// The binary that the input has without device code, of which `original` was made.
+    pub fn kept(original: &Arc<dyn Content>, kept: &Arc<dyn Content>) -> Result<Self, ReadError> {
+        let replacement = vec![Segment::whole(Arc::clone(kept))];
+        let edits = Arc::new([Edit { start: 0, end: original.size(), replacement: replacement.clone() }]);
+        let (rope, identity) = (Rope::new(replacement)?, kept.identity());
+        Ok(Self { original: Arc::clone(original), edits, rope, identity, is_kept: true })
+    }
+
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
     pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
@@ -59,7 +69,12 @@ impl Rewritten {
     ) -> Result<Self, BinaryError> {
         let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
-        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity })
+        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, is_kept: false })
+    }
+
+    /// Whether the input has exactly these bytes.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// The binary as it was.
@@ -138,6 +153,10 @@ impl Content for Rewritten {
         self.rope.is_prompt(offset, length)
     }
 
+    fn backing(&self) -> Option<&dyn Backing> {
+        self.rope.backing()
+    }
+
     fn identity(&self) -> Option<Identity> {
         self.identity
     }
@@ -150,7 +169,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::rope::Segment;
 
     fn content(bytes: &[u8]) -> Arc<dyn Content> {
         Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())

@@ -46,6 +46,14 @@ impl SplitBinary {
             Ok(None)
         }
     }
+
+    /// The same for a file that may be compressed, without decompressing all of one that cannot have device code.
+    pub fn find(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        if starts_with(content, &object::elf::ELFMAG)? && !elf::may_have_code(content)? {
+            return Ok(None);
+        }
+        Self::read(content)
+    }
 }
 
 /// What is wrong with a binary, up to [`MAX_PROBLEMS`].

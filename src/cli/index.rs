@@ -35,7 +35,7 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let prepared = prepare(self.source.path(), &self.options)?;
+        let prepared = prepare(&self.source.paths(), &self.options)?;
         let Some(file) = prepared.resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };

@@ -61,7 +61,7 @@ impl Inspect {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let prepared = prepare_listed(self.source.path(), &self.options, Input::survey)?;
+        let prepared = prepare_listed(&self.source.paths(), &self.options, Input::survey)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
             let progress = Making::default();

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::artifacts::prepare_artifacts;
 use super::json;
-use super::options::SplitOptions;
+use super::options::{SplitOptions, artifacts_of};
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
 use crate::fs::autosave;
@@ -25,8 +24,10 @@ use crate::view::{self, HOST, Status, ThinViews, fixed};
 /// Returns when the mount can be used. `kpackfs umount` or umount(8) end it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
-    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts
-    input: PathBuf,
+    /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts; several wheels that belong
+    /// together, or a directory of these
+    #[arg(required = true, num_args = 1..)]
+    input: Vec<PathBuf>,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -50,14 +51,15 @@ pub(super) struct Mount {
 
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let input = absolute(&self.input)?;
+        let inputs = self.input.iter().map(|input| absolute(input)).collect::<anyhow::Result<Vec<_>>>()?;
+        let input = inputs.first().cloned().unwrap_or_default();
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
-        let prepare = || match prepare_artifacts(&input, &self.options)? {
+        let prepare = || match artifacts_of(&inputs, &self.options)? {
             Some(_) if !arch.is_empty() => bail!("--arch: artifacts are not laid over each other"),
             Some(_) if !self.thin.is_empty() => bail!("--thin: there are no thin views of artifacts"),
             Some(artifacts) => artifacts.served(),
-            None => prepare(&input, &self.options).and_then(|prepared| served(&prepared, &arch, &thin)),
+            None => prepare(&inputs, &self.options).and_then(|prepared| served(&prepared, &arch, &thin)),
         };
         self.serving.serve(&input, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
@@ -91,7 +93,7 @@ impl Mount {
 }
 
 fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::Result<Served> {
-    let Prepared { input, plan, wheels, statement, resources } = prepared;
+    let Prepared { input, joined, plan, wheels, statement, resources } = prepared;
     autosave(resources).context("cannot start a thread")?;
     let summary = Summary::of(input, plan);
     let text = json::text(&summary)?;
@@ -99,7 +101,8 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
         let place = format!("{}/{}", planned.key, planned.path);
         (place, Arc::clone(&planned.archive))
     });
-    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(input.witnesses());
+    let witnesses: Vec<_> = input.witnesses().into_iter().chain(joined.witnesses()).collect();
+    let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(witnesses);
     let page = view::Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
     let mut reports = vec![
         ("report.html", page),

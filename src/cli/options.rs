@@ -18,9 +18,10 @@ use crate::wheel::{self, Label, Stamp, WheelError};
 /// What to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Source {
-    /// A wheel, an unpacked wheel, an install tree, a binary, an artifact or a directory of artifacts
+    /// A wheel, an unpacked wheel, an install tree, a binary, an artifact or a directory of artifacts; several wheels that
+    /// belong together, or a directory of these
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
-    input: Option<PathBuf>,
+    input: Vec<PathBuf>,
 
     /// Another way to name INPUT, that of `split_python_wheels`
     #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
@@ -39,22 +40,35 @@ impl Source {
     pub(super) fn path(&self) -> &Path {
         let named = self.named.as_deref().or(self.artifact_dir.as_deref()).or(self.input_dir.as_deref());
         // One of them is there, or there would be no command.
-        self.input.as_deref().or(named).unwrap_or(Path::new(""))
+        self.input.first().map(PathBuf::as_path).or(named).unwrap_or(Path::new(""))
+    }
+
+    /// All inputs.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
     }
 
     /// The artifacts that the input is or holds.
     pub(super) fn artifacts(&self, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
-        let is_named = self.input.is_some() || self.named.is_some() || self.artifact_dir.is_some();
+        let is_named = !self.input.is_empty() || self.named.is_some() || self.artifact_dir.is_some();
         if self.input_dir.is_some() && is_named {
             note("--input-dir");
         }
         let directory = self.artifact_dir.as_ref().or(self.input_dir.as_ref().filter(|_| !is_named));
-        let found = prepare_artifacts(self.path(), options)?;
+        let found = artifacts_of(&self.paths(), options)?;
         match (directory, found) {
             (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
             (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
             (_, found) => Ok(found),
         }
+    }
+}
+
+/// The artifacts that a single input is or holds.
+pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    match inputs {
+        [input] => prepare_artifacts(input, options),
+        _ => Ok(None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Listing an input and planning its split, with a progress bar.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +12,7 @@ use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
+use crate::join::{self, Joined};
 use crate::report::Making;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
@@ -21,6 +22,8 @@ use crate::view::WheelSet;
 /// An input with its plan.
 pub(super) struct Prepared {
     pub(super) input: Input,
+    /// What of it was split.
+    pub(super) joined: Joined,
     pub(super) plan: Plan,
     pub(super) wheels: Option<WheelSet>,
     /// What the split is restricted to.
@@ -79,22 +82,31 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
 }
 
 /// Plans, and tells on stderr what could not be split.
-pub(super) fn prepare(input: &Path, options: &SplitOptions) -> anyhow::Result<Prepared> {
-    prepare_listed(input, options, Input::open)
+pub(super) fn prepare(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
+    prepare_listed(inputs, options, Input::open)
 }
 
 /// The same of an input that `list` lists.
 pub(super) fn prepare_listed(
-    input: &Path,
+    inputs: &[PathBuf],
     options: &SplitOptions,
     list: fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>,
 ) -> anyhow::Result<Prepared> {
     let choices = options.to_options(Packaging::Bundles)?;
-    let resources = resources(input, options)?;
-    let input = list(input, &resources)?;
+    let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
+    let resources = resources(first, options)?;
+    let mut input = match inputs {
+        [input] => match &*join::wheels_in(input)? {
+            [] => list(input, &resources)?,
+            wheels => join::open_wheels(wheels, &resources)?,
+        },
+        several => join::open_wheels(several, &resources)?,
+    };
+    let joining = join::Progress::default();
+    let joined = show_bytes("Joining", &joining.done, &joining.total, || join::join(&mut input, &resources, &joining));
     let progress = Progress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
-        Plan::make(&input, &choices, &resources, &progress)
+        Plan::of_joined(&input, &joined, &choices, &resources, &progress)
     })?;
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
@@ -102,7 +114,7 @@ pub(super) fn prepare_listed(
         eprintln!("kpackfs: warning: {}", message(warning));
     }
     plan.check_selection(&choices)?;
-    Ok(Prepared { input, plan, wheels, statement: Statement::of(&choices), resources })
+    Ok(Prepared { input, joined, plan, wheels, statement: Statement::of(&choices), resources })
 }
 
 /// Saves the index. Without it the next run takes longer, no more.

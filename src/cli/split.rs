@@ -80,7 +80,7 @@ impl Split {
                 }
             };
         }
-        let mut prepared = prepare(self.source.path(), &self.options)?;
+        let mut prepared = prepare(&self.source.paths(), &self.options)?;
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }

@@ -29,6 +29,8 @@ const INPUT: u64 = 4 << 20;
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: Packing,
+    /// What messages call it, if it is no bundle.
+    label: Option<Arc<str>>,
     id: u64,
     resources: Arc<Resources>,
     /// The decompressed bundle as long as anybody uses it, also when it is not in the cache. Locked while it is being
@@ -47,11 +49,31 @@ impl Compressed {
         Self {
             content: Arc::clone(content),
             packing,
+            label: None,
             id: resources.next_id(),
             resources: Arc::clone(resources),
             in_use: Mutex::default(),
             decodings: AtomicU32::new(0),
         }
+    }
+
+    /// A single code object that is compressed like a bundle; `label` is what messages call it.
+    pub(super) fn of_frame(
+        content: &Arc<dyn Content>,
+        packing: Packing,
+        label: Arc<str>,
+        resources: &Arc<Resources>,
+    ) -> Self {
+        Self { label: Some(label), ..Self::new(content, packing, resources) }
+    }
+
+    /// Its first bytes, without decompressing the rest.
+    pub(super) fn first(&self, length: u64) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let read = self.reader().and_then(|mut reader| reader.read_exact(&mut bytes));
+        read.map_err(|error| self.damaged(&error))?;
+        self.resources.counters.bytes_decompressed.add(length);
+        Ok(bytes)
     }
 
     /// Bytes of the bundle when it is decompressed.
@@ -216,8 +238,8 @@ impl Compressed {
     fn damaged(&self, error: &io::Error) -> ReadError {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
         inner.cloned().unwrap_or_else(|| {
-            let entry = format!("offload bundle at {:#x}", self.packing.start).into();
-            ReadError::damaged(&entry, error.to_string())
+            let of_bundle = || format!("offload bundle at {:#x}", self.packing.start).into();
+            ReadError::damaged(&self.label.clone().unwrap_or_else(of_bundle), error.to_string())
         })
     }
 

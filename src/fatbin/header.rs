@@ -121,6 +121,12 @@ pub fn is_processor(name: &str) -> bool {
     PROCESSORS.iter().any(|(_, processor)| *processor == name)
 }
 
+/// Whether the header of code says which features it needs, or that it needs none: that of SPIR-V, or of code object version 4
+/// or later.
+pub fn tells_features(code: &[u8]) -> bool {
+    is_spirv(code) || header(code).is_some_and(|header| header.e_ident.abi_version >= ABI_VERSION_4)
+}
+
 fn is_spirv(code: &[u8]) -> bool {
     code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV_MAGIC)
 }

@@ -10,6 +10,7 @@ mod kernels;
 mod open;
 mod packing;
 mod search;
+mod stored;
 mod thin;
 
 use std::fmt;
@@ -20,12 +21,13 @@ use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub use compressed::{Compressed, DECODER, Decompressed};
-pub use header::{CODE_HEADER, code_problem, code_target, is_code, is_processor};
+pub use header::{CODE_HEADER, code_problem, code_target, is_code, is_processor, tells_features};
 pub use kernels::{CodeScan, Kernel, Scanned};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
 pub use search::search;
-pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of};
+pub use stored::StoredObject;
+pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of, bundle_table_size};
 
 /// Code for one target.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use super::bundle::malformed;
 pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 
 /// The largest bundle that is decompressed, in bytes. The largest known one holds 114 MB.
-const MAX_SIZE: u64 = 1 << 30;
+pub(super) const MAX_SIZE: u64 = 1 << 30;
 
 /// Bundles of code become up to 100 times as large (jax's: 29 MB for 2437 MB). From this ratio and this size on, hardly any code can
 /// be in one.
@@ -48,6 +48,11 @@ pub struct CompressedFormat {
 }
 
 impl CompressedFormat {
+    /// The latest version with a method.
+    pub(super) fn of(method: Method) -> Self {
+        Self { version: 3, method }
+    }
+
     /// Bytes of the header.
     pub fn header_size(self) -> u64 {
         match self.version {
@@ -184,22 +189,36 @@ fn longest(size: u64) -> u64 {
 /// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
 /// little-endian.
 pub fn window_of(frame: &[u8]) -> Option<u64> {
-    let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
-    let (&descriptor, rest) = rest.split_first()?;
+    let (descriptor, rest) = descriptor_of(frame)?;
     if descriptor & 0x20 == 0 {
         let &window = rest.first()?;
         let base = 1_u64 << (10 + (window >> 3));
         return Some(base + base / 8 * u64::from(window & 7));
     }
-    // A single segment: its content is its window. The dictionary ID comes first.
+    // A single segment: its content is its window.
+    content_size(frame)
+}
+
+/// The bytes that the zstd frame which begins with `frame` becomes, if it says so.
+pub(super) fn content_size(frame: &[u8]) -> Option<u64> {
+    let (descriptor, rest) = descriptor_of(frame)?;
+    let is_single = descriptor & 0x20 != 0;
+    // The window comes first, and the dictionary ID.
     let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
-    let content = rest.get(*dictionary..)?;
+    let content = rest.get(dictionary + usize::from(!is_single)..)?;
     match descriptor >> 6 {
-        0 => content.first().map(|&size| size.into()),
+        0 if is_single => content.first().map(|&size| size.into()),
+        0 => None,
         1 => content.first_chunk().map(|size| u64::from(u16::from_le_bytes(*size)) + 256),
         2 => content.first_chunk().map(|size| u32::from_le_bytes(*size).into()),
         _ => content.first_chunk().map(|size| u64::from_le_bytes(*size)),
     }
+}
+
+/// The descriptor of a zstd frame, and what follows it.
+fn descriptor_of(frame: &[u8]) -> Option<(u8, &[u8])> {
+    let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
+    rest.split_first().map(|(descriptor, rest)| (*descriptor, rest))
 }
 
 /// The fields behind the magic. The first two sizes are read both as u32 and as u64; the version says which count.

@@ -228,17 +228,27 @@ impl Parts {
 
 /// A bundle of these code objects that is not compressed, behind the empty entry of the host.
 pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
+    let all: Arc<dyn Content> =
+        Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
+    Parts::of(&entries_of(objects), 0, |_| CODE_ALIGNMENT).rope(&all)
+}
+
+/// Bytes of such a bundle before its code objects.
+pub fn bundle_table_size(objects: &[CodeObject]) -> u64 {
+    table_size(&entries_of(objects))
+}
+
+/// The table of such a bundle, with code objects one behind the other.
+fn entries_of(objects: &[CodeObject]) -> Vec<Entry> {
     let mut entries = vec![Entry { offset: 0, size: 0, id: HOST.to_vec().into() }];
-    let mut offset = 0;
+    let mut offset = 0_u64;
     for object in objects {
         let size = object.content.size();
         let triple = if object.target.is_spirv() { PORTABLE } else { DEVICE };
         entries.push(Entry { offset, size, id: format!("{triple}--{}", object.target).into_bytes().into() });
-        offset += size;
+        offset = offset.saturating_add(size);
     }
-    let all: Arc<dyn Content> =
-        Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
-    Parts::of(&entries, 0, |_| CODE_ALIGNMENT).rope(&all)
+    entries
 }
 
 /// Bytes of the magic and the table.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use rocm_kpack::{Archive, Error, Scheme, Source, Toc, TocEntry};
+use rocm_kpack::{Archive, Blob, Error, Scheme, Source, Toc, TocEntry};
 
 use super::pieces::{Part, Pieces};
 use crate::memory::Budget;
@@ -55,6 +55,11 @@ impl Reader {
     /// Bytes that an entry takes in the archive.
     pub fn stored_size(&self, entry: &TocEntry) -> Option<u64> {
         self.archive.stored(entry).ok().map(|blob| blob.size)
+    }
+
+    /// Where an entry's bytes are in the archive, and whether they are a zstd frame.
+    pub fn stored(&self, entry: &TocEntry) -> Result<(Blob, bool), Error> {
+        Ok((self.archive.stored(entry)?, self.archive.scheme() == Scheme::ZstdPerKernel))
     }
 
     /// Whether a loader looks into it for code for exactly this target.

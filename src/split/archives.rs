@@ -1,15 +1,16 @@
 //! Which code object goes into which archive, under which name.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::roots::Roots;
-use super::scan::Fat;
+use super::scan::{Fat, level};
 use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
 use crate::gpu::{TargetId, begins_with_target};
-use crate::kpack::{Archive, ArchiveEntry, Frame, marker};
+use crate::join::{self, Unasked};
+use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Frame, marker};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
@@ -66,6 +67,7 @@ fn is_of_group(path: &EntryPath, group: &str) -> bool {
 /// Decides for each binary, and then for each overlay root, or for all of them together, which archives it gets.
 pub(super) fn assign(
     input: &Input,
+    unasked: &[Unasked],
     plan: &mut Plan,
     fat: Vec<Fat>,
     roots: &Roots,
@@ -74,10 +76,14 @@ pub(super) fn assign(
 ) {
     let group = plan.group.clone();
     let stems = Stems::new(input, roots, &group);
-    let mut together = BTreeMap::<EntryPath, Vec<Named>>::new();
+    let mut together = BTreeMap::<(EntryPath, String), Vec<Named>>::new();
     let mut links = HashMap::new();
     let mut twins = HashMap::new();
-    for fat in fat {
+    let (split, mut all): (Vec<_>, Vec<_>) = fat.into_iter().partition(|fat| fat.split.is_some());
+    // Those that were split before have names that can be others' as well.
+    all.extend(split);
+    let mut kept_names = HashSet::new();
+    for fat in all {
         let Some(entry) = input.entries.get(fat.entry) else { continue };
         let Some(root) = roots.of(&entry.path) else {
             plan.refuse(&entry.path, &"it lies below none of the overlay roots");
@@ -100,8 +106,27 @@ pub(super) fn assign(
         }
         let EntryKind::File { content, .. } = &entry.kind else { continue };
         let archive_root = roots.installed(&root);
-        let named = name(&entry.path, &root, &stems.of(&archive_root), options.packaging);
-        match named.and_then(|(name, marker)| Ok((name, rewrite(&fat, content, &marker, resources)?))) {
+        let stem = stems.of(&archive_root);
+        let as_before = kept(&fat, (&archive_root, &stem), options)
+            .filter(|it| !kept_names.contains(&(it.root.clone(), it.stem.clone(), it.kernel_name.clone())));
+        let named = match &as_before {
+            Some(kept) => keep(&fat, content, kept),
+            None => name(&entry.path, &root, &stem, options.packaging)
+                .and_then(|(name, marker)| Ok((name, rewrite(&fat, content, &marker, resources)?))),
+        };
+        let (root, archive_root, stem) = match as_before {
+            Some(kept) => (kept.root.clone(), kept.root, kept.stem),
+            None => (root, archive_root, stem),
+        };
+        match named {
+            Ok((kernel_name, _))
+                if !kept_names.insert((archive_root.clone(), stem.clone(), kernel_name.to_string())) =>
+            {
+                plan.refuse(
+                    &entry.path,
+                    &format_args!("its name in archives, {kernel_name}, is that of another binary"),
+                );
+            }
             Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
                 let bundles = compressed_bundles(&fat);
@@ -110,21 +135,53 @@ pub(super) fn assign(
                 twins.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
-                together.entry(archive_root).or_default().push(Named { fat, root, kernel_name });
+                together.entry((archive_root, stem)).or_default().push(Named { fat, root, kernel_name });
             }
             Err(error) => plan.refuse(&entry.path, &error),
         }
     }
-    for (root, binaries) in &together {
-        let stem = stems.of(root);
-        plan.warnings.extend(stems.note(root, &stem));
-        plan.archives.extend(archives(input, &stem, binaries, roots, options));
+    for code in unasked {
+        together.entry((code.root.clone(), code.stem.clone())).or_default();
+    }
+    plan.binaries.sort_by(|a, b| a.path.cmp(&b.path));
+    for ((root, stem), binaries) in &mut together {
+        binaries.sort_by_key(|binary| binary.fat.entry);
+        plan.warnings.extend(stems.note(root, stem));
+        let of_set = unasked.iter().filter(|code| code.root == *root && code.stem == *stem);
+        let of_set: Vec<_> =
+            of_set.filter(|code| options.wants(&options.packaging.key_of(&code.object.target))).collect();
+        let mut entries = archives(input, stem, binaries, roots, options);
+        take_over(input, &mut entries, &of_set, options, &plan.jobs);
+        plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options)));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
+/// Where the archives of a binary are that was split before, if they can be there again.
+fn kept(fat: &Fat, usual: (&EntryPath, &str), options: &Options) -> Option<join::Archives> {
+    let archives = fat.split.as_ref()?.archives.clone()?;
+    let is_chosen = options.group.is_some() || options.overlay_roots.is_some();
+    (!is_chosen || usual == (&archives.root, &archives.stem)).then_some(archives)
+}
+
+/// The binary as it was in the input.
+fn keep(
+    fat: &Fat,
+    content: &Arc<dyn Content>,
+    archives: &join::Archives,
+) -> Result<(Arc<str>, Arc<Rewritten>), BinaryError> {
+    let missing = || BinaryError::Unsupported("it is not as it was".to_owned());
+    let split = fat.split.as_ref().ok_or_else(missing)?;
+    let kept = Rewritten::kept(content, &split.content)?;
+    Ok((archives.kernel_name.as_str().into(), Arc::new(kept)))
+}
+
 /// The compressed bundles of a binary, each once.
 fn compressed_bundles(fat: &Fat) -> Arc<[Arc<Compressed>]> {
+    // Joined with its archives, it has none.
+    if fat.split.is_some() {
+        return Arc::new([]);
+    }
     let frames = fat.wrappers.iter().filter_map(|frames| frames.first());
     let bundles: BTreeMap<u64, _> =
         frames.filter_map(|frame| frame.object.bundle.as_ref()).map(|bundle| (bundle.start(), bundle)).collect();
@@ -190,16 +247,55 @@ fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, conten
     }
 }
 
+/// An archive on the way to a plan.
+struct Draft {
+    path: EntryPath,
+    target: TargetId,
+    attributes: Attributes,
+    entries: Vec<ArchiveEntry>,
+}
+
+impl Draft {
+    fn archive(self, group: &str, options: &Options) -> PlannedArchive {
+        let Self { path, target, attributes, entries } = self;
+        let key = options.packaging.key_of(&target);
+        let archive = Arc::new(Archive::new(group, target, options.compression, entries));
+        PlannedArchive { path, key, archive, attributes }
+    }
+}
+
+/// Adds code objects of archives of the input that no binary asks for, but for those whose names a binary has now.
+fn take_over(input: &Input, drafts: &mut Vec<Draft>, unasked: &[&Unasked], options: &Options, jobs: &Arc<BundleJobs>) {
+    let names: HashSet<_> =
+        drafts.iter().flat_map(|draft| &draft.entries).map(|it| Arc::clone(&it.kernel_name)).collect();
+    let has_binary = |key: &str| key.rsplit_once('#').is_some_and(|(name, _)| names.contains(name));
+    let is_left = |code: &&&Unasked| !has_binary(&code.key);
+    for code in unasked.iter().filter(is_left) {
+        let target = &code.object.target;
+        let frame = Arc::new(Frame::new(code.object.clone(), level(options), jobs));
+        let kernel_name = code.key.as_str().into();
+        let entry = ArchiveEntry { binary: usize::MAX, kernel_name, wrapper: None, frame };
+        match drafts.iter_mut().find(|draft| draft.target == *target) {
+            Some(draft) => draft.entries.push(entry),
+            None => drafts.push(Draft {
+                path: code.root.child(format!(".kpack/{}_{target}.kpack", code.stem).as_bytes()),
+                target: target.clone(),
+                attributes: Attributes { mode: 0o644, ..input.root },
+                entries: vec![entry],
+            }),
+        }
+    }
+}
+
 /// One archive for every target that any of the binaries has code for. It answers for *every* wrapper that has code
 /// which a device of that target runs: loaders before ROCm/rocm-systems#9953 stop at the first archive that names the
 /// target, so an archive for `gfx90a:xnack-` has to hold what wrappers have for `gfx90a`, too.
-fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, options: &Options) -> Vec<PlannedArchive> {
+fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, options: &Options) -> Vec<Draft> {
     let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());
     let targets: BTreeSet<&TargetId> = frames.map(|frame| &frame.object.target).collect();
     let mut archives = Vec::new();
     for target in targets {
-        let key = options.packaging.key_of(target);
-        if !options.wants(&key) {
+        if !options.wants(&options.packaging.key_of(target)) {
             continue;
         }
         let candidates = target.candidates();
@@ -226,11 +322,11 @@ fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, optio
         }
         let (mtime, mtime_nanoseconds) = youngest;
         let Some(root) = root else { continue };
-        archives.push(PlannedArchive {
+        archives.push(Draft {
             path: root.child(format!(".kpack/{group}_{target}.kpack").as_bytes()),
-            key,
+            target: target.clone(),
             attributes: Attributes { mode: 0o644, mtime, mtime_nanoseconds, ..input.root },
-            archive: Arc::new(Archive::new(group, target.clone(), options.compression, entries)),
+            entries,
         });
     }
     archives

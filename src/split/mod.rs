@@ -18,6 +18,7 @@ use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
+use crate::join::Joined;
 use crate::kpack::{Archive, BundleJobs, Compression};
 use crate::resources::Resources;
 use crate::rope::ReadError;
@@ -33,7 +34,7 @@ pub use statement::{STATEMENT, Statement, StatementError, component_of_statement
 pub use thin::{FatBinaries, ThinBinary};
 
 /// Names that a split uses itself, so that no target may have them.
-pub const RESERVED: [&str; 6] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS];
+pub const RESERVED: [&str; 7] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS, FAT];
 /// The host part.
 pub const HOST: &str = "host";
 /// Links to the device parts.
@@ -44,6 +45,8 @@ pub const MERGED: &str = "merged";
 pub const WHEELS: &str = "wheels";
 /// What installations for some GPUs look like, with device code in binaries.
 pub const THIN: &str = "thin";
+/// The fat binaries of which split ones were made.
+pub const FAT: &str = "fat";
 /// A wheel for each of these.
 pub const THIN_WHEELS: &str = "thin-wheels";
 
@@ -103,6 +106,8 @@ pub struct Plan {
     pub targets: Targets,
     /// What makes compressed code objects and bundles.
     pub jobs: Arc<BundleJobs>,
+    /// Binaries that were joined with their archives.
+    pub joined: BTreeSet<EntryPath>,
     /// Binaries that keep their device code because they cannot be split; `warnings` say why.
     pub unsplit: Vec<EntryPath>,
 }
@@ -238,6 +243,17 @@ impl Plan {
         resources: &Arc<Resources>,
         progress: &Progress,
     ) -> Result<Self, SplitError> {
+        Self::of_joined(input, &Joined::default(), options, resources, progress)
+    }
+
+    /// The same for an input of which some binaries were joined with archives.
+    pub fn of_joined(
+        input: &Input,
+        joined: &Joined,
+        options: &Options,
+        resources: &Arc<Resources>,
+        progress: &Progress,
+    ) -> Result<Self, SplitError> {
         claims::check_members(input)?;
         let roots = Roots::new(input, options)?;
         let group = roots::group(input, options)?;
@@ -249,13 +265,14 @@ impl Plan {
             bundle_files: Vec::new(),
             keys: BTreeSet::new(),
             group,
-            warnings: [&*input.warnings, &warnings].concat(),
+            warnings: [&*input.warnings, &*joined.warnings, &warnings].concat(),
             targets: Targets::of(options),
             jobs: BundleJobs::of(resources),
+            joined: joined.binaries.keys().cloned().collect(),
             unsplit: Vec::new(),
         };
-        let fat = scan::scan(input, &mut plan, options, resources, progress);
-        archives::assign(input, &mut plan, fat, &roots, options, resources);
+        let fat = scan::scan(input, joined, &mut plan, options, resources, progress);
+        archives::assign(input, &joined.unasked, &mut plan, fat, &roots, options, resources);
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let of_databases = plan.places.iter().filter_map(|place| match place {

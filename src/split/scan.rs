@@ -13,6 +13,7 @@ use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::TargetId;
 use crate::index::Kind;
+use crate::join::{Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -29,6 +30,8 @@ pub(super) struct Fat {
     pub(super) binary: Option<FatBinary>,
     /// The code objects of each wrapper.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
+    /// What it was in the input, if it was split there.
+    pub(super) split: Option<Arc<SplitForm>>,
     /// What the user should know about a bundle.
     warning: Option<String>,
 }
@@ -50,6 +53,7 @@ pub(super) enum ScanError {
 /// The files with device code, in the order of the input. What cannot be split gets a warning and stays as it is.
 pub(super) fn scan(
     input: &Input,
+    joined: &Joined,
     plan: &mut Plan,
     options: &Options,
     resources: &Arc<Resources>,
@@ -73,7 +77,11 @@ pub(super) fn scan(
         // Splitting the list in halves would leave the second largest to the end.
         .par_bridge()
         .map(|(position, content)| {
-            let result = scan_file(position, content, options, &jobs);
+            let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
+            let result = match split {
+                Some(split) => take_over(position, split, options, &jobs).map(Some),
+                None => scan_file(position, content, options, &jobs),
+            };
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
             (position, result)
         })
@@ -107,10 +115,7 @@ fn scan_file(
     let resources = jobs.resources();
     let (code, binary) = find(content, Holder::Binary, resources)?;
     let Some(code) = code else { return Ok(None) };
-    let level = match options.compression {
-        Compression::Zstd(level) => level,
-        Compression::None => DEFAULT_LEVEL,
-    };
+    let level = level(options);
     let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         if let Some(id) = bundle.unknown_targets().into_iter().next() {
             return Err(ScanError::Unknown(id));
@@ -122,7 +127,31 @@ fn scan_file(
     let warning = code.bundles.iter().find_map(absurd_claim);
     let bundles = code.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    Ok(Some(Fat { entry, binary, wrappers, warning }))
+    Ok(Some(Fat { entry, binary, wrappers, split: None, warning }))
+}
+
+/// The device code of a binary that was split.
+fn take_over(
+    entry: usize,
+    split: &Arc<SplitForm>,
+    options: &Options,
+    jobs: &Arc<BundleJobs>,
+) -> Result<Fat, ScanError> {
+    let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
+        check(objects)?;
+        let frame = |object: &CodeObject| Arc::new(Frame::new(object.clone(), level(options), jobs));
+        Ok(Arc::new(objects.iter().map(frame).collect()))
+    };
+    let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;
+    Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), warning: None })
+}
+
+/// The zstd level of frames.
+pub(super) fn level(options: &Options) -> i32 {
+    match options.compression {
+        Compression::Zstd(level) => level,
+        Compression::None => DEFAULT_LEVEL,
+    }
 }
 
 /// A warning about a bundle that may have been made to exhaust memory or disk.

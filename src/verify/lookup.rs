@@ -12,7 +12,9 @@ use super::binary::{Binaries, Request};
 use super::report::{Check, Findings, enumerate};
 use super::subject::{Kind, Parts};
 use crate::gpu::TargetId;
-use crate::kpack::{MAGIC, Reader, toc_key};
+pub use crate::kpack::named_target;
+use crate::kpack::{Reader, toc_key};
+pub(super) use crate::kpack::{is_archive, resolve};
 use crate::rope::{Content, equal};
 use crate::source::EntryPath;
 
@@ -208,52 +210,16 @@ impl Shelf {
     }
 }
 
-/// Whether a file is an archive, or says so.
-pub(super) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    path.name().ends_with(b".kpack")
-        // Names tell at no cost; only files beside other archives are opened.
-        || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
-            && content.size() >= 4
-            && content.peek(&mut magic).is_ok()
-            && magic == *MAGIC)
-}
-
 /// Whether a file is called as archives are.
 pub(super) fn names_archive(path: &EntryPath) -> bool {
     path.name().ends_with(b".kpack") || path.parent().is_some_and(|parent| parent.name() == b".kpack")
-}
-
-/// The target that an archive's name ends with.
-pub fn named_target(name: &str) -> Option<&str> {
-    let stem = name.trim_end_matches(".kpack");
-    let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
-    stem.get(start..)
-}
-
-/// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
-pub(super) fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
-    if relative.starts_with('/') {
-        return None;
-    }
-    let mut components: Vec<&[u8]> = directory.components().collect();
-    for component in relative.split('/') {
-        match component {
-            "" | "." => {}
-            ".." => drop(components.pop()?),
-            name => components.push(name.as_bytes()),
-        }
-    }
-    EntryPath::new(&components.join(&b'/')).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use rocm_kpack::search;
 
-    use super::resolve;
     use crate::gpu::TargetId;
-    use crate::source::EntryPath;
 
     /// HIP asks the runtime for a target, and for the generic one with the same features.
     #[test]
@@ -267,20 +233,6 @@ mod tests {
             let own: Vec<_> =
                 target.parse::<TargetId>().unwrap().candidates().iter().map(ToString::to_string).collect();
             assert_eq!(own, search::all_candidates([target].into_iter().chain(generic)), "{target}");
-        }
-    }
-
-    #[test]
-    fn search_paths_start_at_the_directory_of_the_binary() {
-        let directory = EntryPath::new(b"a/b").unwrap();
-        for (path, expected) in [
-            ("../.kpack/x.kpack", Some("a/.kpack/x.kpack")),
-            ("./x", Some("a/b/x")),
-            ("../..//y", Some("y")),
-            ("../../../y", None),
-            ("/y", None),
-        ] {
-            assert_eq!(resolve(&directory, path).map(|path| path.to_string()).as_deref(), expected, "{path}");
         }
     }
 }

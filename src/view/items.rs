@@ -116,6 +116,15 @@ fn host_item(entry: &Entry, place: &Place) -> Item {
     }
 }
 
+/// The input with its binaries as they are when they are joined with their archives.
+pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
+    let item = |entry: &Entry| match plan.joined.contains(&entry.path) {
+        true => Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..Item::of(entry) },
+        false => Item::of(entry),
+    };
+    input.entries.iter().map(item).collect()
+}
+
 /// The databases and archives of a key.
 pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {

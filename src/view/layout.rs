@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::installed::Installed;
-use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part, layer};
+use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
 use super::origin::{Origin, OriginKind};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, Thin, ThinViews, show_thin};
@@ -14,7 +14,7 @@ use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
+use crate::split::{DEVICE, FAT, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::wheel::WheelError;
 
 /// Reports of the mount itself. Not listed.
@@ -133,6 +133,10 @@ pub fn lay_out_with(
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, installed.is_some()));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
         lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
+    }
+    if !plan.joined.is_empty() {
+        let fat = layer(&mut tree, input.root, &fat_items(input, plan))?;
+        tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
     }
     let thin = Thin::new(&tree, served, layers, binaries, thin);
     show_thin(&mut tree, &thin, root, thin_views)?;

@@ -16,7 +16,7 @@ mod tree;
 mod watch;
 mod wheels;
 
-pub use crate::split::{DEVICE, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
+pub use crate::split::{DEVICE, FAT, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};

@@ -24,6 +24,8 @@ pub enum OriginKind {
     Unchanged,
     /// A binary of the input without its device code, or something of it with less device code.
     Rewritten,
+    /// A binary of the input with the device code of its archives.
+    Joined,
     /// A kernel database of the input as it is, at the place of its architecture.
     Database,
     /// An archive of device code.
@@ -44,6 +46,7 @@ impl OriginKind {
         match self {
             Self::Unchanged => "unchanged",
             Self::Rewritten => "rewritten",
+            Self::Joined => "joined",
             Self::Database => "database",
             Self::Archive => "archive",
             Self::Wheel => "wheel",

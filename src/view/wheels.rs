@@ -217,6 +217,10 @@ fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Paylo
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
             (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
+            (Place::Rewritten { content, link_group, .. }, _) if content.is_kept() => {
+                let kind = EntryKind::File { content: content.clone(), link_group: *link_group };
+                payload.extend(unchanged(wheels, &Part::Host, &Entry { kind, ..entry.clone() })?);
+            }
             (Place::Rewritten { content, .. }, _) => {
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
                 let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;

@@ -2,6 +2,7 @@
 
 mod checksum;
 mod image;
+mod joined;
 mod layout;
 mod preserved;
 mod relocation;
@@ -17,6 +18,7 @@ use object::pe;
 
 pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
 use self::image::{Image, Section};
+pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::{
     BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPER_BYTES, MAX_WRAPPERS, Wrapper,

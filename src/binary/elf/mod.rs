@@ -2,6 +2,7 @@
 
 mod headerless;
 mod image;
+mod joined;
 mod layout;
 mod preserved;
 mod registration;
@@ -19,6 +20,7 @@ use object::LittleEndian as LE;
 use object::elf;
 
 use self::image::{Image, Section, Segment, read_wrappers};
+pub(super) use self::joined::join;
 use self::layout::Device;
 use self::relocation::{Carrier, Pointer};
 pub(super) use self::split::read_split;
@@ -32,6 +34,12 @@ const FATBIN: &[u8] = b".hip_fatbin";
 const WRAPPERS: &[u8] = b".hipFatBinSegment";
 /// Section with the marker of a file that has been split.
 const MARKER: &[u8] = b".rocm_kpack_ref";
+
+/// Whether a file may have device code or have had some. What is compressed tells it by little; of others nothing is read.
+pub(super) fn may_have_code(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
+    let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
+    Ok(!is_compressed || registration::is_possible(content)?)
+}
 
 /// A file with device code that has been looked through, but not read.
 #[derive(Debug)]
@@ -57,8 +65,7 @@ struct ElfWrapper {
 impl FatElf {
     /// Looks for device code. `Ok(None)` means that there is none (any more).
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
-        if is_compressed && !registration::is_possible(content)? {
+        if !may_have_code(content)? {
             return Ok(None);
         }
         let Some(image) = Image::read(content)? else { return Ok(None) };

@@ -51,7 +51,7 @@ fn position(image: &Image, kind: elf::ProgramType) -> Option<usize> {
 /// An unused entry, as patchelf leaves them, or `PT_PHDR`. The latter tells where the table was linked to be, from which
 /// the interpreter computes how far an executable was displaced (glibc's `rtld_setup_main_map`, musl's
 /// `__dls3`); nobody asks a shared library, and an executable with fixed addresses is not displaced.
-fn unread_entry(image: &Image) -> Option<usize> {
+pub(super) fn unread_entry(image: &Image) -> Option<usize> {
     let is_displaced = position(image, elf::PT_INTERP).is_some() && image.header.e_type.get(LE) == elf::ET_DYN;
     let unread = if is_displaced { None } else { position(image, elf::PT_PHDR) };
     position(image, elf::PT_NULL).or(unread)

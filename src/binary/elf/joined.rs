@@ -1,0 +1,363 @@
+//! A split ELF file with its device code in it again.
+//!
+//! The bundles go to where device code was if its addresses are still free and suffice: splitters leave a hole behind the
+//! marker. Otherwise they get a segment of their own behind all others. Its program header takes the place of one that is not
+//! used; without that, the table goes into the new segment, too, as patchelf does it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
+use object::pod::bytes_of;
+use object::{I64, LittleEndian as LE, U16, U32, U64};
+
+use super::image::{Image, Section, Segment, encode_sections, encode_segments, read_pod, read_wrappers};
+use super::relocation::{self, Carrier, Machine, Pointer};
+use super::{FATBIN, MARKER, Place, WRAPPERS, room, split, wrapper_at};
+use crate::binary::changes::{Change, Piece};
+use crate::binary::joined::{Placed, wrapper};
+use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS};
+use crate::fatbin::CODE_ALIGNMENT;
+use crate::rope::Content;
+
+/// What the section of the marker is called when there is device code again.
+const OLD_MARKER: &[u8] = b".kpack_ref_unused";
+
+/// Files do not get longer than this, so that sums of offsets do not overflow.
+const LONGEST: u64 = 1 << 60;
+
+/// Bytes of a program header.
+const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
+
+/// The changes after which a split file has bundles.
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Result<Vec<Change>, BinaryError> {
+    let image = Image::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
+    image.check_bounds()?;
+    let places = places(&image)?;
+    if places.len() != layout.bundles.len() {
+        return Err(BinaryError::malformed("its wrappers have changed"));
+    }
+    let slots: Vec<_> = places.iter().map(Place::pointer).collect();
+    let pointers = relocation::resolve(&image, &slots, &(0..0))?;
+    let home = match hole(&image, &pointers, layout.size)? {
+        Some(home) => home,
+        None => segment(&image, layout.size)?,
+    };
+    let mut changes = point_wrappers(&image, &places, &pointers, layout, home.address)?;
+    changes.extend(home.changes(&image, layout)?);
+    Ok(changes)
+}
+
+/// The wrappers, all of which have to be split.
+fn places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+    if image.sections.is_empty() {
+        return split::headerless_places(image);
+    }
+    let Some((_, section)) = image.section(WRAPPERS).filter(|(_, section)| !section.is_nobits()) else {
+        return Ok(Vec::new());
+    };
+    let bytes = read_wrappers(image, section)?;
+    let mut places = Vec::new();
+    let mut at = 0_u64;
+    while let Some(fields) = wrapper_at(&bytes, at) {
+        let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
+        at += match (fields.magic, fields.version) {
+            (HIPK_MAGIC, 1) if image.offset_of(address, FATBIN_WRAPPER_SIZE) == Some(offset) => {
+                places.push(Place { offset, address });
+                FATBIN_WRAPPER_SIZE
+            }
+            (0, 0) => 8,
+            _ => {
+                return Err(BinaryError::unsupported(format!("there is no split wrapper at {offset:#x}")));
+            }
+        };
+        if places.len() > MAX_WRAPPERS {
+            return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
+        }
+    }
+    Ok(places)
+}
+
+fn point_wrappers(
+    image: &Image,
+    places: &[Place],
+    pointers: &[Pointer],
+    layout: &Placed,
+    start: u64,
+) -> Result<Vec<Change>, BinaryError> {
+    let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
+    let mut changes = Vec::new();
+    for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
+        let address = start.wrapping_add(*inside);
+        changes.push(Change::patch(place.offset, wrapper(address)));
+        if let Carrier::Addend { entry } = pointer.carrier {
+            let old: Rela64<LE> = read_pod(&image.content, entry)?;
+            let new = Rela64 {
+                r_offset: old.r_offset,
+                r_info: U64::new(LE, machine.relative.into()),
+                r_addend: I64::new(LE, address.cast_signed()),
+            };
+            changes.push(Change::patch(entry, bytes_of(&new)));
+        }
+    }
+    Ok(changes)
+}
+
+/// Where device code goes.
+struct Home {
+    /// Its address.
+    address: u64,
+    /// The bytes of the file that it replaces; none if it is put in.
+    replaced: Range<u64>,
+    /// Zeros before it in the file.
+    before: u64,
+    /// A program header table that stands there, too, before the bundles.
+    table: Option<u64>,
+    /// Bytes that it takes in the file, with zeros behind it, but without `before`.
+    length: u64,
+    /// All program headers, with offsets in the new file.
+    segments: Vec<Segment>,
+}
+
+/// The addresses from the marker on, if nothing else has them and nothing that is used follows the marker in its segment.
+fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Result<Option<Home>, BinaryError> {
+    let Some(start) = pointers.iter().map(|pointer| pointer.value).min() else { return Ok(None) };
+    let is_here = |load: &Segment| start >= load.address && start - load.address < load.file_size;
+    let Some((number, load)) = image.loads().find(|(_, load)| is_here(load)) else { return Ok(None) };
+    let following = image.loads().filter(|(_, other)| other.address > load.address);
+    let Some((_, next)) = following.min_by_key(|(_, other)| other.address) else { return Ok(None) };
+    let offset = load.offset + (start - load.address);
+    let replaced = offset..load.end();
+    if load.file_size != load.memory_size
+        || !start.is_multiple_of(CODE_ALIGNMENT)
+        || !is_marker_alone(image, &replaced, pointers)?
+    {
+        return Ok(None);
+    }
+    // Everything behind moves by as much as the strictest segment wants.
+    let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
+    let old = replaced.end - replaced.start;
+    let growth = size.saturating_sub(old).checked_next_multiple_of(unit).filter(|growth| *growth < LONGEST);
+    let Some(growth) = growth else { return Ok(None) };
+    let free = (next.address / unit * unit).saturating_sub(start);
+    let all = next.address - start;
+    let length = if old + growth <= free {
+        old + growth
+    } else if size <= all
+        && next.offset == replaced.end
+        && all.checked_sub(old).is_some_and(|growth| growth.is_multiple_of(unit))
+    {
+        // Both segments show the same bytes of the page that they share.
+        all
+    } else {
+        return Ok(None);
+    };
+    let growth = length - old;
+    let mut segments = image.segments.clone();
+    for (index, segment) in segments.iter_mut().enumerate() {
+        if index == number {
+            segment.file_size = segment.file_size.saturating_add(growth);
+            segment.memory_size = segment.memory_size.saturating_add(growth);
+        } else if segment.offset >= replaced.end && (segment.file_size > 0 || segment.kind == elf::PT_LOAD) {
+            segment.offset = segment.offset.saturating_add(growth);
+        }
+    }
+    Ok(Some(Home { address: start, replaced, before: 0, table: None, length, segments }))
+}
+
+/// Whether nothing but the marker, to which all pointers lead, is in these bytes.
+fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> Result<bool, BinaryError> {
+    let is_apart = |start: u64, end: u64| end <= bytes.start || bytes.end <= start || start >= end;
+    let table = image.header.e_phoff.get(LE);
+    let is_other = |section: &&Section| section.name != MARKER && section.name != FATBIN && !section.is_null();
+    let of_sections = image.sections.iter().filter(is_other).all(|it| is_apart(it.offset, it.end()));
+    let is_told = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
+    let of_segments = image.segments.iter().filter(is_told).all(|it| is_apart(it.offset, it.end()));
+    let first = pointers.first().map(|pointer| pointer.value);
+    let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
+    // Without sections nothing says how long the marker is.
+    let is_named = image.section(MARKER).is_some();
+    Ok(is_named
+        && is_one
+        && of_sections
+        && of_segments
+        && is_apart(table, table.saturating_add(image.segments.len() as u64 * ENTRY))
+        && is_apart(0, size_of::<FileHeader64<LE>>() as u64)
+        && !image.is_in_section_headers(bytes.start, bytes.end - bytes.start))
+}
+
+/// A segment behind all others.
+fn segment(image: &Image, size: u64) -> Result<Home, BinaryError> {
+    let too_large = || BinaryError::unsupported("its addresses are too high");
+    let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
+    let last = image.loads().map(|(_, load)| load.address.saturating_add(load.memory_size)).max().unwrap_or(0);
+    let free = room::unread_entry(image);
+    let table = if free.is_some() { 0 } else { (image.segments.len() as u64 + 1) * ENTRY };
+    let in_front = table.next_multiple_of(CODE_ALIGNMENT);
+    let file = image.content.size();
+    let mut address = last.checked_next_multiple_of(unit).ok_or_else(too_large)?;
+    let mut offset = file.checked_next_multiple_of(unit).ok_or_else(too_large)?;
+    if free.is_none() && room::is_executable(image) {
+        // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
+        let first = image.loads().next().map_or(0, |(_, first)| first.address.wrapping_sub(first.offset));
+        let lowest = offset.checked_add(first).ok_or_else(too_large)?;
+        address = address.max(lowest).checked_next_multiple_of(unit).ok_or_else(too_large)?;
+        offset = address.checked_sub(first).filter(|offset| *offset >= file).ok_or_else(too_large)?;
+    }
+    let length = in_front.checked_add(size).ok_or_else(too_large)?;
+    if address.max(offset) >= LONGEST || length >= LONGEST {
+        return Err(too_large());
+    }
+    let new = Segment {
+        kind: elf::PT_LOAD,
+        flags: elf::PF_R,
+        offset,
+        address,
+        physical_address: address,
+        file_size: length,
+        memory_size: length,
+        alignment: unit,
+    };
+    let mut segments = image.segments.clone();
+    if let Some(free) = free {
+        segments.remove(free);
+    }
+    let behind = segments.iter().rposition(|segment| segment.kind == elf::PT_LOAD).map_or(segments.len(), |at| at + 1);
+    segments.insert(behind, new);
+    for header in segments.iter_mut().filter(|segment| free.is_none() && segment.kind == elf::PT_PHDR) {
+        (header.offset, header.address, header.physical_address) = (offset, address, address);
+        (header.file_size, header.memory_size) = (table, table);
+    }
+    let table = free.is_none().then_some(offset);
+    let address = address + in_front;
+    Ok(Home { address, replaced: file..file, before: offset - file, table, length, segments })
+}
+
+impl Home {
+    /// Bytes by which everything behind it moves.
+    fn growth(&self) -> u64 {
+        (self.before + self.length).saturating_sub(self.replaced.end - self.replaced.start)
+    }
+
+    fn moved(&self, offset: u64) -> u64 {
+        if offset >= self.replaced.end { offset.saturating_add(self.growth()) } else { offset }
+    }
+
+    /// Where the bundles begin in the new file.
+    fn offset(&self, layout: &Placed) -> u64 {
+        self.replaced.start + self.before + self.in_front(layout)
+    }
+
+    /// Bytes between the beginning of what is put in and the bundles.
+    fn in_front(&self, layout: &Placed) -> u64 {
+        if self.table.is_some() { self.length - layout.size } else { 0 }
+    }
+
+    fn changes(&self, image: &Image, layout: &Placed) -> Result<Vec<Change>, BinaryError> {
+        let mut header = image.header;
+        let count = u16::try_from(self.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
+        header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
+        let mut content = vec![Piece::Zeros(self.before)];
+        let mut changes = Vec::new();
+        let table = encode_segments(&self.segments);
+        if let Some(place) = self.table {
+            header.e_phoff = U64::new(LE, place);
+            let length = table.len() as u64;
+            content.push(Piece::literal(table));
+            content.push(Piece::Zeros(self.in_front(layout).saturating_sub(length)));
+        } else {
+            let old = image.header.e_phoff.get(LE);
+            header.e_phoff = U64::new(LE, self.moved(old));
+            changes.push(Change::patch(old, table));
+        }
+        let mut at = 0;
+        for (number, &(start, length)) in layout.bundles.iter().enumerate() {
+            content.push(Piece::Zeros(start - at));
+            content.push(Piece::Made { number, length });
+            at = start + length;
+        }
+        content.push(Piece::Zeros((self.length - self.in_front(layout)).saturating_sub(at)));
+        content.retain(|piece| !matches!(piece, Piece::Zeros(0) | Piece::Made { length: 0, .. }));
+        let mut end = Vec::new();
+        if image.sections.is_empty() {
+            header.e_shoff = U64::new(LE, 0);
+            header.e_shnum = U16::new(LE, 0);
+            header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
+        } else {
+            let file = self.moved(image.content.size());
+            let (bytes, headers) = self.sections(image, layout, file)?;
+            header.e_shoff = U64::new(LE, headers);
+            end.push(Piece::literal(bytes));
+        }
+        let file = image.content.size();
+        if self.replaced.start == file {
+            content.append(&mut end);
+        } else {
+            changes.push(Change { start: file, end: file, replacement: end });
+        }
+        changes.push(Change { start: self.replaced.start, end: self.replaced.end, replacement: content });
+        changes.push(Change::patch(0, bytes_of(&header)));
+        Ok(changes)
+    }
+
+    /// The section names and headers, which go to the end of the file, at `file`; and where the headers are then.
+    fn sections(&self, image: &Image, layout: &Placed, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
+        let nameless = || BinaryError::unsupported("its sections have no names");
+        let table = image.sections.get(image.names_index).filter(|it| !it.is_nobits() && !it.is_null() && it.size > 0);
+        let table = table.ok_or_else(nameless)?;
+        let mut bytes = vec![0; usize::try_from(table.size).map_err(|_| nameless())?];
+        image.content.read_at(table.offset, &mut bytes)?;
+        if bytes.last() != Some(&0) {
+            return Err(BinaryError::malformed("its section names do not end"));
+        }
+        let mut add = |name: &[u8]| -> Result<u32, BinaryError> {
+            let at = u32::try_from(bytes.len()).map_err(|_| nameless())?;
+            bytes.extend(name);
+            bytes.push(0);
+            Ok(at)
+        };
+        let (fatbin_name, old_name) = (add(FATBIN)?, add(OLD_MARKER)?);
+        let fatbin = image.section(FATBIN).map(|(index, _)| index);
+        let marker = image.section(MARKER).map(|(index, _)| index);
+        let device = fatbin.or(marker).ok_or_else(|| BinaryError::unsupported("it has no section for device code"))?;
+        let mut sections = image.sections.clone();
+        for (index, section) in sections.iter_mut().enumerate() {
+            if index == device {
+                section.header = SectionHeader64 {
+                    sh_name: U32::new(LE, fatbin_name),
+                    sh_type: U32::new(LE, elf::SHT_PROGBITS),
+                    sh_flags: U64::new(LE, SectionFlags(elf::SHF_ALLOC.0)),
+                    sh_addr: U64::new(LE, self.address),
+                    sh_offset: U64::new(LE, self.offset(layout)),
+                    sh_size: U64::new(LE, layout.size),
+                    sh_addralign: U64::new(LE, CODE_ALIGNMENT),
+                    sh_entsize: U64::new(LE, 0),
+                    ..section.header
+                };
+                continue;
+            }
+            if section.is_null() {
+                continue;
+            }
+            section.header.sh_offset = U64::new(LE, self.moved(section.offset));
+            if Some(index) == marker {
+                section.header.sh_name = U32::new(LE, old_name);
+                if self.replaced.contains(&section.offset) {
+                    // Its bytes are gone.
+                    section.header.sh_type = U32::new(LE, elf::SHT_PROGBITS);
+                    section.header.sh_size = U64::new(LE, 0);
+                }
+            }
+            if index == image.names_index {
+                section.header.sh_flags = U64::new(LE, SectionFlags(0));
+                section.header.sh_addr = U64::new(LE, 0);
+                section.header.sh_offset = U64::new(LE, file);
+                section.header.sh_size = U64::new(LE, bytes.len() as u64);
+            }
+        }
+        let headers = (file + bytes.len() as u64).next_multiple_of(8);
+        bytes.resize(usize::try_from(headers - file).map_err(|_| nameless())?, 0);
+        bytes.extend(encode_sections(&sections));
+        Ok((bytes, headers))
+    }
+}

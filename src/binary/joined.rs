@@ -1,0 +1,75 @@
+//! A split binary with its device code in it again.
+//!
+//! It becomes a fat binary as compilers make it: wrappers say HIPF, the index is 0 again, and each leads to a bundle. What else
+//! is in the file keeps its address. What comes out is looked through like any other fat binary before it is used.
+
+use std::sync::Arc;
+
+use super::changes::{self, Change};
+use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FatBinary, coff, elf};
+use crate::fatbin::CODE_ALIGNMENT;
+use crate::rope::{Content, Rope};
+
+/// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
+const READ_BY_HIP: u64 = 4096;
+
+/// Bundles one behind the other, as they are in a section.
+#[derive(Debug)]
+pub(super) struct Placed {
+    /// For each bundle, how far it begins behind the section's beginning, and its length.
+    pub(super) bundles: Vec<(u64, u64)>,
+    /// Bytes of the section.
+    pub(super) size: u64,
+}
+
+impl Placed {
+    /// Bundles of these lengths. The section begins at a multiple of [`CODE_ALIGNMENT`].
+    fn new(lengths: impl Iterator<Item = u64>) -> Result<Self, BinaryError> {
+        let too_large = || BinaryError::unsupported("its device code is too large");
+        let (mut placed, mut end) = (Self { bundles: Vec::new(), size: 0 }, 0_u64);
+        for length in lengths {
+            let start = end.checked_next_multiple_of(CODE_ALIGNMENT).ok_or_else(too_large)?;
+            end = start.checked_add(length).ok_or_else(too_large)?;
+            placed.size = end.max(start.saturating_add(READ_BY_HIP));
+            placed.bundles.push((start, length));
+        }
+        if placed.size > i64::MAX.unsigned_abs() / 4 { Err(too_large()) } else { Ok(placed) }
+    }
+}
+
+/// The fields of a wrapper that leads to a bundle at `address`.
+pub(super) fn wrapper(address: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(24);
+    bytes.extend(FATBIN_WRAPPER_MAGIC.to_le_bytes());
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(address.to_le_bytes());
+    bytes.extend(0_u64.to_le_bytes());
+    bytes
+}
+
+/// The split binary `content` with these bundles, one for each wrapper.
+pub fn join(content: &Arc<dyn Content>, bundles: &[Arc<dyn Content>]) -> Result<Arc<dyn Content>, BinaryError> {
+    let mut magic = [0; 4];
+    content.peek(magic.get_mut(..usize::try_from(content.size()).unwrap_or(4).min(4)).unwrap_or_default())?;
+    let placed = Placed::new(bundles.iter().map(|bundle| bundle.size()))?;
+    let changes: Vec<Change> =
+        if magic == object::elf::ELFMAG { elf::join(content, &placed)? } else { coff::join(content, &placed)? };
+    let made: Vec<_> = bundles.iter().map(|bundle| Some(Arc::clone(bundle))).collect();
+    let rope: Rope = changes::rope(content, changes::edits(content, &changes, &made)?)?;
+    let joined: Arc<dyn Content> = Arc::new(rope);
+    check(&joined, &placed)?;
+    Ok(joined)
+}
+
+/// Fails unless the file is a fat binary of which each wrapper leads to its own bundle.
+fn check(joined: &Arc<dyn Content>, placed: &Placed) -> Result<(), BinaryError> {
+    let wrong = |reason: String| BinaryError::unsupported(format!("its device code cannot be put back: {reason}"));
+    let fat = FatBinary::scan(joined).map_err(|error| wrong(error.to_string()))?;
+    let found = fat.map(|fat| fat.wrappers()).unwrap_or_default();
+    let start = found.first().map_or(0, |wrapper| wrapper.bundle);
+    let expected = placed.bundles.iter().map(|(place, _)| start.checked_add(*place));
+    if found.len() == placed.bundles.len() && found.iter().map(|it| Some(it.bundle)).eq(expected) {
+        return Ok(());
+    }
+    Err(wrong("its wrappers would not lead there".to_owned()))
+}

@@ -1,0 +1,135 @@
+//! A code object that stands by itself in a file, as archives hold it: as it is, or as one zstd frame.
+
+use std::sync::Arc;
+
+use super::compressed::Compressed;
+use super::packing::{CompressedFormat, MAX_SIZE, Method, Packing, WINDOW_LOG, content_size, window_of};
+use super::{CODE_HEADER, CodeObject};
+use crate::gpu::TargetId;
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError, Rope, Segment};
+
+/// The longest header of a zstd frame, with its magic (RFC 8878, 3.1.1).
+const LONGEST_HEADER: u64 = 18;
+
+/// A code object in a file.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    content: Arc<dyn Content>,
+    frame: Option<Arc<Compressed>>,
+}
+
+impl StoredObject {
+    /// `size` bytes that stand at `offset` as they are.
+    pub fn plain(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<Self, ReadError> {
+        let rope = Rope::new([Segment::range(Arc::clone(content), offset, size)?])?;
+        Ok(Self { content: Arc::new(rope), frame: None })
+    }
+
+    /// The zstd frame of `length` bytes at `offset`, which becomes `size` bytes. Fails if it cannot. Should it become another
+    /// number of bytes although its header does not say so, reading it fails. `label` is what messages call it.
+    pub fn frame(
+        content: &Arc<dyn Content>,
+        (offset, length): (u64, u64),
+        size: u64,
+        label: &str,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, ReadError> {
+        let label: Arc<str> = label.into();
+        let damaged = |reason: String| ReadError::damaged(&label, reason);
+        if size == 0 {
+            return Self::plain(content, offset, 0);
+        }
+        let mut header = vec![0; usize::try_from(length.min(LONGEST_HEADER)).unwrap_or(0)];
+        content.read_at(offset, &mut header)?;
+        let window = window_of(&header).ok_or_else(|| damaged("it is no zstd frame".to_owned()))?;
+        if let Some(claimed) = content_size(&header).filter(|claimed| *claimed != size) {
+            let reason = format!("its zstd frame becomes {claimed} bytes, and the table of contents says {size}");
+            return Err(damaged(reason));
+        }
+        if window > 1 << WINDOW_LOG {
+            let most = 1_u64 << WINDOW_LOG;
+            return Err(damaged(format!("decompressing it needs a window of {window} bytes; the limit is {most}")));
+        }
+        if size > MAX_SIZE {
+            return Err(damaged(format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
+        }
+        let format = CompressedFormat::of(Method::Zstd);
+        let packing = Packing { start: offset, length, format, size, window: window.min(size) };
+        if !packing.is_possible(content.size()) {
+            return Err(damaged(format!("{length} compressed bytes cannot hold the {size} that it claims")));
+        }
+        let frame = Arc::new(Compressed::of_frame(content, packing, label, resources));
+        Ok(Self { content: frame.whole(), frame: Some(frame) })
+    }
+
+    /// Its bytes.
+    pub fn content(&self) -> &Arc<dyn Content> {
+        &self.content
+    }
+
+    /// As many of its first bytes as say what it is.
+    pub fn header(&self) -> Result<Vec<u8>, ReadError> {
+        let length = self.content.size().min(CODE_HEADER as u64);
+        if let Some(frame) = &self.frame {
+            return frame.first(length);
+        }
+        let mut header = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.content.read_at(0, &mut header)?;
+        Ok(header)
+    }
+
+    /// It as code for a target.
+    pub fn code_for(&self, target: TargetId) -> CodeObject {
+        CodeObject { target, content: Arc::clone(&self.content), bundle: self.frame.clone(), offset: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that zstd needs several blocks for.
+    fn code() -> Vec<u8> {
+        let mut state = 1_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0] & 0x3f
+        };
+        (0..1 << 20).map(|_| next()).collect()
+    }
+
+    fn content(bytes: &[u8]) -> Arc<dyn Content> {
+        Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
+    }
+
+    fn frame(bytes: &[u8], size: usize) -> Result<StoredObject, ReadError> {
+        let length = bytes.len() as u64;
+        StoredObject::frame(&content(bytes), (0, length), size as u64, "archive: key", &Resources::new(16 << 20))
+    }
+
+    #[test]
+    fn a_frame_is_what_its_table_says_or_an_error() {
+        let code = code();
+        let packed = zstd::bulk::compress(&code, 3).unwrap();
+        let stored = frame(&packed, code.len()).unwrap();
+        let mut read = vec![0; code.len()];
+        stored.content().read_at(0, &mut read).unwrap();
+        assert!(read == code && stored.header().unwrap() == code[..64]);
+        let said = |error: ReadError| error.to_string();
+        assert!(said(frame(&packed, code.len() + 1).unwrap_err()).contains("the table of contents says"));
+        assert!(said(frame(&code, code.len()).unwrap_err()).contains("no zstd frame"));
+        // Its beginning is right, and what planning looks at.
+        let mut broken = packed.clone();
+        let end = broken.len();
+        broken[end - 100_000..].fill(0xff);
+        let stored = frame(&broken, code.len()).unwrap();
+        assert!(stored.header().unwrap() == code[..64]);
+        assert!(said(stored.content().read_at(0, &mut [0; 8]).unwrap_err()).starts_with("archive: key: "));
+        // A frame that does not say its size becomes one byte less than the table of contents says.
+        let unsized_frame = zstd::stream::encode_all(code.as_slice(), 3).unwrap();
+        let stored = frame(&unsized_frame, code.len() + 1).unwrap();
+        assert!(stored.content().read_at(0, &mut [0; 8]).is_err());
+        assert!(frame(&unsized_frame, 1 << 40).is_err());
+    }
+}

@@ -1,0 +1,306 @@
+//! Split binaries of the input, joined with their code objects again.
+//!
+//! A wrapper of a split binary leads to code objects in archives. They are found as a loader finds them, and the binary is
+//! replaced by a fat one that reads them there. So all that is made of fat binaries can be made of split ones.
+
+mod sets;
+mod shelf;
+mod wheels;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use crate::binary::{self, BinaryError, SplitBinary, SplitWrapper};
+use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
+use crate::kpack::{SearchPath, is_archive, read_marker, toc_key};
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::wheel;
+
+use shelf::{Settled, Shelf};
+pub use wheels::{WheelsError, open_wheels, wheels_in};
+
+/// The smallest file that can be a binary: an ELF header.
+const SMALLEST: u64 = 64;
+
+/// Bytes of a bundle in which HIP looks for code objects (`hip_fatbin.cpp` of CLR).
+const LOOKED_AT: u64 = 4096;
+
+/// The binaries of an input that were split.
+#[derive(Debug, Default)]
+pub struct Joined {
+    /// By path. The input has the fat binary there instead.
+    pub binaries: HashMap<EntryPath, Arc<SplitForm>>,
+    /// The archives of which nothing is left in the input.
+    pub archives: Vec<Arc<dyn Content>>,
+    /// What these hold for no split binary.
+    pub unasked: Vec<Unasked>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A code object for which no split binary asks. A fat one may have come in the place of the one that did.
+#[derive(Debug)]
+pub struct Unasked {
+    /// Where `.kpack` is when everything is installed.
+    pub root: EntryPath,
+    /// First part of the archive's name.
+    pub stem: String,
+    /// Its name in the archive.
+    pub key: String,
+    /// The code object, for the target of the archive.
+    pub object: CodeObject,
+}
+
+/// A binary as it was in the input.
+#[derive(Debug)]
+pub struct SplitForm {
+    /// The file.
+    pub content: Arc<dyn Content>,
+    /// The archives that its marker names, if all wrappers have the same one, and archives can be put there again.
+    pub archives: Option<Archives>,
+    /// The code objects of each wrapper.
+    pub wrappers: Vec<Vec<CodeObject>>,
+}
+
+/// What a marker says: archives `ROOT/.kpack/STEM_@GFXARCH@.kpack`, and the binary's name in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archives {
+    /// Where `.kpack` is when everything is installed.
+    pub root: EntryPath,
+    /// First part of the archives' names.
+    pub stem: String,
+    /// The binary's name.
+    pub kernel_name: String,
+}
+
+impl Joined {
+    /// What tells whether the files that are not in the input any more have changed.
+    pub fn witnesses(&self) -> impl Iterator<Item = Arc<dyn Content>> + '_ {
+        self.binaries.values().map(|form| &form.content).chain(&self.archives).cloned()
+    }
+}
+
+/// How far joining is, for a progress bar: bytes of the files that have to be looked at.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// What there is.
+    pub total: AtomicU64,
+    /// What has been looked at.
+    pub done: AtomicU64,
+}
+
+/// What is known of a binary that is to be joined.
+struct Found {
+    joined: Arc<dyn Content>,
+    form: SplitForm,
+    warnings: Vec<String>,
+    /// The code objects that wrappers ask for, by archive: names and targets.
+    asked: Vec<(usize, String, String)>,
+}
+
+/// Why a binary stays split.
+#[derive(Debug, thiserror::Error)]
+enum JoinError {
+    #[error(transparent)]
+    Binary(#[from] BinaryError),
+    #[error("{0}")]
+    Code(String),
+}
+
+/// Replaces the split binaries of an input for which there are archives by fat ones, and leaves the archives out of which
+/// nothing is left. An input without archives is not looked at.
+pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) -> Joined {
+    let is_wheel = input.dist_info().is_some();
+    let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
+    let shelf = Shelf::of(input, installed);
+    if shelf.is_empty() {
+        return Joined::default();
+    }
+    let files: Vec<_> = input
+        .entries
+        .iter()
+        .enumerate()
+        .filter_map(|(position, entry)| match &entry.kind {
+            EntryKind::File { content, .. } if content.size() >= SMALLEST && !is_archive(&entry.path, content) => {
+                Some((position, &entry.path, content))
+            }
+            _ => None,
+        })
+        .collect();
+    progress.total.fetch_add(files.iter().map(|(.., content)| content.size()).sum(), Ordering::Relaxed);
+    let results: Vec<_> = files
+        .par_iter()
+        .with_max_len(1)
+        .map(|&(position, path, content)| {
+            let found = look_at(&installed(path), content, &shelf, resources);
+            progress.done.fetch_add(content.size(), Ordering::Relaxed);
+            (position, found)
+        })
+        .collect();
+    let mut joined = Joined::default();
+    let mut replaced = Vec::new();
+    for (position, result) in results {
+        let Some(entry) = input.entries.get(position) else { continue };
+        let path = &entry.path;
+        match result {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
+                shelf.note(&found.asked);
+                replaced.push((position, found));
+            }
+            Err((error, reached)) => {
+                shelf.need(&reached, path);
+                joined.warnings.push(format!("{path}: not joined with its archives: {error}"));
+            }
+        }
+    }
+    let Settled { used, unasked, left } = shelf.settle(resources);
+    joined.unasked = unasked;
+    joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
+    for (position, Found { joined: content, mut form, .. }) in replaced {
+        let Some(entry) = input.entries.get_mut(position) else { continue };
+        // New archives cannot be where old ones stay.
+        let is_taken = |it: &Archives| left.iter().any(|(path, _)| is_of(&installed(path), it));
+        form.archives = form.archives.filter(|archives| !is_taken(archives) && installed(&entry.path) == entry.path);
+        if let EntryKind::File { content: old, .. } = &mut entry.kind {
+            *old = content;
+        }
+        joined.binaries.insert(entry.path.clone(), Arc::new(form));
+    }
+    let content = |entry: &Entry| match &entry.kind {
+        EntryKind::File { content, .. } if used.contains(&entry.path) => Some(Arc::clone(content)),
+        _ => None,
+    };
+    // What describes the wheel does not describe what it has become.
+    if is_wheel && !joined.binaries.is_empty() {
+        input.kind = InputKind::Wheels;
+    }
+    joined.archives = input.entries.iter().filter_map(content).collect();
+    leave_out(&mut input.entries, &used);
+    joined
+}
+
+/// Whether an archive is one of these.
+fn is_of(path: &EntryPath, archives: &Archives) -> bool {
+    let is_there = path.parent().is_some_and(|parent| parent == archives.root.child(b".kpack"));
+    is_there && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
+}
+
+/// Leaves archives out, and the directories that held nothing else.
+fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
+    let mut children = BTreeMap::<EntryPath, usize>::new();
+    for entry in entries.iter() {
+        if let Some(parent) = entry.path.parent() {
+            *children.entry(parent).or_default() += 1;
+        }
+    }
+    let mut gone = archives.clone();
+    let mut next: Vec<_> = archives.iter().cloned().collect();
+    while let Some(parent) = next.pop().and_then(|path| path.parent()) {
+        let Some(left) = children.get_mut(&parent) else { continue };
+        *left -= 1;
+        if *left == 0 && !parent.is_root() {
+            gone.insert(parent.clone());
+            next.push(parent);
+        }
+    }
+    entries.retain(|entry| !gone.contains(&entry.path));
+}
+
+/// What the marker of a wrapper says.
+struct Request {
+    kernel_name: String,
+    paths: Vec<SearchPath>,
+    /// The wrapper's index.
+    index: u64,
+}
+
+/// Joins a file with its archives. `None` if it is not split. If that fails, with the archives to which it leads.
+fn look_at(
+    installed: &EntryPath,
+    content: &Arc<dyn Content>,
+    shelf: &Shelf,
+    resources: &Arc<Resources>,
+) -> Result<Option<Found>, (JoinError, BTreeSet<usize>)> {
+    let mut reached = BTreeSet::new();
+    let requests = match requests(installed, content) {
+        Ok(requests) if requests.is_empty() => return Ok(None),
+        Ok(requests) => requests,
+        Err(error) => return Err((error, reached)),
+    };
+    let paths = requests.iter().filter_map(|request| request.as_ref().ok()).flat_map(|request| &request.paths);
+    reached.extend(paths.flat_map(|path| shelf.reached(path)).map(|(number, _)| number));
+    let requests = requests.into_iter().collect::<Result<Vec<_>, _>>();
+    let found = requests.and_then(|requests| put_together(content, &requests, shelf, resources));
+    found.map(Some).map_err(|error| (error, reached))
+}
+
+/// What the wrappers of a file ask for, each by itself.
+fn requests(installed: &EntryPath, content: &Arc<dyn Content>) -> Result<Vec<Result<Request, JoinError>>, JoinError> {
+    let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
+    let directory = installed.parent().unwrap_or_else(EntryPath::root);
+    let request = |(position, wrapper): (usize, &SplitWrapper)| {
+        let broken =
+            |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
+        let marker = wrapper.marker.as_ref().map_err(|error| broken(error))?;
+        let (kernel_name, paths) = read_marker(marker).map_err(|error| broken(&error))?;
+        let paths = paths.iter().filter_map(|path| SearchPath::new(&directory, path)).collect();
+        Ok(Request { kernel_name, paths, index: wrapper.index })
+    };
+    Ok(split.wrappers.iter().enumerate().map(request).collect())
+}
+
+/// The fat binary of these requests.
+fn put_together(
+    content: &Arc<dyn Content>,
+    requests: &[Request],
+    shelf: &Shelf,
+    resources: &Arc<Resources>,
+) -> Result<Found, JoinError> {
+    let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, request) in requests.iter().enumerate() {
+        // HIP takes the lower half.
+        let index = usize::try_from(request.index & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let found = sets::of(&toc_key(&request.kernel_name, index), &request.paths, shelf, resources);
+        let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
+        asked.extend(found.asked);
+        wrappers.push(found.objects);
+    }
+    let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());
+    let without: Vec<_> = without.map(|(position, _)| position.to_string()).collect();
+    if without.len() == wrappers.len() {
+        return Err(JoinError::Code("no archive has code for any of its wrappers".to_owned()));
+    }
+    if !without.is_empty() {
+        warnings.push(format!("no archive has code for wrapper {}", without.join(", ")));
+    }
+    let long = wrappers.iter().filter(|objects| bundle_table_size(objects) > LOOKED_AT).count();
+    if long > 0 {
+        warnings.push(format!(
+            "joined, the headers of {long} bundles take more than {LOOKED_AT} bytes, and HIP finds no code in such bundles; \
+             use a thin view, or choose fewer targets"
+        ));
+    }
+    let bundle = |objects: &Vec<CodeObject>| Ok::<Arc<dyn Content>, BinaryError>(Arc::new(bundle_of(objects)?));
+    let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
+    let joined = binary::join(content, &bundles)?;
+    let form = SplitForm { content: Arc::clone(content), archives: archives(requests), wrappers };
+    Ok(Found { joined, form, warnings, asked })
+}
+
+/// Where archives can be again, if all wrappers say the same and are numbered as they are.
+fn archives(requests: &[Request]) -> Option<Archives> {
+    let first = requests.first()?;
+    let is_like_first = |(position, request): (usize, &Request)| {
+        request.index == position as u64 && request.kernel_name == first.kernel_name && request.paths == first.paths
+    };
+    let (root, stem) = first.paths.iter().find_map(SearchPath::parts)?;
+    let all = requests.iter().enumerate().all(is_like_first);
+    all.then(|| Archives { root, stem, kernel_name: first.kernel_name.clone() })
+}

@@ -1,0 +1,170 @@
+//! The kernel set of a wrapper: which code objects archives have for it, and for which targets they are.
+//!
+//! A code object is for the target that its own header says. Archives for `gfx90a:xnack-` also hold code for any gfx90a, so
+//! that loaders find it which stop at the first archive.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::shelf::{Shelf, Shelved};
+use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
+use crate::gpu::TargetId;
+use crate::kpack::{SearchPath, TocEntry};
+use crate::resources::Resources;
+use crate::rope::{Content, ReadError, Rope, Segment, equal};
+
+/// What archives have for a wrapper.
+#[derive(Default)]
+pub(super) struct KernelSet {
+    /// The code objects, sorted by target.
+    pub(super) objects: Vec<CodeObject>,
+    /// Entries of archives that a loader would find: number of the archive, name, target.
+    pub(super) asked: Vec<(usize, String, String)>,
+}
+
+/// One code object under one or more names.
+struct Code {
+    stored: StoredObject,
+    /// The bytes as the archive has them.
+    packed: Rope,
+    names: BTreeSet<TargetId>,
+    /// What it is for by its header; the least specific of its names if that does not say.
+    own: TargetId,
+    /// Whether the header says it.
+    is_told: bool,
+    place: String,
+}
+
+/// The code objects that a loader finds under `key`.
+pub(super) fn of(
+    key: &str,
+    paths: &[SearchPath],
+    shelf: &Shelf,
+    resources: &Arc<Resources>,
+) -> Result<KernelSet, String> {
+    let mut set = KernelSet::default();
+    let mut found = Vec::<Code>::new();
+    // A loader takes what an earlier search path leads to.
+    let mut earlier = BTreeSet::<String>::new();
+    for path in paths {
+        let mut here = BTreeSet::new();
+        for (number, reach) in shelf.reached(path) {
+            let Some(archive) = shelf.get(number) else { continue };
+            let reader = archive.reader()?;
+            let entries = reader.toc().toc.get(key).into_iter().flatten();
+            for (target, entry) in entries.filter(|(target, _)| reader.offers(target) && reach.asks_for(target)) {
+                let asked = (number, key.to_owned(), target.clone());
+                if set.asked.contains(&asked) {
+                    continue;
+                }
+                set.asked.push(asked);
+                here.insert(target.clone());
+                if !earlier.contains(target) {
+                    found.push(code(archive, key, target, entry, resources)?);
+                }
+            }
+        }
+        earlier.append(&mut here);
+    }
+    set.objects = fold(found)?;
+    Ok(set)
+}
+
+/// An entry of an archive as a code object for the target that it is called after.
+pub(super) fn object(
+    archive: &Shelved,
+    key: &str,
+    name: &str,
+    entry: &TocEntry,
+    resources: &Arc<Resources>,
+) -> Result<CodeObject, String> {
+    let code = code(archive, key, name, entry, resources)?;
+    let target = code.names.first().cloned().unwrap_or(code.own);
+    Ok(code.stored.code_for(target))
+}
+
+/// A code object of an archive that is asked for under a target's name.
+fn code(
+    archive: &Shelved,
+    key: &str,
+    name: &str,
+    entry: &TocEntry,
+    resources: &Arc<Resources>,
+) -> Result<Code, String> {
+    let place = format!("{}: {key} for {name}", archive.path);
+    let failed = |reason: &dyn std::fmt::Display| format!("{place}: {reason}");
+    let target: TargetId = name.parse().map_err(|error| failed(&error))?;
+    let reader = archive.reader()?;
+    let (blob, is_compressed) = reader.stored(entry).map_err(|error| failed(&error))?;
+    let stored = if is_compressed {
+        let range = (blob.offset, blob.size);
+        StoredObject::frame(&archive.content, range, entry.original_size, &place, resources)
+    } else if blob.size == entry.original_size {
+        StoredObject::plain(&archive.content, blob.offset, blob.size)
+    } else {
+        let reason = format!("it takes {} bytes, and the table of contents says {}", blob.size, entry.original_size);
+        return Err(failed(&reason));
+    };
+    let said = |error: ReadError| {
+        let text = error.to_string();
+        if text.starts_with(&place) { text } else { failed(&text) }
+    };
+    let stored = stored.map_err(said)?;
+    let header = stored.header().map_err(said)?;
+    if let Some(problem) = code_problem(&header, &target) {
+        return Err(failed(&problem));
+    }
+    let told = code_target(&header).filter(|_| tells_features(&header));
+    let is_strict = |own: &TargetId| target.processor().strip_suffix("-strict") == Some(own.processor());
+    // The header of code for a strict target is that of the processor.
+    let own = told.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
+    let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
+    let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
+    Ok(Code { stored, packed, names: BTreeSet::from([target]), own, is_told: told.is_some(), place })
+}
+
+/// Makes one of those that are the same, and gives each its target.
+fn fold(mut found: Vec<Code>) -> Result<Vec<CodeObject>, String> {
+    // The least specific names first.
+    found.sort_by_key(|code| code.names.iter().map(|name| name.features().len()).min());
+    let mut distinct = Vec::<Code>::new();
+    for code in found {
+        let is_alias =
+            |other: &Code| other.own == code.own || (!code.is_told && code.own.candidates().contains(&other.own));
+        let mut twin = None;
+        for other in distinct.iter_mut().filter(|other| is_alias(other)) {
+            if is_same(other, &code).map_err(|error| error.to_string())? {
+                twin = Some(other);
+                break;
+            }
+        }
+        match twin {
+            Some(twin) => twin.names.extend(code.names),
+            None => distinct.push(code),
+        }
+    }
+    let mut number = BTreeMap::<TargetId, usize>::new();
+    for code in &distinct {
+        *number.entry(code.own.clone()).or_default() += 1;
+    }
+    let mut objects = BTreeMap::<TargetId, (CodeObject, String)>::new();
+    for code in distinct {
+        // Two that run on the same GPUs are told apart by what archives call them.
+        let least = code.names.iter().min_by_key(|name| name.features().len());
+        let target = if number.get(&code.own) == Some(&1) { &code.own } else { least.unwrap_or(&code.own) }.clone();
+        let object = code.stored.code_for(target.clone());
+        if let Some((_, other)) = objects.insert(target.clone(), (object, code.place.clone())) {
+            return Err(format!("{other} and {} are different code for {target}", code.place));
+        }
+    }
+    Ok(objects.into_values().map(|(object, _)| object).collect())
+}
+
+/// Whether two code objects have the same bytes: as they are stored, or else as they are.
+fn is_same(one: &Code, other: &Code) -> Result<bool, ReadError> {
+    let (left, right) = (one.stored.content(), other.stored.content());
+    if left.size() != right.size() {
+        return Ok(false);
+    }
+    Ok((one.packed.size() == other.packed.size() && equal(&one.packed, &other.packed)?) || equal(&**left, &**right)?)
+}

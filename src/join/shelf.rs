@@ -1,0 +1,153 @@
+//! The archives of an input. One is opened when a search path leads to it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::{Unasked, sets};
+use crate::gpu::TargetId;
+use crate::kpack::{Reach, Reader, SearchPath, TocEntry, is_archive, named_target};
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{EntryKind, EntryPath, Input};
+
+/// All archives.
+pub(super) struct Shelf(Vec<Shelved>);
+
+/// An archive.
+pub(super) struct Shelved {
+    /// Where it is in the input.
+    pub(super) path: EntryPath,
+    /// Where it is installed.
+    installed: EntryPath,
+    pub(super) content: Arc<dyn Content>,
+    reader: OnceLock<Result<Reader, String>>,
+    /// Binaries that stay split and may need it.
+    needed: Mutex<BTreeSet<EntryPath>>,
+    /// The entries that wrappers ask for: name and target.
+    asked: Mutex<HashSet<(String, String)>>,
+}
+
+impl Shelf {
+    pub(super) fn of(input: &Input, installed: impl Fn(&EntryPath) -> EntryPath) -> Self {
+        let archives = input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } if is_archive(&entry.path, content) => Some(Shelved {
+                path: entry.path.clone(),
+                installed: installed(&entry.path),
+                content: Arc::clone(content),
+                reader: OnceLock::new(),
+                needed: Mutex::default(),
+                asked: Mutex::default(),
+            }),
+            _ => None,
+        });
+        Self(archives.collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&Shelved> {
+        self.0.get(number)
+    }
+
+    /// The archives that a search path leads to, by number. Where the path names a target exactly, that archive is the first.
+    pub(super) fn reached(&self, path: &SearchPath) -> Vec<(usize, Reach)> {
+        let archives = self.0.iter().enumerate();
+        archives.filter_map(|(number, archive)| Some((number, path.reach(&archive.installed)?))).collect()
+    }
+
+    /// Takes down that a binary which stays split needs archives.
+    pub(super) fn need(&self, numbers: &BTreeSet<usize>, binary: &EntryPath) {
+        for archive in numbers.iter().filter_map(|number| self.0.get(*number)) {
+            archive.needed.lock().unwrap_or_else(PoisonError::into_inner).insert(binary.clone());
+        }
+    }
+
+    /// Takes down what wrappers ask for.
+    pub(super) fn note(&self, asked: &[(usize, String, String)]) {
+        for (number, key, target) in asked {
+            let Some(archive) = self.0.get(*number) else { continue };
+            let mut known = archive.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            known.insert((key.clone(), target.clone()));
+        }
+    }
+
+    /// What becomes of each archive to which a search path leads.
+    pub(super) fn settle(&self, resources: &Arc<Resources>) -> Settled {
+        let mut settled = Settled::default();
+        for archive in &self.0 {
+            let reader = match archive.reader.get() {
+                Some(Ok(reader)) => reader,
+                Some(Err(reason)) => {
+                    settled.left.push((archive.path.clone(), reason.clone()));
+                    continue;
+                }
+                None => continue,
+            };
+            if let Some(binary) = archive.needed.lock().unwrap_or_else(PoisonError::into_inner).first() {
+                settled.left.push((archive.path.clone(), format!("it stays for {binary}")));
+                continue;
+            }
+            let asked = archive.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let others =
+                reader.entries().filter(|(key, target, _)| !asked.contains(&((*key).into(), (*target).into())));
+            let others: Vec<_> = others.collect();
+            match archive.taken_over(&others, resources) {
+                Ok(unasked) => {
+                    settled.used.insert(archive.path.clone());
+                    settled.unasked.extend(unasked);
+                }
+                Err(reason) => settled.left.push((archive.path.clone(), reason)),
+            }
+        }
+        settled
+    }
+}
+
+/// What becomes of archives.
+#[derive(Default)]
+pub(super) struct Settled {
+    /// Those that are not needed any more.
+    pub(super) used: BTreeSet<EntryPath>,
+    /// Code objects in them for which no split binary asks.
+    pub(super) unasked: Vec<Unasked>,
+    /// Those that stay, and why.
+    pub(super) left: Vec<(EntryPath, String)>,
+}
+
+impl Shelved {
+    /// Entries as code objects that a new archive of this name can hold.
+    fn taken_over(
+        &self,
+        entries: &[(&str, &str, &TocEntry)],
+        resources: &Arc<Resources>,
+    ) -> Result<Vec<Unasked>, String> {
+        let Some(&(first, ..)) = entries.first() else { return Ok(Vec::new()) };
+        let stays = |reason: &str| format!("it stays, since no split binary asks for {first} in it, and {reason}");
+        let name = self.name().ok_or_else(|| stays("it is not called NAME_TARGET.kpack"))?;
+        let unasked = |&(key, target, entry): &(&str, &str, &TocEntry)| -> Result<Unasked, String> {
+            if target != name.2.to_string() {
+                return Err(stays("it is for several targets"));
+            }
+            let object = sets::object(self, key, target, entry, resources).map_err(|error| stays(&error))?;
+            Ok(Unasked { root: name.0.clone(), stem: name.1.clone(), key: key.to_owned(), object })
+        };
+        entries.iter().map(unasked).collect()
+    }
+
+    /// The directory of `.kpack`, the first part of its name, and its target.
+    fn name(&self) -> Option<(EntryPath, String, TargetId)> {
+        let directory = self.installed.parent().filter(|parent| parent.name() == b".kpack")?;
+        let name = std::str::from_utf8(self.installed.name()).ok()?;
+        let target = named_target(name)?;
+        let stem = name.strip_suffix(".kpack")?.strip_suffix(target)?.strip_suffix('_')?;
+        Some((directory.parent()?, stem.to_owned(), target.parse().ok()?)).filter(|_| !stem.is_empty())
+    }
+
+    /// The archive, opened.
+    pub(super) fn reader(&self) -> Result<&Reader, String> {
+        let open = || Reader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
+        self.reader.get_or_init(open).as_ref().map_err(|error| format!("{}: {error}", self.path))
+    }
+}

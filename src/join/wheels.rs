@@ -1,0 +1,189 @@
+//! Several wheels that belong together, as the tree that pip makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::resources::Resources;
+use crate::rope::ReadError;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
+use crate::wheel::{self, Metadata, WheelError, normalise};
+
+/// Why several inputs are none.
+#[derive(Debug, thiserror::Error)]
+pub enum WheelsError {
+    /// One of them cannot be listed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// One of them cannot be used.
+    #[error("{}: {source}", path.display())]
+    Wheel {
+        /// The wheel.
+        path: PathBuf,
+        /// Why not.
+        source: WheelError,
+    },
+    /// One of them is no wheel.
+    #[error("{}: of several inputs each has to be a wheel, and this is none", .0.display())]
+    NotAWheel(PathBuf),
+    /// Two are the same distribution.
+    #[error("{} and {}: both are {name}; name one of them", first.display(), second.display())]
+    Twice {
+        /// A wheel.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// The distribution.
+        name: String,
+    },
+    /// One requires another version of one that is there.
+    #[error("{}: it requires {name} {wanted}, and {} is version {found}", path.display(), other.display())]
+    Version {
+        /// The wheel.
+        path: PathBuf,
+        /// What it requires.
+        name: String,
+        /// In which version.
+        wanted: String,
+        /// The wheel of that distribution.
+        other: PathBuf,
+        /// Its version.
+        found: String,
+    },
+    /// One has to do with none of the others.
+    #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so", .0.display())]
+    Stranger(PathBuf),
+    /// Two have different files for one place.
+    #[error("{} and {}: {reason} at {installed:?}, where both are installed", first.display(), second.display())]
+    OnePath {
+        /// A wheel.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// Where.
+        installed: EntryPath,
+        /// What differs.
+        reason: &'static str,
+    },
+    /// Bytes cannot be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// A wheel of several.
+struct One {
+    path: PathBuf,
+    input: Input,
+    metadata: Metadata,
+    name: String,
+}
+
+/// The wheels in a directory that holds nothing else, at least two of them; none if it is another directory.
+pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
+    let io = |source| SourceError::Io { path: directory.to_owned(), source };
+    if !directory.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut wheels = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        match path.extension().is_some_and(|extension| extension == "whl") && path.is_file() {
+            true => wheels.push(path),
+            false if is_hidden || path.extension().is_some_and(|extension| extension == "json") => {}
+            false => return Ok(Vec::new()),
+        }
+    }
+    wheels.sort();
+    Ok(if wheels.len() > 1 { wheels } else { Vec::new() })
+}
+
+/// Wheels that belong together as one tree, with each file where it is installed. Fails if one of them does not belong to the
+/// others.
+pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Input, WheelsError> {
+    let wheels = paths.iter().map(|path| open(path, resources)).collect::<Result<Vec<_>, _>>()?;
+    check(&wheels)?;
+    lay_over(wheels)
+}
+
+fn open(path: &Path, resources: &Arc<Resources>) -> Result<One, WheelsError> {
+    let path = path.to_owned();
+    if path.is_dir() || path.extension().is_none_or(|extension| extension != "whl") {
+        return Err(WheelsError::NotAWheel(path));
+    }
+    let input = Input::open(&path, resources)?;
+    if input.dist_info().is_none() {
+        return Err(WheelsError::NotAWheel(path));
+    }
+    match Metadata::read(&input) {
+        Ok(metadata) => Ok(One { name: normalise(&metadata.name), path, input, metadata }),
+        Err(source) => Err(WheelsError::Wheel { path, source }),
+    }
+}
+
+/// Whether versions fit, and each wheel has to do with another.
+fn check(wheels: &[One]) -> Result<(), WheelsError> {
+    let mut there = BTreeMap::<&str, &One>::new();
+    for wheel in wheels {
+        if let Some(first) = there.insert(&wheel.name, wheel) {
+            let (first, second) = (first.path.clone(), wheel.path.clone());
+            return Err(WheelsError::Twice { first, second, name: wheel.metadata.name.clone() });
+        }
+    }
+    let mut related = BTreeSet::new();
+    for wheel in wheels {
+        let of_extras = wheel.metadata.pins_of_extras().map(|(_, name, version)| (name, version));
+        for (name, wanted) in wheel.metadata.pins().chain(of_extras) {
+            let Some(other) = there.get(name.as_str()).filter(|other| other.name != wheel.name) else { continue };
+            // Separators of a local version may be written in three ways (PEP 440).
+            if normalise(wanted) != normalise(&other.metadata.version) {
+                return Err(WheelsError::Version {
+                    path: wheel.path.clone(),
+                    name,
+                    wanted: wanted.to_owned(),
+                    other: other.path.clone(),
+                    found: other.metadata.version.clone(),
+                });
+            }
+            related.extend([wheel.name.clone(), name]);
+        }
+    }
+    match wheels.iter().find(|wheel| !related.contains(&wheel.name)) {
+        Some(stranger) => Err(WheelsError::Stranger(stranger.path.clone())),
+        None => Ok(()),
+    }
+}
+
+fn lay_over(wheels: Vec<One>) -> Result<Input, WheelsError> {
+    let mut entries = BTreeMap::<EntryPath, (Entry, PathBuf)>::new();
+    let mut whole: Option<Input> = None;
+    for One { path, input, .. } in wheels {
+        let Input { location, root, entries: own, warnings, .. } = input;
+        for entry in own {
+            let installed = wheel::installed(&entry.path);
+            // Data directories themselves are not installed.
+            let is_gone = installed.is_root()
+                || (matches!(entry.kind, EntryKind::Directory)
+                    && entry.path.name().ends_with(b".data")
+                    && entry.path.depth() == 1);
+            if is_gone {
+                continue;
+            }
+            if let Some((first, of)) = entries.get(&installed) {
+                if let Some(reason) = first.kind.difference(&entry.kind)? {
+                    let (first, second) = (of.clone(), path);
+                    return Err(WheelsError::OnePath { first, second, installed, reason });
+                }
+                continue;
+            }
+            entries.insert(installed.clone(), (Entry { path: installed, ..entry }, path.clone()));
+        }
+        match &mut whole {
+            Some(whole) => whole.warnings.extend(warnings),
+            None => whole = Some(Input { kind: InputKind::Wheels, location, root, entries: Vec::new(), warnings }),
+        }
+    }
+    let mut whole = whole.ok_or_else(|| WheelsError::NotAWheel(PathBuf::new()))?;
+    whole.entries = entries.into_values().map(|(entry, _)| entry).collect();
+    Ok(whole)
+}

@@ -1,0 +1,171 @@
+//! Where archives are among files, and where the search paths of a marker lead: the one place that knows it for inputs and outputs.
+
+use std::sync::Arc;
+
+use rocm_kpack::search::{PLACEHOLDER, candidates};
+
+use super::MAGIC;
+use crate::gpu::TargetId;
+use crate::rope::Content;
+use crate::source::EntryPath;
+
+/// Whether a file is an archive, or says so.
+pub fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+    let mut magic = [0; 4];
+    path.name().ends_with(b".kpack")
+        // Names tell at no cost; only files beside other archives are opened.
+        || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
+            && content.size() >= 4
+            && content.peek(&mut magic).is_ok()
+            && magic == *MAGIC)
+}
+
+/// The target that an archive's name ends with.
+pub fn named_target(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(".kpack");
+    let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
+    stem.get(start..)
+}
+
+/// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
+pub fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
+    if relative.starts_with('/') {
+        return None;
+    }
+    let mut components: Vec<&[u8]> = directory.components().collect();
+    for component in relative.split('/') {
+        match component {
+            "" | "." => {}
+            ".." => drop(components.pop()?),
+            name => components.push(name.as_bytes()),
+        }
+    }
+    EntryPath::new(&components.join(&b'/')).ok()
+}
+
+/// A search path of a marker, as it leads from a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchPath {
+    /// What stands before the placeholder, or all of it.
+    before: Vec<u8>,
+    /// What stands behind the placeholder, if there is one.
+    behind: Option<Vec<u8>>,
+}
+
+/// For which targets a search path leads to an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// For all.
+    All,
+    /// For devices that answer to this name, as the path has it.
+    Named(String),
+}
+
+impl SearchPath {
+    /// `None` if it leads outside of the tree.
+    pub fn new(directory: &EntryPath, path: &str) -> Option<Self> {
+        let resolved = resolve(directory, path)?;
+        let bytes = resolved.as_bytes();
+        let placeholder = PLACEHOLDER.as_bytes();
+        let at = bytes.windows(placeholder.len()).position(|window| window == placeholder);
+        Some(match at {
+            None => Self { before: bytes.to_vec(), behind: None },
+            Some(at) => Self {
+                before: bytes.get(..at).unwrap_or_default().to_vec(),
+                behind: bytes.get(at + placeholder.len()..).map(<[u8]>::to_vec),
+            },
+        })
+    }
+
+    /// The directory of `.kpack` and the first part of the archives' names, if it is `DIRECTORY/.kpack/STEM_@GFXARCH@.kpack`.
+    pub fn parts(&self) -> Option<(EntryPath, String)> {
+        if self.behind.as_deref() != Some(b".kpack") {
+            return None;
+        }
+        let before = self.before.strip_suffix(b"_")?;
+        let slash = before.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let (directory, stem) = before.split_at_checked(slash)?;
+        let root = EntryPath::new(directory).ok()?;
+        let stem = std::str::from_utf8(stem.strip_prefix(b"/")?).ok().filter(|stem| !stem.is_empty())?;
+        (root.name() == b".kpack").then(|| Some((root.parent()?, stem.to_owned())))?
+    }
+
+    /// Whether it leads to the archive at `path`.
+    pub fn reach(&self, path: &EntryPath) -> Option<Reach> {
+        let Some(behind) = &self.behind else { return (path.as_bytes() == self.before).then_some(Reach::All) };
+        let middle = path.as_bytes().strip_prefix(&*self.before)?.strip_suffix(&**behind)?;
+        let name = std::str::from_utf8(middle).ok().filter(|name| !name.is_empty() && !name.contains('/'))?;
+        Some(Reach::Named(name.to_owned()))
+    }
+}
+
+impl Reach {
+    /// Whether a loader that has come to the archive asks it for `target`: the device has to answer to both names.
+    pub fn asks_for(&self, target: &str) -> bool {
+        let answers = |device: &str, name: &str| match device.parse::<TargetId>() {
+            Ok(device) => device.candidates().iter().any(|candidate| candidate.to_string() == name),
+            Err(_) => candidates(device).iter().any(|candidate| candidate == name),
+        };
+        match self {
+            Self::All => true,
+            Self::Named(name) => answers(name, target) || answers(target, name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reach, SearchPath, resolve};
+    use crate::source::EntryPath;
+
+    fn path(text: &str) -> EntryPath {
+        EntryPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn search_paths_start_at_the_directory_of_the_binary() {
+        for (relative, expected) in [
+            ("../.kpack/x.kpack", Some("a/.kpack/x.kpack")),
+            ("./x", Some("a/b/x")),
+            ("../..//y", Some("y")),
+            ("../../../y", None),
+            ("/y", None),
+        ] {
+            let found = resolve(&path("a/b"), relative).map(|path| path.to_string());
+            assert_eq!(found.as_deref(), expected, "{relative}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_stands_for_one_name() {
+        let search = SearchPath::new(&path("torch/lib"), "../.kpack/torch_@GFXARCH@.kpack").unwrap();
+        let named = |name: &str| Some(Reach::Named(name.to_owned()));
+        assert_eq!(search.reach(&path("torch/.kpack/torch_gfx90a:xnack-.kpack")), named("gfx90a:xnack-"));
+        assert_eq!(search.reach(&path("torch/.kpack/torch_.kpack")), None);
+        assert_eq!(search.reach(&path("torch/.kpack/torch_a/b.kpack")), None);
+        assert_eq!(search.reach(&path("lib/.kpack/torch_gfx90a.kpack")), None);
+        assert_eq!(search.parts(), Some((path("torch"), "torch".to_owned())));
+        let fixed = SearchPath::new(&path("lib"), "../.kpack/all.kpack").unwrap();
+        assert_eq!((fixed.reach(&path(".kpack/all.kpack")), fixed.parts()), (Some(Reach::All), None));
+        let root = SearchPath::new(&EntryPath::root(), ".kpack/a_b_@GFXARCH@.kpack").unwrap();
+        assert_eq!(root.parts(), Some((EntryPath::root(), "a_b".to_owned())));
+        assert_eq!(SearchPath::new(&EntryPath::root(), "@GFXARCH@.kpack").unwrap().parts(), None);
+    }
+
+    #[test]
+    fn a_loader_asks_an_archive_for_names_of_one_device() {
+        let reach = |name: &str| Reach::Named(name.to_owned());
+        for (name, target, expected) in [
+            ("gfx90a:xnack-", "gfx90a:xnack-", true),
+            ("gfx90a:xnack-", "gfx90a", true),
+            ("gfx90a", "gfx90a:xnack+", true),
+            ("gfx1100", "gfx11-generic", true),
+            ("gfx1100", "gfx1101", false),
+            ("gfx90a:xnack-", "gfx90a:xnack+", false),
+            ("NO TARGET", "gfx1101", false),
+        ] {
+            assert_eq!(reach(name).asks_for(target), expected, "{name} {target}");
+        }
+        assert!(Reach::All.asks_for("gfx1101"));
+    }
+}
