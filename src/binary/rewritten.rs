@@ -9,6 +9,9 @@ use crate::gpu::GpuSet;
 use crate::index::{Index, Kind};
 use crate::rope::{Backing, Content, Edit, Identity, ReadError, Rope, Segment};
 
+/// The version of layouts: another one gives other bytes, which have other digests.
+const LAYOUT: u64 = 2;
+
 /// What a fat binary becomes.
 #[derive(Debug)]
 pub struct Rewritten {
@@ -132,12 +135,12 @@ impl ThinChanges {
 /// Other versions of zstd may compress bundles to other lengths.
 fn thin_identity(original: &dyn Content, gpus: &GpuSet) -> Option<Identity> {
     let mut identity = Identity::describe("device code of some GPUs");
-    identity.add(&original.identity()?.0).add(gpus.to_string().as_bytes()).add(COMPRESSION.as_bytes());
+    identity.number(LAYOUT).add(&original.identity()?.0).add(gpus.to_string().as_bytes()).add(COMPRESSION.as_bytes());
     Some(identity.number(zstd::zstd_safe::version_number().into()).finish())
 }
 
 fn identity(original: &dyn Content, marker: &[u8]) -> Option<Identity> {
-    Some(Identity::describe("without device code").add(&original.identity()?.0).add(marker).finish())
+    Some(Identity::describe("without device code").number(LAYOUT).add(&original.identity()?.0).add(marker).finish())
 }
 
 impl Content for Rewritten {

@@ -20,6 +20,9 @@ const LOOSE_ALIGNMENT: u64 = 16;
 /// Bytes of the smallest page. Loaders map whole ones, whatever a segment says of its alignment.
 const PAGE: u64 = 4096;
 
+/// So many bytes behind a change move by whole pages, so that a filesystem can share their blocks with the original.
+const LONG: u64 = 1 << 20;
+
 /// Bytes of a program header.
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
@@ -295,6 +298,12 @@ impl Gap {
     }
 }
 
+/// What a change of length at `offset` has to be a multiple of, if `alignment` is that of what follows.
+pub(super) fn unit_of_move(image: &Image, offset: u64, alignment: u64) -> u64 {
+    let is_long = image.content.size().saturating_sub(offset) >= LONG;
+    if is_long { alignment.max(PAGE) } else { alignment }
+}
+
 /// The bytes to cut: all of the device code behind `kept` that can go without changing an address or breaking the
 /// alignment of anything behind it. `None` if nothing can go.
 fn cut(
@@ -309,7 +318,8 @@ fn cut(
     let of_loads = later.map(|(_, other)| other.alignment.max(PAGE)).max();
     let of_sections = || {
         let later = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
-        later.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).max(LOOSE_ALIGNMENT)
+        let strictest = later.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1);
+        unit_of_move(image, end, strictest.max(LOOSE_ALIGNMENT))
     };
     if image.loads().any(|(_, other)| !other.alignment.max(1).is_power_of_two()) {
         return Err(BinaryError::malformed("an alignment is not a power of two"));

@@ -8,7 +8,7 @@ use object::{I64, LittleEndian as LE, U16, U32, U64};
 
 use super::FatElf;
 use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
-use super::layout::Layout;
+use super::layout::{Layout, unit_of_move};
 use super::relocation::{Carrier, Machine};
 use super::symbols;
 use crate::binary::BinaryError;
@@ -133,7 +133,7 @@ impl FatElf {
             let behind = image.sections.iter().filter(|section| section.offset >= end && !section.is_null());
             let alignment =
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
-            let growth = (MARKER.len() as u64).next_multiple_of(alignment);
+            let growth = (MARKER.len() as u64).next_multiple_of(unit_of_move(image, end, alignment));
             let replacement = vec![Piece::literal(MARKER), Piece::Zeros(growth - MARKER.len() as u64)];
             let change = Change { start: end, end, replacement };
             let offset = layout.moved(table.offset);
