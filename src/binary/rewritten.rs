@@ -7,7 +7,7 @@ use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
 use crate::index::{Index, Kind};
-use crate::rope::{Backing, Content, Edit, Identity, ReadError, Rope, Segment};
+use crate::rope::{Backing, Content, Edit, Extent, Identity, ReadError, Rope, Segment};
 
 /// The version of layouts: another one gives other bytes, which have other digests.
 const LAYOUT: u64 = 2;
@@ -150,6 +150,10 @@ impl Content for Rewritten {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.rope.read_at(offset, buffer)
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
+        self.rope.extents(offset, length)
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {

@@ -14,7 +14,7 @@ use super::options::SplitOptions;
 use super::output::Output;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
-use super::split::{clear_set_id, write_with_archives};
+use super::split::{Writing, clear_set_id, write_with_archives};
 use super::statement::Stated;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
@@ -97,6 +97,7 @@ impl PreparedArtifacts {
         output: &Path,
         keep_set_id: bool,
         force: bool,
+        writing: Writing,
     ) -> anyhow::Result<ExitCode> {
         let is_wanted = |part: &&ArtifactPart| views.is_empty() || views.contains(&part.name.to_string());
         let parts: Vec<_> = self.artifacts.parts.iter().filter(is_wanted).cloned().collect();
@@ -104,7 +105,7 @@ impl PreparedArtifacts {
             bail!("--view {view}: there is no such part");
         }
         let statement = self.statement.clone().with_views(views);
-        write(&parts, output, keep_set_id, force, &self.input, &statement, &self.resources)?;
+        write(&parts, (output, writing), keep_set_id, force, &self.input, &statement, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -210,7 +211,7 @@ fn statements(parts: &[ArtifactPart], statement: &Statement) -> Vec<(String, Str
 /// Writes each part to a directory in `output`.
 pub(super) fn write(
     parts: &[ArtifactPart],
-    output: &Path,
+    (output, writing): (&Path, Writing),
     keep_set_id: bool,
     force: bool,
     input: &Path,
@@ -238,7 +239,7 @@ pub(super) fn write(
     let mut output = Output::prepare(output, &places, &gone, force, input, resources)?;
     let archives: Vec<&Archive> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
-    write_with_archives(&tree, &output.views(&views), &archives)?;
+    write_with_archives(&tree, &output.views(&views), &archives, writing)?;
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;
     output.publish()?;
     save_index(resources);

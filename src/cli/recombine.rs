@@ -12,6 +12,7 @@ use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
+use super::split::Writing;
 use crate::artifact::PackagingConfig;
 use crate::resources::Resources;
 use crate::split::{Packaging, Progress, Statement};
@@ -60,6 +61,9 @@ pub(super) struct Recombine {
     kpm: bool,
 
     #[command(flatten)]
+    writing: Writing,
+
+    #[command(flatten)]
     serving: Serving,
 
     #[command(flatten)]
@@ -78,7 +82,7 @@ impl Recombine {
                 interrupt::watch()?;
                 let (recombined, resources) = self.prepare(&config, &shards)?;
                 let statement = self.statement()?;
-                write(&recombined.parts, output, true, self.force, &shards, &statement, &resources)?;
+                write(&recombined.parts, (output, self.writing), true, self.force, &shards, &statement, &resources)?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}

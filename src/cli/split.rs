@@ -15,7 +15,7 @@ use super::progress::show_bytes;
 use super::statement::Stated;
 use super::terminal::message;
 use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
-use crate::export::{self, Progress};
+use crate::export::{self, Progress, Reflink};
 use crate::gpu::{BundleKey, begins_with_target};
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
@@ -56,6 +56,35 @@ pub(super) struct Split {
     /// Keep set-user-ID and set-group-ID bits of an install tree
     #[arg(long)]
     keep_set_id: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+}
+
+/// How views are written.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Writing {
+    /// Share blocks with the files of an input that is a directory, as `cp --reflink` does: where the filesystem can, or else fail,
+    /// or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
+    reflink: When,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Writing {
+    fn reflink(self) -> Reflink {
+        match self.reflink {
+            When::Auto => Reflink::Auto,
+            When::Always => Reflink::Always,
+            When::Never => Reflink::Never,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -74,7 +103,9 @@ impl Split {
         interrupt::watch()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
-                Format::Directory => artifacts.write(&self.view, &self.output, self.keep_set_id, self.force),
+                Format::Directory => {
+                    artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
+                }
                 Format::Wheel | Format::ThinWheel => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
                 }
@@ -212,7 +243,7 @@ impl Split {
         let archives = prepared.plan.archives.iter();
         let archives = archives.filter(|planned| roots.iter().any(|&root| tree.resolve(root, &planned.path).is_some()));
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
-        write_with_archives(tree, &output.views(views), &archives)?;
+        write_with_archives(tree, &output.views(views), &archives, self.writing)?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         output.publish()
     }
@@ -241,7 +272,7 @@ impl Split {
         warn_of_fat(&prepared.plan);
         warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
-        write_with_archives(tree, &output.views(&views), &[])?;
+        write_with_archives(tree, &output.views(&views), &[], self.writing)?;
         output.publish()
     }
 
@@ -263,7 +294,7 @@ impl Split {
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
-            Ok(export::write(tree, &output.views(&views), &progress)?)
+            Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), &progress)?)
         })?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         output.publish()
@@ -325,10 +356,11 @@ pub(super) fn write_with_archives(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     archives: &[&Archive],
+    writing: Writing,
 ) -> anyhow::Result<()> {
     let progress = Progress { total: unmade_size(archives).into(), ..Progress::default() };
     show_bytes("Writing", &progress.done, &progress.total, || {
         make_archives(archives, &progress.done)?;
-        Ok(export::write(tree, views, &progress)?)
+        Ok(export::write_with(tree, views, writing.reflink(), &progress)?)
     })
 }

@@ -1,5 +1,8 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
 
+mod file;
+mod sharing;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,9 +16,12 @@ use filetime::{FileTime, set_symlink_file_times};
 use rayon::prelude::*;
 use tempfile::Builder;
 
+use self::sharing::{Linux, Sharing};
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
 use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
+
+pub use self::sharing::Reflink;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
@@ -48,6 +54,14 @@ pub enum ExportError {
         /// Why not.
         source: ReadError,
     },
+    /// Blocks of the input were to be shared and cannot be.
+    #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]
+    NotShared {
+        /// What was written.
+        path: PathBuf,
+        /// The answer.
+        source: io::Error,
+    },
     /// There is no such view.
     #[error("there is no view {0}")]
     NoSuchView(EntryPath),
@@ -69,9 +83,19 @@ struct Jobs {
     directories: Vec<(PathBuf, Attributes)>,
 }
 
-/// Writes the nodes `views` of a tree, each to the place beside it. What has to be made is made file by file, so whoever
-/// writes several archives makes them together before.
+/// Writes the nodes `views` of a tree, each to the place that is given with it, sharing blocks with the input where it can.
 pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
+    write_with(tree, views, Reflink::default(), progress)
+}
+
+/// The same; `reflink` says whether blocks are shared. What has to be made is made file by file, so several archives should
+/// have been made together before.
+pub fn write_with(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    reflink: Reflink,
+    progress: &Progress,
+) -> Result<(), ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = Jobs::default();
@@ -81,7 +105,7 @@ pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -
         }
         write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
     }
-    write_files(jobs.files, progress)?;
+    write_files(jobs.files, reflink, progress)?;
     for (path, original) in jobs.links {
         fs::hard_link(&original, &path).map_err(at(&path))?;
     }
@@ -135,7 +159,7 @@ fn write_directories(
     Ok(())
 }
 
-fn write_files(files: Vec<Job>, progress: &Progress) -> Result<(), ExportError> {
+fn write_files(files: Vec<Job>, reflink: Reflink, progress: &Progress) -> Result<(), ExportError> {
     // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
     let mut ready = Vec::with_capacity(files.len());
     for job in files {
@@ -144,16 +168,22 @@ fn write_files(files: Vec<Job>, progress: &Progress) -> Result<(), ExportError> 
         ready.push((job, content));
     }
     ready.sort_by_key(|(_, content)| Reverse(content.size()));
-    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| write_file(job, &**content, progress))
+    let sharing = Sharing::new(Linux, reflink);
+    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| write_file(job, &**content, &sharing, progress))
 }
 
 /// Writes a file under another name until it is complete, so that what is left of a split that was interrupted does not look
 /// like the result of one. Until then only its owner can open it.
-fn write_file(job: &Job, content: &dyn Content, progress: &Progress) -> Result<(), ExportError> {
+fn write_file(
+    job: &Job,
+    content: &dyn Content,
+    sharing: &Sharing<Linux>,
+    progress: &Progress,
+) -> Result<(), ExportError> {
     let directory = job.path.parent().unwrap_or(&job.path);
     let temporary = Builder::new().prefix(".kpackfs-").suffix(".partial").tempfile_in(directory);
-    let mut file = temporary.map_err(at(&job.path))?;
-    copy(content, file.as_file_mut(), &job.path, &progress.done)?;
+    let file = temporary.map_err(at(&job.path))?;
+    file::write(content, file.as_file(), &job.path, sharing, &progress.done)?;
     finish(file.path(), &job.attributes)?;
     file.persist_noclobber(&job.path).map_err(|error| at(&job.path)(error.error))?;
     Ok(())

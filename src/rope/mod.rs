@@ -5,6 +5,7 @@
 
 mod compare;
 mod edit;
+mod extent;
 mod identity;
 mod later;
 mod packed;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
+pub use extent::{Extent, Source};
 pub use identity::{Identifier, Identity};
 pub use later::Later;
 pub use packed::{Joint, Packed};
@@ -39,6 +41,12 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// The file of the operating system that holds exactly these bytes, if there is one.
     fn backing(&self) -> Option<&dyn Backing> {
         None
+    }
+
+    /// What these bytes are, in their order: ranges of files of the operating system, zeros, or what has to be read.
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
+        let source = self.backing().map_or(Source::Read, |file| Source::File { file, offset });
+        vec![Extent { length, source }]
     }
 
     /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, or waits for a
@@ -70,6 +78,9 @@ pub trait Content: Send + Sync + fmt::Debug {
 pub trait Backing {
     /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.
     fn open(&self) -> Result<File, ReadError>;
+
+    /// Fails with [`ReadError::Changed`] if a file that was opened is no longer what was planned with.
+    fn check(&self, file: &File) -> Result<(), ReadError>;
 }
 
 /// A content whose length only the work itself reveals.
@@ -288,6 +299,19 @@ impl Content for Rope {
             }
             _ => None,
         }
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let extents = self.pieces(offset, length).flat_map(|piece| {
+            let length = piece.length as u64;
+            match &piece.segment.origin {
+                Origin::Range { content, offset } => content.extents(offset + piece.skip, length),
+                Origin::Literal(_) => vec![Extent { length, source: Source::Read }],
+                Origin::Zeros => vec![Extent { length, source: Source::Zeros }],
+            }
+        });
+        extents.collect()
     }
 
     fn is_prompt(&self, offset: u64, length: usize) -> bool {

@@ -247,6 +247,10 @@ impl Backing for TreeFile {
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
     }
+
+    fn check(&self, file: &File) -> Result<(), ReadError> {
+        check_unchanged(file, &self.stamp, &self.entry)
+    }
 }
 
 /// Keeps the most recently used files open.

@@ -1,0 +1,240 @@
+//! Writing the bytes of one file. Ranges of other files are shared with them or copied by the kernel, zeros are left out as holes,
+//! and everything else goes through a buffer.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::sharing::{Kernel, Sharing, Way};
+use super::{ExportError, at, reading};
+use crate::rope::{Backing, Content, Extent, ReadError, Source};
+
+/// Bytes copied at a time.
+const STEP: u64 = 1 << 20;
+
+/// The least number of bytes for which the kernel is asked to copy: for fewer it takes longer than reading and writing them.
+const LEAST_COPIED: u64 = 64 << 10;
+
+/// Bytes that the kernel copies at a time, so that progress is seen.
+const KERNEL_STEP: u64 = 64 << 20;
+
+/// A file that is being written.
+struct Target<'a, K> {
+    content: &'a dyn Content,
+    file: &'a File,
+    /// What errors call it.
+    path: &'a Path,
+    device: u64,
+    /// Bytes of a block of its filesystem.
+    block: u64,
+    sharing: &'a Sharing<K>,
+    buffer: Vec<u8>,
+}
+
+/// A file of the input, opened.
+struct Input<'a> {
+    backing: &'a dyn Backing,
+    file: File,
+    device: u64,
+    size: u64,
+    has_holes: bool,
+}
+
+/// A range of a file of the input, and where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    from: u64,
+    to: u64,
+    length: u64,
+}
+
+/// Writes a content to an empty file, which errors call `path`. Adds the bytes to `done`.
+pub(super) fn write<K: Kernel>(
+    content: &dyn Content,
+    file: &File,
+    path: &Path,
+    sharing: &Sharing<K>,
+    done: &AtomicU64,
+) -> Result<(), ExportError> {
+    let metadata = file.metadata().map_err(at(path))?;
+    let block = metadata.blksize().max(1);
+    let (device, buffer) = (metadata.dev(), Vec::new());
+    let mut target = Target { content, file, path, device, block, sharing, buffer };
+    // What is not written is a hole then.
+    file.set_len(content.size()).map_err(at(path))?;
+    let mut input: Option<Input<'_>> = None;
+    let mut to = 0;
+    for Extent { length, source } in content.extents(0, content.size()) {
+        match source {
+            Source::Zeros => {}
+            Source::Read => target.write_read(to, length)?,
+            Source::File { file, offset } => {
+                if !input.as_ref().is_some_and(|input| std::ptr::addr_eq(input.backing, file)) {
+                    input.iter().try_for_each(Input::check).map_err(reading(path))?;
+                    input = Some(Input::open(file).map_err(reading(path))?);
+                }
+                if let Some(input) = &input {
+                    target.write_range(input, Range { from: offset, to, length })?;
+                }
+            }
+        }
+        to += length;
+        done.fetch_add(length, Ordering::Relaxed);
+    }
+    // After the last byte, so that those of a file that changed meanwhile are never kept.
+    input.iter().try_for_each(Input::check).map_err(reading(path))
+}
+
+impl<'a> Input<'a> {
+    fn open(backing: &'a dyn Backing) -> Result<Self, ReadError> {
+        let file = backing.open()?;
+        let metadata = file.metadata().map_err(|source| ReadError::io(&"input".into(), source))?;
+        // `st_blocks` counts 512 bytes each (inode(7)).
+        let has_holes = metadata.blocks().saturating_mul(512) < metadata.size();
+        Ok(Self { backing, file, device: metadata.dev(), size: metadata.size(), has_holes })
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
+        self.backing.check(&self.file)
+    }
+
+    /// The parts of a range that are no holes.
+    fn data(&self, range: Range) -> Vec<Range> {
+        if !self.has_holes {
+            return vec![range];
+        }
+        let end = range.from + range.length;
+        let (mut parts, mut at) = (Vec::new(), range.from);
+        while at < end {
+            let start = match seek(&self.file, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                // There is no data any more.
+                Err(Errno::NXIO) => break,
+                // The filesystem cannot tell.
+                Err(_) => at,
+            };
+            let stop =
+                seek(&self.file, SeekFrom::Hole(start)).ok().filter(|&stop| stop > start).unwrap_or(end).min(end);
+            if start >= end {
+                break;
+            }
+            parts.push(Range { from: start, to: range.to + (start - range.from), length: stop - start });
+            at = stop;
+        }
+        parts
+    }
+}
+
+impl Range {
+    /// The part that consists of whole blocks on both sides, if they are aligned alike. The last block of a file may be less if it
+    /// becomes the last one of the other (`ioctl_ficlonerange(2)`).
+    fn whole_blocks(self, block: u64, is_end_of_both: bool) -> Option<Self> {
+        if self.from % block != self.to % block {
+            return None;
+        }
+        let skipped = self.from.next_multiple_of(block) - self.from;
+        let end = self.from + self.length;
+        let end = if is_end_of_both { end } else { end / block * block };
+        let length = end.checked_sub(self.from + skipped).filter(|&length| length > 0)?;
+        Some(Self { from: self.from + skipped, to: self.to + skipped, length })
+    }
+
+    /// What is before and behind a part of it.
+    fn around(self, part: Self) -> [Self; 2] {
+        let before = Self { length: part.from - self.from, ..self };
+        let skipped = before.length + part.length;
+        [before, Self { from: self.from + skipped, to: self.to + skipped, length: self.length - skipped }]
+    }
+}
+
+impl<K: Kernel> Target<'_, K> {
+    /// Writes a range of a file of the input.
+    fn write_range(&mut self, input: &Input<'_>, range: Range) -> Result<(), ExportError> {
+        let is_end_of_both = range.from + range.length == input.size && range.to + range.length == self.content.size();
+        let shared = range.whole_blocks(self.block, is_end_of_both);
+        let shared = shared.map(|part| Ok(self.share(input, part)?.then_some(part))).transpose()?.flatten();
+        match shared {
+            Some(part) => range.around(part).into_iter().try_for_each(|rest| self.copy(input, rest)),
+            None => self.copy(input, range),
+        }
+    }
+
+    /// Has a range share its blocks with the input. `false` if that cannot be.
+    fn share(&self, input: &Input<'_>, range: Range) -> Result<bool, ExportError> {
+        let Sharing { kernel, .. } = self.sharing;
+        let pair = (input.device, self.device);
+        if !self.sharing.may(Way::Share, pair) {
+            return Ok(false);
+        }
+        match kernel.share(&input.file, range.from, self.file, range.to, range.length) {
+            Ok(()) => Ok(true),
+            Err(error) if self.sharing.must_share() => {
+                let source = std::io::Error::from(error);
+                Err(ExportError::NotShared { path: self.path.to_owned(), source })
+            }
+            Err(error) => self.sharing.falls_back(Way::Share, pair, error).map(|()| false).map_err(at(self.path)),
+        }
+    }
+
+    /// Copies a range but for its holes.
+    fn copy(&mut self, input: &Input<'_>, range: Range) -> Result<(), ExportError> {
+        if range.length == 0 {
+            return Ok(());
+        }
+        for part in input.data(range) {
+            let copied = self.copy_in_kernel(input, part)?;
+            self.write_read(part.to + copied, part.length - copied)?;
+        }
+        Ok(())
+    }
+
+    /// Has the kernel copy a range. How many bytes it has copied, from the first one on.
+    fn copy_in_kernel(&self, input: &Input<'_>, range: Range) -> Result<u64, ExportError> {
+        let pair = (input.device, self.device);
+        if range.length < LEAST_COPIED || !self.sharing.may(Way::Copy, pair) {
+            return Ok(0);
+        }
+        let mut copied = 0;
+        while copied < range.length {
+            let length = (range.length - copied).min(KERNEL_STEP);
+            let result =
+                self.sharing.kernel.copy(&input.file, range.from + copied, self.file, range.to + copied, length);
+            match result {
+                // The file became shorter, and is looked at when it is read.
+                Ok(0) => break,
+                Ok(bytes) => copied += bytes,
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.sharing.falls_back(Way::Copy, pair, error).map_err(at(self.path))?;
+                    break;
+                }
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Reads bytes of the content and writes them.
+    fn write_read(&mut self, start: u64, length: u64) -> Result<(), ExportError> {
+        let end = start + length;
+        let mut offset = start;
+        while offset < end {
+            let here = usize::try_from(STEP.min(end - offset)).unwrap_or(usize::MAX);
+            if self.buffer.len() < here {
+                self.buffer.resize(here, 0);
+            }
+            let (piece, _) = self.buffer.split_at_mut(here);
+            self.content.read_at(offset, piece).map_err(reading(self.path))?;
+            self.file.write_all_at(piece, offset).map_err(at(self.path))?;
+            offset += here as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -1,0 +1,114 @@
+//! What the kernel does without the bytes passing through this process, and what it has refused.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::copy_file_range;
+use rustix::io::Errno;
+use rustix::ioctl::{self, Setter, opcode};
+
+/// Whether what is written shares blocks with the input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reflink {
+    /// Where the filesystem can.
+    #[default]
+    Auto,
+    /// Where blocks lie alike, or else it fails.
+    Always,
+    /// Nothing is shared.
+    Never,
+}
+
+/// How the kernel can take over a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Way {
+    Share,
+    Copy,
+}
+
+/// The system calls, which tests exchange.
+pub(super) trait Kernel: Sync {
+    /// Shares blocks.
+    fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno>;
+
+    /// Copies bytes; the number of those that were copied.
+    fn copy(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<u64, Errno>;
+}
+
+/// Linux.
+#[derive(Debug)]
+pub(super) struct Linux;
+
+/// The argument of `FICLONERANGE` (`linux/fs.h`).
+#[repr(C)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
+}
+
+/// `FICLONERANGE` (`linux/fs.h`): `_IOW(0x94, 13, struct file_clone_range)`.
+const FICLONERANGE: ioctl::Opcode = opcode::write::<FileCloneRange>(0x94, 13);
+
+impl Kernel for Linux {
+    fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno> {
+        let argument =
+            FileCloneRange { src_fd: from.as_raw_fd().into(), src_offset: offset, src_length: length, dest_offset: at };
+        #[expect(unsafe_code, reason = "a system call with a C structure")]
+        // SAFETY: FICLONERANGE reads a structure of this form, which lives until the call returns, and nothing else.
+        unsafe {
+            ioctl::ioctl(to, Setter::<FICLONERANGE, FileCloneRange>::new(argument))
+        }
+    }
+
+    fn copy(&self, from: &File, mut offset: u64, to: &File, mut at: u64, length: u64) -> Result<u64, Errno> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        copy_file_range(from, Some(&mut offset), to, Some(&mut at), length).map(|copied| copied as u64)
+    }
+}
+
+/// What is tried, and what was refused between which filesystems.
+#[derive(Debug)]
+pub(super) struct Sharing<K> {
+    pub(super) kernel: K,
+    reflink: Reflink,
+    refused: Mutex<HashSet<(Way, Pair)>>,
+}
+
+/// The devices of two files.
+pub(super) type Pair = (u64, u64);
+
+impl<K> Sharing<K> {
+    pub(super) fn new(kernel: K, reflink: Reflink) -> Self {
+        Self { kernel, reflink, refused: Mutex::default() }
+    }
+
+    /// Whether a way is worth a try. On filesystems that share blocks, copying in the kernel shares them, too.
+    pub(super) fn may(&self, way: Way, pair: Pair) -> bool {
+        let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&(way, pair));
+        self.reflink != Reflink::Never && !refused()
+    }
+
+    /// Whether it is an error if blocks cannot be shared.
+    pub(super) fn must_share(&self) -> bool {
+        self.reflink == Reflink::Always
+    }
+
+    /// Takes note of an error after which there is another way. Fails if it is one of the disk.
+    pub(super) fn falls_back(&self, way: Way, pair: Pair, error: Errno) -> io::Result<()> {
+        match error {
+            // Of these two filesystems, or of the kernel.
+            Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS => {
+                self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert((way, pair));
+                Ok(())
+            }
+            // Of these two files: their blocks, or how they are stored.
+            Errno::INVAL | Errno::TXTBSY | Errno::PERM | Errno::BADF | Errno::OVERFLOW | Errno::MLINK => Ok(()),
+            error => Err(error.into()),
+        }
+    }
+}
