@@ -216,7 +216,7 @@ fn thin_of_a_split_is_thin_of_the_fat_tree() {
     for gpus in ["gfx90a", "gfx90a:xnack-", "gfx90a:xnack+", "gfx1030", "gfx1151", "gfx1030+gfx90a"] {
         let gpus: GpuSet = gpus.parse().unwrap();
         let code = |opened: &Opened| {
-            let binaries = FatBinaries::new(&opened.input, &opened.plan());
+            let binaries = FatBinaries::new(&opened.input, &opened.plan(), &[]);
             let mut input = Input::open(&opened.input.location, &opened.resources).unwrap();
             for entry in &mut input.entries {
                 let thin = binaries.thin(&Arc::new(gpus.clone()), &entry.path);

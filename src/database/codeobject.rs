@@ -100,11 +100,11 @@ fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Ar
         return None;
     }
     let bundle = Bundle::read(content, 0, content.size(), resources).ok()?;
-    let targets = bundle.targets();
-    let (first, others) = targets.split_first().filter(|_| bundle.unknown_targets().is_empty())?;
+    let mut others = bundle.targets();
+    let first = others.pop_first().filter(|_| bundle.unknown_targets().is_empty())?;
     let is_alike = others.iter().all(|target| target.processor() == first.processor());
     // Tables name what they like, and a part is named after the target.
-    (is_alike && is_known(first)).then(|| if others.is_empty() { first.clone() } else { first.without_features() })
+    (is_alike && is_known(&first)).then(|| if others.is_empty() { first.clone() } else { first.without_features() })
 }
 
 /// The targets and families that the components of a path name, from the top.

@@ -78,11 +78,6 @@ impl Bundle {
         with_code.filter_map(|entry| target(&entry.id).err()).collect()
     }
 
-    /// The targets that it has code for.
-    pub fn targets(&self) -> Vec<TargetId> {
-        self.device_entries().filter(|(_, entry)| entry.size > 0).map(|(target, _)| target).collect()
-    }
-
     /// Where it is and its length, compressed and claimed, if the latter is out of all proportion.
     pub fn absurd_claim(&self) -> Option<(u64, u64, u64)> {
         let packing = self.compressed.filter(Packing::is_absurd)?;

@@ -194,7 +194,7 @@ impl Side {
 impl Part {
     fn downloads(&self) -> Downloads {
         let Self { input, plan, wheels, file_size, .. } = self;
-        let known = Report::known(input, plan, wheels.as_ref()).sizes;
+        let known = Report::known(input, plan, wheels.as_ref(), None).sizes;
         let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
         Downloads {
             whole: *file_size,

@@ -134,7 +134,7 @@ impl Page {
 
     /// The page about artifacts, each of which is a package, by the name of what holds them.
     pub fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
-        Outline::of_artifacts(name, artifacts).page()
+        Outline::of_artifacts(name, artifacts).page(None)
     }
 
     /// Leaves out the smallest libraries and the last warnings.
