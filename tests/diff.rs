@@ -306,8 +306,8 @@ fn what_came_one_way_went_the_other() {
 #[test]
 fn growth_is_gated() {
     let place = tempfile::tempdir().unwrap();
-    tree(place.path(), "old", &[("lib/libx.so", &fixture("plain.so")), ("text", &[b'x'; 100_000])]);
-    tree(place.path(), "new", &[("lib/libx.so", &fixture("plain.so")), ("text", &[b'x'; 110_000])]);
+    tree(place.path(), "old", &[("lib/libx.so", &fixture("plain.so")), ("text", &"x".repeat(100_000).into_bytes())]);
+    tree(place.path(), "new", &[("lib/libx.so", &fixture("plain.so")), ("text", &"x".repeat(110_000).into_bytes())]);
     let said = diff(place.path(), "old", "new");
     let [before, after] = ["before", "after"].map(|side| said["inputs"][side]["host_size"].as_u64().unwrap());
     assert_eq!(after, before + 10_000);
