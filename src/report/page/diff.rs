@@ -97,7 +97,7 @@ impl Diff {
                 th scope="row" { (shown(label)) }
                 td.picture { (pair_bars(label, most, [it.before.unwrap_or(0), it.after.unwrap_or(0)], class("k-rest"), class(kind(name)))) }
                 (bytes(it.before)) (bytes(it.after)) (change(it.before, it.after))
-                td { @if it.is_estimate { "estimate of a thin wheel" } }
+                td { @if it.is_estimate { "estimate" } }
             }
         } };
         section(
@@ -107,7 +107,7 @@ impl Diff {
             &html! {
                 (table("downloads", "Bytes that are downloaded, by GPU", &head, &body))
                 @if self.downloads.values().any(|it| it.is_estimate) {
-                    p.note { "Estimates take code to be as compressible for one GPU as for another; " code { "--sizes" } " finds out what host and device wheels take." }
+                    p.note { "Estimates are those of thin wheels, and take code to be as compressible for one GPU as for another; " code { "--sizes" } " finds out what host and device wheels take." }
                 }
             },
         )
@@ -115,32 +115,26 @@ impl Diff {
 
     fn page_targets(&self) -> Markup {
         let most = self.targets.values().flat_map(|it| [it.code.before.size, it.code.after.size]).max().unwrap_or(0);
-        let titles = [
-            "code before",
-            "code after",
-            "change",
-            "databases before",
-            "databases after",
-            "equal objects",
-            "changed",
-            "came",
-            "went",
-            "equal kernels",
-            "changed",
-            "came",
-            "went",
-        ];
+        let has_databases = !self.databases.is_empty();
         let head = html! {
             th scope="col" { "target" } th scope="col" { "code before and after" }
-            @for title in titles { th.n scope="col" { (title) } }
+            @for title in ["code before", "code after"] { th.n scope="col" { (title) } }
+            @if has_databases { @for title in ["databases before", "databases after"] { th.n scope="col" { (title) } } }
+            @for title in ["change", "equal objects", "changed", "came", "went", "equal kernels", "changed", "came", "went"] {
+                th.n scope="col" { (title) }
+            }
         };
-        let body = html! { @for (name, it) in &self.targets { tr {
-            th scope="row" { (shown(name)) }
-            td.picture { (pair_bars(name, most, [it.code.before.size, it.code.after.size], "k-rest", kind(name))) }
-            (amount(it.code.before)) (amount(it.code.after)) (amounts(it.code))
-            (amount(it.databases.before)) (amount(it.databases.after))
-            (counts(&it.code_objects)) (counts(&it.kernels))
-        } } };
+        let body = html! { @for (name, it) in &self.targets {
+            @let [before, after] = [(it.code.before, it.databases.before), (it.code.after, it.databases.after)]
+                .map(|(code, databases)| code.size.saturating_add(databases.size));
+            tr {
+                th scope="row" { (shown(name)) }
+                td.picture { (pair_bars(name, most, [it.code.before.size, it.code.after.size], "k-rest", kind(name))) }
+                (amount(it.code.before)) (amount(it.code.after))
+                @if has_databases { (amount(it.databases.before)) (amount(it.databases.after)) }
+                (change(Some(before), Some(after))) (counts(&it.code_objects)) (counts(&it.kernels))
+            }
+        } };
         section(
             "targets",
             "Targets",
