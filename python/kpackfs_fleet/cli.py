@@ -117,7 +117,9 @@ def _split(given: argparse.Namespace) -> int:
         report = Report(_url(given.source), _url(given.destination), given.format)
         with connected(given) as client:
             limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
-            run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force), report)
+            # A worker of this machine that did not come back in this time never will.
+            patience = None if given.scheduler else 60.0
+            run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
             if not given.quiet:
                 _say(
                     f"{len(client.scheduler_info(n_workers=-1)['workers'])} workers; dashboard: {client.dashboard_link or 'none'}"
@@ -166,7 +168,7 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
             processes=True,
             resources={DISK: free},
             local_directory=scratch,
-            dashboard_address=":0" if _has_bokeh() else None,
+            dashboard_address=":0",
             silence_logs=logging.CRITICAL,
         )
         yield stack.enter_context(Client(stack.enter_context(cluster)))

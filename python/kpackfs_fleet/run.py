@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from distributed import Client, Future, as_completed
+from distributed import Client, Future, as_completed, wait
 from distributed.scheduler import KilledWorker
 
 from . import plan, task
@@ -22,6 +25,7 @@ from .task import Inspected, Order, Outcome
 
 # A resource that a Dask worker may declare: MiB of its disk.
 DISK = "kpackfs-disk"
+POLL_SECONDS = 5
 # What a killed run has left under temporary names is deleted after this many days: nothing says that a run still goes on.
 KEPT_DAYS = 2
 
@@ -39,6 +43,8 @@ class Policy:
     cut: str = "auto"
     check: str = "sizes"
     force: bool = False
+    # Seconds without any worker after which the run ends; None if workers may come at any time.
+    patience: float | None = None
 
 
 @dataclass
@@ -150,33 +156,62 @@ class Run:
         self.client.wait_for_workers(1)
         self._workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         self.slots = sum(worker["nthreads"] for worker in self._workers)
-        self.pending: dict[Future, Work] = {}
-        works = sorted(self.works.values(), key=lambda work: -plan.seconds(work.source))
-        for work in works:
+        self.pending: dict[Future, tuple[Work, tuple[str, ...]]] = {}
+        self.suspects: list[tuple[Work, tuple[str, ...]]] = []
+        self.works_by_cost = sorted(self.works.values(), key=lambda work: -plan.seconds(work.source))
+        for work in self.works_by_cost:
             is_large = self.policy.cut != "never" and not work.missing and self._may_be_cut(work.source)
             self._submit(work, task.inspect if is_large else task.split, work.missing)
-        finished = as_completed(self.pending)
-        total = len(works)
-        for future in finished:
-            work = self.pending.pop(future)
-            try:
-                result = self._result(future)
-            except Lost:
-                raise
-            except KilledWorker as error:
-                reason = f"the worker was killed, as were {error.allowed_failures} before it that had this task"
-                result = Outcome(work.source.name, reason)
-            except Exception as error:  # noqa: BLE001 - whatever a task raises is why this wheel failed
-                result = Outcome(work.source.name, str(error) or repr(error))
-            work.waiting -= 1
-            if isinstance(result, Inspected):
-                finished.update(self._cut(work, result))
-                continue
-            self._collect(work, result)
-            if not work.waiting:
-                self._end(work)
-                done = sum(bool(other.row.status) for other in works)
-                self.progress(f"{done} of {total}: {work.row.name}: {work.row.status}")
+        self._gather()
+        # Dask suspects all tasks that a worker has when it dies, also those that wait there. One at a time shows which it is.
+        while self.suspects:
+            work, parts = self.suspects.pop(0)
+            self._submit(work, task.split, parts, is_alone=True)
+            self._gather(is_alone=True)
+
+    def _gather(self, is_alone: bool = False) -> None:
+        """Collects what comes of tasks until none is left."""
+        while self.pending:
+            for future in self._ended():
+                self._receive(future, is_alone)
+
+    def _ended(self) -> list[Future]:
+        """The tasks that have ended, as soon as there is one."""
+        alone_since = time.monotonic()
+        while True:
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError, asyncio.CancelledError, CancelledError):
+                wait(list(self.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            ended = [future for future in self.pending if future.done()]
+            if ended:
+                return ended
+            self._check_connection()
+            if self.client.scheduler_info(n_workers=-1)["workers"]:
+                alone_since = time.monotonic()
+            elif self.policy.patience is not None and time.monotonic() - alone_since > self.policy.patience:
+                raise Lost("no worker is left")
+
+    def _receive(self, future: Future, is_alone: bool) -> None:
+        """Collects what came of a task."""
+        work, parts = self.pending.pop(future)
+        work.waiting -= 1
+        try:
+            result = self._result(future)
+        except Lost:
+            raise
+        except KilledWorker as error:
+            if not is_alone:
+                self.suspects.append((work, parts))
+                return
+            reason = f"the worker was killed, as were {error.allowed_failures} before it that had this task"
+            result = Outcome(work.source.name, reason)
+        except Exception as error:  # noqa: BLE001 - whatever a task raises is why this wheel failed
+            result = Outcome(work.source.name, str(error) or repr(error))
+        if isinstance(result, Inspected):
+            self._cut(work, result)
+            return
+        self._collect(work, result)
+        if not work.waiting and not any(suspect is work for suspect, _ in self.suspects):
+            self._end(work)
 
     def _may_be_cut(self, source: Source) -> bool:
         if self.settings_are_uncuttable():
@@ -192,7 +227,7 @@ class Run:
         works = self.works.values()
         return sum(plan.seconds(work.source, self.code.get(work.source.name)) for work in works) / self.slots
 
-    def _cut(self, work: Work, found: Inspected) -> list[Future]:
+    def _cut(self, work: Work, found: Inspected) -> None:
         """Submits the groups of a wheel that was inspected; the first one where the wheel is already."""
         self._count(work, found.cpu_seconds, found.counters)
         groups: list[tuple[str, ...]] = [()]
@@ -204,10 +239,8 @@ class Run:
             most = None if self.policy.cut == "auto" else max(1, int(float(self.policy.cut) * (1 << 20)))
             groups = plan.groups(work.source, code, self._share(), most)
         count = len(found.parts) // len(groups) or None
-        return [
+        for index, parts in enumerate(groups):
             self._submit(work, task.split, parts, found.worker if not index else None, count)
-            for index, parts in enumerate(groups)
-        ]
 
     def _submit(
         self,
@@ -216,8 +249,15 @@ class Run:
         parts: tuple[str, ...],
         near: str | None = None,
         count: int | None = None,
+        is_alone: bool = False,
     ) -> Future:
-        words = [function.__name__, work.source.name.removesuffix(".whl"), *parts[:1], self.name]
+        words = [
+            function.__name__,
+            work.source.name.removesuffix(".whl"),
+            *parts[:1],
+            *(["alone"] if is_alone else []),
+            self.name,
+        ]
         future = self.client.submit(
             function,
             replace(self._order(work), parts=parts),
@@ -229,7 +269,7 @@ class Run:
             allow_other_workers=bool(near),
             pure=False,
         )
-        self.pending[future] = work
+        self.pending[future] = work, parts
         work.is_cut = work.is_cut or bool(parts)
         work.waiting += 1
         work.row.tasks += 1
@@ -247,9 +287,12 @@ class Run:
         return {DISK: min(needed, max(declared))}
 
     def _result(self, future: Future) -> Any:
-        if future.status in ("cancelled", "lost") or self.client.status not in ("running", "connecting"):
-            raise Lost(f"the connection to the scheduler {self.client.scheduler.address} was lost")
+        self._check_connection(future.status in ("cancelled", "lost"))
         return future.result()
+
+    def _check_connection(self, is_lost: bool = False) -> None:
+        if is_lost or self.client.status not in ("running", "connecting"):
+            raise Lost(f"the connection to the scheduler {self.client.scheduler.address} was lost")
 
     def _collect(self, work: Work, outcome: Outcome) -> None:
         self._count(work, outcome.cpu_seconds, outcome.counters)
@@ -270,8 +313,10 @@ class Run:
         if work.failures or not work.was_split:
             work.row.status, work.row.reason = "failed", "\n".join(dict.fromkeys(work.failures))
             work.row.parts = work.state.parts
-            return
-        self._finish(work)
+        else:
+            self._finish(work)
+        done = sum(bool(other.row.status) for other in self.works_by_cost)
+        self.progress(f"{done} of {len(self.works_by_cost)}: {work.row.name}: {work.row.status}")
 
     def _finish(self, work: Work) -> None:
         state = work.state

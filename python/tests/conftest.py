@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SCRIPT = REPOSITORY / "python" / "data" / "scripts" / "kpackfs-fleet"
 FIXTURES = REPOSITORY / "tests" / "fixtures"
 sys.path.insert(0, str(REPOSITORY / "python"))
 
@@ -116,7 +117,7 @@ def fleet(cluster: Any, capsys: pytest.CaptureFixture[str]) -> Any:
 
 def run_fleet(*arguments: object, **environment: str) -> tuple[int, Any, str]:
     """Runs the command in a process of its own, with workers of its own unless it names a scheduler."""
-    command = [sys.executable, "-m", "kpackfs_fleet", "split", *map(str, arguments), "--json"]
+    command = [sys.executable, str(SCRIPT), "split", *map(str, arguments), "--json"]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False)
     report = None
     with contextlib.suppress(ValueError):
