@@ -181,7 +181,7 @@ class Run:
         while True:
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError, asyncio.CancelledError, CancelledError):
                 wait(list(self.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            ended = [future for future in self.pending if future.done()]
+            ended = [future for future in self.pending if future.status != "pending"]
             if ended:
                 return ended
             self._check_connection()
