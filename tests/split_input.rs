@@ -17,7 +17,7 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath, Input};
 use kpackfs::split::{FatBinaries, Options, Plan, Progress};
-use kpackfs::{export, view};
+use kpackfs::{export, verify, view};
 use rocm_kpack::{Archive, Blob};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -245,6 +245,27 @@ fn a_mixed_tree_gets_one_set_of_archives() {
     write(&mixed, &plan, &trees.at("again"));
     assert_eq!(plan.warnings, Vec::<String>::new());
     assert_eq!(differences(&trees.at("out"), &trees.at("again")), Vec::<String>::new());
+}
+
+#[test]
+fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
+    let trees = Trees::new(&options());
+    // Without section headers nothing says what is padding.
+    for path in ["lib/plain.so", "lib/features.so", "lib/generic.so", "lib/noheaders.so"] {
+        fs::copy(trees.at("fat").join(path), trees.at("installed").join(path)).unwrap();
+    }
+    let mixed = Opened::new(&trees.at("installed"));
+    write(&mixed, &mixed.plan(), &trees.at("again"));
+    let verify = |against: &str| {
+        let (options, resources) = (verify::Options::default(), Resources::new(64 << 20));
+        let out = [trees.at("again")];
+        verify::verify(&out, Some(&trees.at(against)), &options, &resources, &verify::Progress::default()).unwrap()
+    };
+    for against in ["installed", "fat"] {
+        let report = verify(against);
+        assert!(report.findings.is_empty(), "{against}: {:?}", report.findings);
+        assert!(report.counts.code_objects.get() > 100, "{against}");
+    }
 }
 
 #[test]

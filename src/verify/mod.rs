@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
+use crate::join::{self, join};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::SourceError;
@@ -249,7 +250,9 @@ fn check_parts(
         Comparison::new(&fats, None, &context).run(progress);
         return Ok(true);
     }
-    let fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
+    let mut fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
+    let joined = join(&mut fat, resources, &join::Progress::default());
+    joined.warnings.into_iter().for_each(|warning| findings.note(warning));
     let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
     // A directory of wheels, or an installation, may hold splits of several.
     let mut of_split = distributions.iter().filter(|it| it.is_of_split()).peekable();

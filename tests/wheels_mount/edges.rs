@@ -199,16 +199,27 @@ fn archives_of_the_input_keep_their_names() {
     fs::create_dir_all(tree.join("lib")).unwrap();
     fs::write(tree.join("lib/one.so"), fixture("plain.so")).unwrap();
     let (out, _) = splits(&directory, &tree, &["--view", "merged/gfx90a"]);
-    // One library is split already.
+    // One library is split already: the other one's code goes to the same archives.
     let half = directory.path().join("half");
     fs::rename(out.join("merged/gfx90a"), &half).unwrap();
     fs::write(half.join("lib/two.so"), fixture("mixed.so")).unwrap();
     let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
+    assert_eq!(said, "");
+    let merged = files(&out.join("merged/gfx90a"));
+    let names = |merged: &crate::support::Files| -> Vec<String> {
+        merged.keys().map(|path| path.to_str().unwrap().to_owned()).collect()
+    };
+    let archives = [".kpack/rocm_gfx90a.kpack", ".kpack/rocm_gfx90a:xnack+.kpack"];
+    assert_eq!(names(&merged), [&archives[..], &["lib/one.so", "lib/two.so"]].concat());
+    assert_eq!(merged[Path::new("lib/one.so")], fs::read(half.join("lib/one.so")).unwrap());
+    verifies(&[&out.join("merged/gfx90a")]);
+    // No marker leads to the archive any more.
+    fs::remove_file(half.join("lib/one.so")).unwrap();
+    let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
     assert!(said.contains(".kpack/rocm_gfx90a.kpack: an archive of the input"), "{said}");
     let merged = files(&out.join("merged/gfx90a"));
-    let names: Vec<_> = merged.keys().map(|path| path.to_str().unwrap()).collect();
     let archives = [".kpack/rocm-2_gfx90a.kpack", ".kpack/rocm-2_gfx90a:xnack+.kpack", ".kpack/rocm_gfx90a.kpack"];
-    assert_eq!(names, [&archives[..], &["lib/one.so", "lib/two.so"]].concat());
+    assert_eq!(names(&merged), [&archives[..], &["lib/two.so"]].concat());
     assert_eq!(merged[Path::new(".kpack/rocm_gfx90a.kpack")], fs::read(half.join(".kpack/rocm_gfx90a.kpack")).unwrap());
     verifies(&[&out.join("merged/gfx90a")]);
     // What is no directory cannot hold archives.

@@ -253,6 +253,13 @@ impl Home {
         if self.table.is_some() { self.length - layout.size } else { 0 }
     }
 
+    /// Zeros between a table and the bundles. They are a part of the section, and so are those behind, so that nothing else is
+    /// new in memory.
+    fn lead(&self, layout: &Placed) -> u64 {
+        let table = if self.table.is_some() { self.segments.len() as u64 * ENTRY } else { 0 };
+        self.in_front(layout).saturating_sub(table)
+    }
+
     fn changes(&self, image: &Image, layout: &Placed) -> Result<Vec<Change>, BinaryError> {
         let mut header = image.header;
         let count = u16::try_from(self.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
@@ -320,6 +327,7 @@ impl Home {
         let fatbin = image.section(FATBIN).map(|(index, _)| index);
         let marker = image.section(MARKER).map(|(index, _)| index);
         let device = fatbin.or(marker).ok_or_else(|| BinaryError::unsupported("it has no section for device code"))?;
+        let (lead, size) = (self.lead(layout), self.length - self.in_front(layout));
         let mut sections = image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
             if index == device {
@@ -327,10 +335,10 @@ impl Home {
                     sh_name: U32::new(LE, fatbin_name),
                     sh_type: U32::new(LE, elf::SHT_PROGBITS),
                     sh_flags: U64::new(LE, SectionFlags(elf::SHF_ALLOC.0)),
-                    sh_addr: U64::new(LE, self.address),
-                    sh_offset: U64::new(LE, self.offset(layout)),
-                    sh_size: U64::new(LE, layout.size),
-                    sh_addralign: U64::new(LE, CODE_ALIGNMENT),
+                    sh_addr: U64::new(LE, self.address - lead),
+                    sh_offset: U64::new(LE, self.offset(layout) - lead),
+                    sh_size: U64::new(LE, size + lead),
+                    sh_addralign: U64::new(LE, if lead > 0 { 8 } else { CODE_ALIGNMENT }),
                     sh_entsize: U64::new(LE, 0),
                     ..section.header
                 };
