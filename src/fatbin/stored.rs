@@ -37,11 +37,11 @@ impl StoredObject {
     ) -> Result<Self, ReadError> {
         let label: Arc<str> = label.into();
         let damaged = |reason: String| ReadError::damaged(&label, reason);
-        if size == 0 {
-            return Self::plain(content, offset, 0);
-        }
         let mut header = vec![0; usize::try_from(length.min(LONGEST_HEADER)).unwrap_or(0)];
         content.read_at(offset, &mut header)?;
+        if size == 0 && (length == 0 || content_size(&header) == Some(0)) {
+            return Self::plain(content, offset, 0);
+        }
         let window = window_of(&header).ok_or_else(|| damaged("it is no zstd frame".to_owned()))?;
         if let Some(claimed) = content_size(&header).filter(|claimed| *claimed != size) {
             let reason = format!("its zstd frame becomes {claimed} bytes, and the table of contents says {size}");
@@ -53,6 +53,9 @@ impl StoredObject {
         }
         if size > MAX_SIZE {
             return Err(damaged(format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
+        }
+        if size == 0 {
+            return Err(damaged("it is empty, and its zstd frame does not say so".to_owned()));
         }
         let format = CompressedFormat::of(Method::Zstd);
         let packing = Packing { start: offset, length, format, size, window: window.min(size) };
@@ -131,5 +134,8 @@ mod tests {
         let stored = frame(&unsized_frame, code.len() + 1).unwrap();
         assert!(stored.content().read_at(0, &mut [0; 8]).is_err());
         assert!(frame(&unsized_frame, 1 << 40).is_err());
+        // Nothing is a frame of nothing.
+        assert!(frame(&packed, 0).is_err() && frame(&unsized_frame, 0).is_err());
+        assert_eq!(frame(&zstd::bulk::compress(&[], 3).unwrap(), 0).unwrap().content().size(), 0);
     }
 }

@@ -14,6 +14,7 @@ mod bundles;
 mod elf;
 mod indexes;
 mod memory;
+mod split_inputs;
 mod texts;
 mod wheels;
 
@@ -33,6 +34,8 @@ mod marker;
 mod mount_options;
 #[path = "../../fuzz/bodies/records.rs"]
 mod records;
+#[path = "../../fuzz/bodies/split_input.rs"]
+mod split_input;
 #[path = "../../fuzz/bodies/support.rs"]
 mod support;
 #[path = "../../fuzz/bodies/wheel.rs"]
@@ -46,13 +49,14 @@ use std::path::{Path, PathBuf};
 type Body = fn(&[u8]);
 
 /// The fuzz targets that are replayed here.
-const TARGETS: [(&str, Body); 9] = [
+const TARGETS: [(&str, Body); 10] = [
     ("wheel", wheel::run),
     ("deflate", deflate::run),
     ("elf", binary::run),
     ("coff", binary::run),
     ("bundle", bundle::run),
     ("marker", marker::run),
+    ("split_input", split_input::run),
     ("dist_info", dist_info::run),
     ("index_file", index_file::run),
     ("mount_options", mount_options::run),
@@ -73,6 +77,7 @@ fn kinds(target: &str) -> Vec<Kind> {
         "coff" => binaries::coff_kinds(),
         "bundle" => bundles::kinds(),
         "marker" => texts::markers(),
+        "split_input" => split_inputs::kinds(),
         "dist_info" => texts::dist_info(),
         "index_file" => indexes::kinds(),
         "mount_options" => texts::mount_options(),

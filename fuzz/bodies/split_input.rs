@@ -1,0 +1,80 @@
+//! Takes arbitrary bytes for a marker and two archives beside a split binary, and joins them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kpackfs::binary::FatBinary;
+use kpackfs::fatbin::{CODE_HEADER, code_problem, read_bundle};
+use kpackfs::join::{Progress, join};
+use kpackfs::kpack::Reader;
+use kpackfs::rope::{Content, Rope, Segment};
+use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
+
+use crate::support::{MOST, read, resources};
+
+const FAT: &[u8] = include_bytes!("../../tests/fixtures/plain.so");
+
+/// Where the binary is, and where archives are.
+const PLACES: [&str; 3] = ["lib/x.so", ".kpack/x_gfx90a.kpack", ".kpack/x_gfx1030.kpack"];
+
+/// What is done to some bytes: the length of the marker in two bytes, the marker, that of the first archive in four, both
+/// archives.
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((marker, archives)) = parts(bytes) else { return };
+    let fat = FatBinary::scan(&content(FAT)).expect("a fixture").expect("a fixture with code");
+    let Ok(split) = fat.rewrite(marker) else { return };
+    let split = read(&split).expect("what was planned can be read");
+    let files = [&split, archives[0], archives[1]];
+    let mut input = input(&files);
+    let resources = resources();
+    let joined = join(&mut input, &resources, &Progress::default());
+    let find = |place: &str| input.entry(&EntryPath::new(place.as_bytes()).expect("a path"));
+    let Some(EntryKind::File { content: binary, .. }) = find(PLACES[0]).map(|entry| &entry.kind) else {
+        panic!("the binary is gone");
+    };
+    if joined.binaries.is_empty() {
+        assert!(read(&**binary).expect("it is as it was") == split);
+        assert!(PLACES.iter().all(|place| find(place).is_some()), "an archive is gone that is not used");
+        return;
+    }
+    // Each code object is one of an archive, and for the GPU that it is said to be for.
+    let readers: Vec<_> = archives.iter().filter_map(|bytes| Reader::open(content(bytes)).ok()).collect();
+    let wrappers = FatBinary::scan(binary).expect("it was looked through").expect("it has code").wrappers();
+    assert_eq!(wrappers.len(), 2);
+    for wrapper in wrappers {
+        let objects = read_bundle(binary, wrapper.bundle, wrapper.limit, &resources).expect("a bundle");
+        for object in objects.iter().filter(|object| object.content.size() <= MOST) {
+            let Ok(code) = read(&*object.content) else { continue };
+            let header = &code[..code.len().min(CODE_HEADER)];
+            assert_eq!(code_problem(header, &object.target), None, "{object:?}");
+            let has = |reader: &Reader| {
+                let mut entries = reader.entries();
+                entries.any(|(key, target, _)| reader.get(key, target).is_ok_and(|other| other.as_ref() == Some(&code)))
+            };
+            assert!(readers.iter().any(has), "{object:?}");
+        }
+    }
+}
+
+fn parts(bytes: &[u8]) -> Option<(&[u8], [&[u8]; 2])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (marker, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (first, second) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    Some((marker, [first, second]))
+}
+
+fn content(bytes: &[u8]) -> Arc<dyn Content> {
+    Arc::new(Rope::new([Segment::literal(bytes)]).expect("a short one"))
+}
+
+fn input(files: &[&[u8]; 3]) -> Input {
+    let attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
+    let entry = |path: &str, kind| Entry { path: EntryPath::new(path.as_bytes()).expect("a path"), kind, attributes };
+    let mut entries = vec![entry("lib", EntryKind::Directory), entry(".kpack", EntryKind::Directory)];
+    let file = |bytes: &[u8]| EntryKind::File { content: content(bytes), link_group: None };
+    entries.extend(PLACES.iter().zip(files).map(|(place, bytes)| entry(place, file(bytes))));
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    let location = PathBuf::from("/input");
+    Input { kind: InputKind::Tree, location, root: attributes, entries, warnings: Vec::new() }
+}
