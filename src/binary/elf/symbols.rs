@@ -1,5 +1,6 @@
 //! Symbol tables of a rewritten file: symbols of the device code that is gone.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use object::elf::{self, Sym64};
@@ -10,10 +11,16 @@ use serde::{Deserialize, Serialize};
 use super::image::{Image, Section};
 use super::relocation;
 use crate::binary::changes::{Change, Piece};
-use crate::rope::{Content, ReadError, Segment, check_range};
+use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range};
 
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
+
+/// Bytes of which a filesystem shares all or none.
+const BLOCK: u64 = 4096;
+
+/// Bytes compared at a time, some blocks.
+const STEP: u64 = 1 << 20;
 
 /// A symbol table in which symbols of one section stand where their bundle does, or at the section's beginning, and have
 /// no size. It is looked through when it is read, since it can be larger than everything else that planning reads.
@@ -88,6 +95,34 @@ impl Symbols {
     }
 }
 
+impl Changed {
+    /// Lengths of parts in turn, by blocks of the original, and whether a symbol changes in them.
+    fn parts(&self, range: Range<u64>) -> Result<Vec<(u64, bool)>, ReadError> {
+        let mut parts: Vec<(u64, bool)> = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let place = self.symbols.offset + at;
+            let length = (STEP - place % STEP).min(range.end - at);
+            let size = usize::try_from(length).unwrap_or(0);
+            let (mut old, mut new) = (vec![0; size], vec![0; size]);
+            self.original.read_at(place, &mut old)?;
+            self.read_at(at, &mut new)?;
+            let first = usize::try_from(BLOCK - place % BLOCK).unwrap_or(size).min(size);
+            let block = usize::try_from(BLOCK).unwrap_or(size);
+            let ((old_first, old), (new_first, new)) = (old.split_at(first), new.split_at(first));
+            let blocks = old.chunks(block).zip(new.chunks(block));
+            for (old, new) in std::iter::once((old_first, new_first)).chain(blocks) {
+                match parts.last_mut() {
+                    Some((length, changes)) if *changes == (old != new) => *length += old.len() as u64,
+                    _ => parts.push((old.len() as u64, old != new)),
+                }
+            }
+            at += length;
+        }
+        Ok(parts)
+    }
+}
+
 impl Content for Changed {
     fn size(&self) -> u64 {
         self.symbols.size
@@ -106,7 +141,71 @@ impl Content for Changed {
         Ok(())
     }
 
+    /// Most tables are large, and few symbols are of the device code.
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
+        let all = || vec![Extent { length, source: Source::Read }];
+        let Some(file) = self.original.backing() else { return all() };
+        let Ok(parts) = self.parts(offset..offset.saturating_add(length)) else { return all() };
+        let mut at = self.symbols.offset + offset;
+        let extent = |(length, changes): (u64, bool)| {
+            let source = if changes { Source::Read } else { Source::File { file, offset: at } };
+            at += length;
+            Extent { length, source }
+        };
+        parts.into_iter().map(extent).collect()
+    }
+
     fn is_prompt(&self, offset: u64, length: usize) -> bool {
         self.original.is_prompt(self.symbols.offset + offset, length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::Resources;
+    use crate::source::{EntryKind, Input};
+
+    /// Blocks of the table in which no symbol is of the section are those of the file.
+    #[test]
+    fn what_does_not_change_is_the_original() {
+        const SYMBOLS: usize = 60_000;
+        const START: usize = 1000;
+        let mut bytes = vec![7; START];
+        let changed = [0, 30_000, 30_001, SYMBOLS - 1];
+        for number in 0..SYMBOLS {
+            let section: u16 = if changed.contains(&number) { 5 } else { 6 };
+            bytes.extend([0; 6]);
+            bytes.extend(section.to_le_bytes());
+            bytes.extend(0x5000_u64.to_le_bytes());
+            bytes.extend(64_u64.to_le_bytes());
+        }
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("x"), &bytes).unwrap();
+        let input = Input::open(place.path(), &Resources::new(1 << 20)).unwrap();
+        let EntryKind::File { content: original, .. } = &input.entries[0].kind else { panic!() };
+        let size = (SYMBOLS as u64) * ENTRY;
+        let symbols = Symbols { offset: START as u64, size, section: 5, address: 0x4000, moves: vec![(0, 0)] };
+        let table = Changed { original: Arc::clone(original), symbols };
+        for (offset, length) in [(0, size), (100, size - 100), (5000, 3000), (size - 10, 10)] {
+            let (mut at, mut read) = (offset, 0);
+            for extent in table.extents(offset, length) {
+                let mut bytes = [vec![0; usize::try_from(extent.length).unwrap()], Vec::new()];
+                table.read_at(at, &mut bytes[0]).unwrap();
+                match extent.source {
+                    Source::File { offset: place, .. } => {
+                        bytes[1] = vec![0; bytes[0].len()];
+                        original.read_at(place, &mut bytes[1]).unwrap();
+                        assert!(bytes[0] == bytes[1], "{at}+{}", extent.length);
+                    }
+                    Source::Read => read += extent.length,
+                    Source::Zeros => panic!("no zeros"),
+                }
+                at += extent.length;
+            }
+            assert_eq!(at, offset + length);
+            assert!(read <= 3 * BLOCK, "{read} bytes are read");
+            assert!(length < size || read > 0, "four symbols change");
+        }
     }
 }
