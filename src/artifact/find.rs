@@ -4,35 +4,44 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::MANIFEST;
+use super::{ArtifactName, MANIFEST};
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The directory is one.
+    /// The directory, or the tar archive, is one.
     One,
     /// It holds some.
     Several {
-        /// Directories with a manifest, by name.
+        /// Directories with a manifest, and tar archives that are called as artifacts are, by name.
         artifacts: BTreeMap<String, PathBuf>,
         /// Names of directories without one.
         others: Vec<String>,
-        /// Names of archives of artifacts.
+        /// Names of other tar archives.
         archives: Vec<String>,
     },
 }
 
-/// Whether a file is called as archives of artifacts are. These are compressed as a whole, so that nothing in them can be
-/// read without what stands before it.
-pub fn is_archive(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    [".tar", ".tar.zst", ".tar.xz", ".tar.gz"].iter().any(|end| name.ends_with(end))
+/// The names of tar archives end with one of these.
+const ARCHIVES: [&str; 4] = [".tar", ".tar.zst", ".tar.xz", ".tar.gz"];
+
+/// The name without the end of a tar archive; `None` if it has none.
+pub fn name_of_archive(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    ARCHIVES.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Looks for manifests in a directory and in those directly below it. `None` if there are none.
+/// Whether an archive by itself is one of an artifact. Nothing but its name tells it without unpacking.
+fn is_artifact(archive: &Path) -> bool {
+    let is_family = |name: ArtifactName| name.is_generic() || name.family.starts_with("gfx");
+    archive.is_file() && name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
+}
+
+/// Looks for manifests in a directory and in those directly below it, and for tar archives that are called as artifacts
+/// are. An unpacked artifact counts before an archive of the same name. `None` if there are none.
 pub fn find(directory: &Path) -> io::Result<Option<Found>> {
     if !directory.is_dir() {
-        return Ok(None);
+        return Ok(is_artifact(directory).then_some(Found::One));
     }
     if directory.join(MANIFEST).is_file() {
         return Ok(Some(Found::One));
@@ -46,10 +55,16 @@ pub fn find(directory: &Path) -> io::Result<Option<Found>> {
             others.push(name);
         }
     }
-    let files = std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    let files = files.iter().filter(|path| is_archive(path) && path.is_file());
-    let mut archives: Vec<_> =
-        files.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    let mut archives = Vec::new();
+    for file in std::fs::read_dir(directory)? {
+        let path = file?.path();
+        let Some(name) = name_of_archive(&path).filter(|_| path.is_file()) else { continue };
+        if ArtifactName::parse(name).is_none() {
+            archives.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        } else if !artifacts.contains_key(name) {
+            artifacts.insert(name.to_owned(), path.clone());
+        }
+    }
     archives.sort();
     let is_empty = artifacts.is_empty() && archives.is_empty();
     Ok((!is_empty).then_some(Found::Several { artifacts, others, archives }))
@@ -88,10 +103,15 @@ mod tests {
         }
         assert_eq!(find(place.path()).unwrap(), None);
         fs::write(place.path().join("blas_lib_gfx1100/artifact_manifest.txt"), "").unwrap();
-        fs::write(place.path().join("rand_lib_gfx1100.tar.zst"), "").unwrap();
+        for name in ["rand_lib_gfx1100.tar.zst", "blas_lib_gfx1100.tar.xz", "notes.tar"] {
+            fs::write(place.path().join(name), "").unwrap();
+        }
         let Some(Found::Several { artifacts, others, archives }) = find(place.path()).unwrap() else { panic!() };
-        assert_eq!(archives, ["rand_lib_gfx1100.tar.zst"]);
-        assert_eq!(artifacts.into_keys().collect::<Vec<_>>(), ["blas_lib_gfx1100"]);
+        assert_eq!(archives, ["notes.tar"]);
+        let found: Vec<_> = artifacts.iter().map(|(name, path)| (name.as_str(), path.is_dir())).collect();
+        assert_eq!(found, [("blas_lib_gfx1100", true), ("rand_lib_gfx1100", false)]);
+        assert_eq!(find(&place.path().join("rand_lib_gfx1100.tar.zst")).unwrap(), Some(Found::One));
+        assert_eq!(find(&place.path().join("notes.tar")).unwrap(), None);
         assert_eq!(others, ["fft_lib_generic", "notes"]);
         assert_eq!(find(&place.path().join("blas_lib_gfx1100")).unwrap(), Some(Found::One));
         assert_eq!(find(&place.path().join("missing")).unwrap(), None);

@@ -18,7 +18,7 @@ use super::split::{Writing, clear_set_id, write_with_archives};
 use super::statement::Stated;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
-use crate::artifact::{ArtifactName, find, is_archive};
+use crate::artifact::{ArtifactName, ManifestError, find};
 use crate::fs::Served;
 use crate::fs::autosave;
 use crate::kpack::Archive;
@@ -27,7 +27,9 @@ use crate::resources::Resources;
 use crate::rope::{Content, Make};
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Statement, statement_of_component};
-use crate::view::{ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts};
+use crate::view::{
+    ArtifactError, ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts,
+};
 
 /// Artifacts, and what work on them shares.
 pub(super) struct PreparedArtifacts {
@@ -41,7 +43,7 @@ pub(super) struct PreparedArtifacts {
 /// Plans all artifacts, and tells on stderr what the user should know. `None` if there are none.
 pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     let choices = options.to_options(Packaging::Processors)?;
-    if !is_archive(input) && find(input).ok().flatten().is_none() {
+    if find(input).ok().flatten().is_none() {
         return Ok(None);
     }
     if choices.overlay_roots.is_some() {
@@ -51,7 +53,12 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
     let progress = split::Progress::default();
     let artifacts = show_bytes("Planning", &progress.done, &progress.total, || {
         Artifacts::split(input, &choices, &resources, &progress)
-    })?;
+    });
+    let artifacts = match artifacts {
+        // Any tree may be in a tar archive that is called as one of an artifact.
+        Err(ArtifactError::Manifest(ManifestError::Missing(_))) if input.is_file() => return Ok(None),
+        artifacts => artifacts?,
+    };
     let Some(artifacts) = artifacts else { return Ok(None) };
     warn(&artifacts.notes);
     warn(&artifacts.failures);

@@ -18,8 +18,8 @@ use crate::wheel::{self, Label, Stamp, WheelError};
 /// What to split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Source {
-    /// A wheel, an unpacked wheel, an install tree, a binary, an artifact or a directory of artifacts; several wheels that
-    /// belong together, or a directory of these
+    /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
+    /// several wheels that belong together, or a directory of these
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Vec<PathBuf>,
 

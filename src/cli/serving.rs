@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 
 use super::log;
+use crate::artifact::{Found, find, shards};
 use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
+use crate::source::is_stream;
 
 /// How to mount and serve.
 #[derive(Debug, Args)]
@@ -53,6 +55,24 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
+/// Refuses what cannot be read at any place for as long as a mount lasts: streams, as input or as artifacts of it.
+fn check_mountable(source: &Path) -> anyhow::Result<()> {
+    let artifacts = |place: &Path| match find(place) {
+        Ok(Some(Found::Several { artifacts, .. })) => artifacts.into_values().collect(),
+        _ => Vec::new(),
+    };
+    let of_shards = shards(source).unwrap_or_default();
+    let places = std::iter::once(source.to_owned()).chain(artifacts(source));
+    let mut places = places.chain(of_shards.values().flat_map(|shard| artifacts(shard)));
+    match places.find(|place| is_stream(place)) {
+        Some(stream) => bail!(
+            "{}: a mount cannot read a tar archive that is compressed with zstd or xz; unpack it, or write the split with `split -o`",
+            stream.display()
+        ),
+        None => Ok(()),
+    }
+}
+
 impl Serving {
     /// Mounts what `prepare` makes of `source`, and serves it. In the background, `prepare` runs in the daemon.
     pub(super) fn serve(
@@ -61,6 +81,7 @@ impl Serving {
         mount_point: &Path,
         prepare: impl FnOnce() -> anyhow::Result<Served>,
     ) -> anyhow::Result<()> {
+        check_mountable(source)?;
         // Before anything is opened that could get this number.
         let ready = self.ready_fd.map(ReadyFile::inherit).transpose()?;
         if let Some(path) = &self.log_file {

@@ -36,6 +36,8 @@ pub enum Kind {
     Digest = 5,
     /// Length and CRC-32 of a deflate stream made for a new wheel.
     Spliced = 6,
+    /// How long the content of a gzip file is.
+    Gzip = 7,
 }
 
 /// Records of so many bytes leave memory once they are saved, and are read again when they are needed.

@@ -37,6 +37,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         root: Attributes { mode: 0o755, ..of_file },
         entries: vec![Entry { path, kind, attributes: of_file }],
         warnings: Vec::new(),
+        file: None,
         location,
     })
 }

@@ -1,6 +1,6 @@
 //! The input: what entries it has, and readers for their bytes.
 //!
-//! An input is an install tree, an unpacked wheel, a `.whl` file or a single binary. It is never written, and it is read with pread
+//! An input is an install tree, an unpacked wheel, a `.whl` file, a tar archive or a single binary. It is never written, and it is read with pread
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
 
 mod binary;
@@ -18,6 +18,7 @@ mod member;
 mod path;
 mod stamp;
 mod stream_index;
+mod tar;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree;
@@ -49,6 +50,8 @@ pub struct Input {
     pub entries: Vec<Entry>,
     /// What could not be taken over, for the user to read.
     pub warnings: Vec<String>,
+    /// The tar archive that everything is in.
+    pub(crate) file: Option<Arc<dyn Content>>,
 }
 
 /// What an input is.
@@ -136,6 +139,14 @@ pub enum SourceError {
     /// It is neither a directory nor a zip file, nor does it begin as binaries do.
     #[error("{}: neither a directory nor a wheel (a zip file), nor a binary (ELF or PE)", .0.display())]
     UnknownKind(PathBuf),
+    /// It looks like a tar archive and cannot be read as one.
+    #[error("{}: not a usable tar archive: {reason}", path.display())]
+    NotATar {
+        /// The archive.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Its files are made by the kernel as they are read.
     #[error("{}: {name}, whose files the kernel makes, and which holds nothing to split", path.display())]
     OfKernel {
@@ -155,12 +166,12 @@ pub enum SourceError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A member of the wheel breaks a rule that makes the whole wheel unusable.
+    /// A member of the wheel or archive breaks a rule that makes the whole unusable.
     #[error("{}: member {member:?}: {reason}", path.display())]
     BadMember {
         /// The wheel.
         path: PathBuf,
-        /// The member's name as it is written in the wheel.
+        /// The member's name as it is written there.
         member: String,
         /// What is wrong with it.
         reason: String,
@@ -168,7 +179,7 @@ pub enum SourceError {
 }
 
 impl Input {
-    /// Lists the directory, wheel or binary at `location`.
+    /// Lists the directory, wheel, tar archive or binary at `location`.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         Self::list(location, true, resources)
     }
@@ -188,7 +199,10 @@ impl Input {
         } else if metadata.is_file() && binary::is_binary(&location).map_err(io)? {
             binary::list(location, resources)
         } else if metadata.is_file() {
-            wheel::list(location, resources)
+            match tar::packing(&location).map_err(io)? {
+                Some(packing) => tar::list(location, packing, resources),
+                None => wheel::list(location, resources),
+            }
         } else {
             Err(SourceError::UnknownKind(location))
         }
@@ -204,6 +218,9 @@ impl Input {
 
     /// What tells whether it has changed.
     pub fn witnesses(&self) -> Witnesses {
+        if let Some(file) = &self.file {
+            return vec![Arc::clone(file)];
+        }
         let mut files = self.entries.iter().filter_map(|entry| match &entry.kind {
             EntryKind::File { content, .. } if content.size() > 0 => Some(content),
             _ => None,
@@ -228,6 +245,12 @@ impl Input {
         let found = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         self.entries.get(found)
     }
+}
+
+/// Whether a file is a tar archive that has to be unpacked as a whole before any of it can be read.
+pub fn is_stream(path: &Path) -> bool {
+    let is_file = path.is_file();
+    is_file && matches!(tar::packing(path), Ok(Some(tar::Packing::Zstd | tar::Packing::Xz)))
 }
 
 /// A single file as a content.

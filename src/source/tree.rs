@@ -28,8 +28,14 @@ pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources
         return Err(SourceError::OfKernel { path: location, name });
     }
     let device = root.dev();
-    let input =
-        Input { kind: InputKind::Tree, root: attributes(&root), location, entries: Vec::new(), warnings: Vec::new() };
+    let input = Input {
+        kind: InputKind::Tree,
+        root: attributes(&root),
+        location,
+        entries: Vec::new(),
+        warnings: Vec::new(),
+        file: None,
+    };
     let files = Arc::new(OpenFiles::new(most_open_files()));
     let mut lister = Lister { input, directories: vec![(EntryPath::root(), device)], files, resources, is_strict };
     while let Some((directory, device)) = lister.directories.pop() {

@@ -74,7 +74,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         return Err(SourceError::NotAWheel { path: location, reason });
     };
     links::become_files(&mut entries);
-    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings })
+    Ok(Input { kind: InputKind::Wheel(dist_info), location, root, entries, warnings, file: None })
 }
 
 /// A member as the central directory describes it.

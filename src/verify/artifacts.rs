@@ -9,7 +9,7 @@ use super::report::{Check, Findings};
 use super::said::{self, Said};
 use super::subject::{Kind, Part, Parts, Subject};
 use super::{Options, VerifyError};
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, shards};
+use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 use crate::split::statement_of_component;
@@ -67,7 +67,8 @@ fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findi
     match find(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })? {
         Some(Found::One) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            let name = absolute.file_name().map(|name| name.to_string_lossy().into_owned());
+            let of_archive = name_of_archive(path).filter(|_| path.is_file()).map(str::to_owned);
+            let name = of_archive.or_else(|| Some(absolute.file_name()?.to_string_lossy().into_owned()));
             artifacts.insert(name.unwrap_or_default(), path.to_owned());
         }
         Some(Found::Several { artifacts: found, others, .. }) if !found.is_empty() => {
@@ -91,7 +92,7 @@ fn open_component(
     // The host part is the first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
-    let is_one = families.len() == 1 && paths.iter().any(|path| path.join(MANIFEST).is_file());
+    let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(Found::One))));
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
     let said = directory.as_deref().map(|directory| Said::read(directory, &statement_of_component(&component)));
     let said = said.transpose()?.flatten();

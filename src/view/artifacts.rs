@@ -8,7 +8,7 @@ use super::ViewError;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
 use super::layout::{directory, show_reports};
 use super::tree::{Body, NodeKind, Tree};
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, is_archive};
+use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive};
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::Archive;
 use crate::resources::Resources;
@@ -47,11 +47,8 @@ pub enum ArtifactError {
     /// A prefix of the component's name was given for several artifacts.
     #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
     OneName(PathBuf),
-    /// It is a tar file.
-    #[error(
-        "{}: archives of artifacts cannot be read at any place without reading all before it; unpack it into a directory of \
-         the same name", .0.display()
-    )]
+    /// It is a tar archive of something else, as far as its name says.
+    #[error("{}: a tar archive whose name is no artifact's, <component>_<family>; unpack it, or give it such a name", .0.display())]
     Archive(PathBuf),
     /// It has been split already, or never needs to be.
     #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
@@ -111,9 +108,6 @@ impl Artifacts {
     ) -> Result<Option<Self>, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
-        if is_archive(location) && location.is_file() {
-            return Err(ArtifactError::Archive(location.to_owned()));
-        }
         match find(location).map_err(io)? {
             None => return Ok(None),
             Some(Found::One) => {
@@ -245,7 +239,8 @@ fn is_wanted(name: &ArtifactName, options: &Options) -> bool {
 fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
     let io = |source| SourceError::Io { path: location.to_owned(), source };
     let absolute = location.canonicalize().map_err(io)?;
-    let name = absolute.file_name().and_then(|name| ArtifactName::parse(name.to_str()?));
+    let name = name_of_archive(&absolute).filter(|_| absolute.is_file());
+    let name = name.or_else(|| absolute.file_name()?.to_str()).and_then(ArtifactName::parse);
     name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
 }
 

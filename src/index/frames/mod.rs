@@ -97,6 +97,18 @@ impl FrameStore {
         (state.segment, state.bytes, state.left) = (None, 0, 0);
     }
 
+    /// A file without a name on a disk, for what is as large as the input: in the cache directory, or where temporary files are.
+    pub fn scratch(&self) -> io::Result<File> {
+        let cache = self.folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.exists());
+        let named = cache.filter(|cache| is_writable_disk(cache)).map(Path::to_owned);
+        let place = named.or_else(|| match temporary()? {
+            Sink::Unnamed(directory) | Sink::Spool(directory) => Some(directory),
+            Sink::Folder => None,
+        });
+        let none = || io::Error::other("there is no directory on a disk for temporary files; name one with TMPDIR");
+        tempfile::tempfile_in(place.ok_or_else(none)?)
+    }
+
     /// Whether all frames are kept until the output is written.
     pub fn is_spooling(&self) -> bool {
         self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Spool(_)))

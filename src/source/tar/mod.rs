@@ -1,0 +1,287 @@
+//! A tar archive as input (POSIX.1-2001 "pax", GNU tar's manual, "Basic Tar Format"). Listing reads headers only; members
+//! are ranges of the archive.
+
+mod unpacked;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tar::{Archive, EntryType};
+
+use super::tree::{attributes, open_file};
+use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use crate::resources::Resources;
+use crate::rope::{Content, Rope, Segment};
+
+/// Bytes of a header.
+const BLOCK: u64 = 512;
+
+/// Bytes of the headers of a member. They are held in memory.
+const LONGEST_HEADER: u64 = 1 << 20;
+
+/// Bytes that the list of members takes.
+const MOST_PATH_BYTES: usize = 256 << 20;
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+    Xz,
+}
+
+/// How the tar archive at `location` is compressed; `None` if it is none. A wheel may begin with anything.
+pub(super) fn packing(location: &Path) -> io::Result<Option<Packing>> {
+    let name = location.file_name().unwrap_or_default().to_string_lossy();
+    if name.ends_with(".whl") {
+        return Ok(None);
+    }
+    let mut head = Vec::new();
+    File::open(location)?.take(BLOCK).read_to_end(&mut head)?;
+    Ok(match &*head {
+        [0x1f, 0x8b, ..] => Some(Packing::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
+        head if head.get(257..262) == Some(b"ustar") || name.contains(".tar") => Some(Packing::Plain),
+        _ => None,
+    })
+}
+
+/// Lists the members of the archive at `location`.
+pub(super) fn list(location: PathBuf, packing: Packing, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+    let io = |source| SourceError::Io { path: location.clone(), source };
+    let of_file = attributes(&location.metadata().map_err(io)?);
+    let file = open_file(&location, resources)?;
+    let archive = unpacked::open(&location, &file, packing, resources)?;
+    let mut tree = Tree { location: &location, owner: of_file, entries: BTreeMap::new(), links: 0, path_bytes: 0 };
+    tree.read(&archive)?;
+    let mut entries: Vec<Entry> = tree.entries.into_values().collect();
+    let mut kind = InputKind::Tree;
+    if let Some(dist_info) = find_dist_info(&entries) {
+        kind = InputKind::UnpackedWheel(dist_info);
+        links::become_files(&mut entries);
+    }
+    let root = Attributes { mode: 0o755, ..of_file };
+    Ok(Input { kind, location, root, entries, warnings: Vec::new(), file: Some(file) })
+}
+
+/// The entries while they are collected.
+struct Tree<'a> {
+    location: &'a Path,
+    owner: Attributes,
+    entries: BTreeMap<EntryPath, Entry>,
+    /// Number of files with hard links.
+    links: u64,
+    path_bytes: usize,
+}
+
+impl Tree<'_> {
+    fn read(&mut self, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
+        let unusable =
+            |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
+        // Members are skipped, so that what is read of each is its headers.
+        let allowance = Rc::new(Cell::new(LONGEST_HEADER));
+        let reader = Reader { allowance: Some(Rc::clone(&allowance)), ..Reader::new(archive) };
+        let mut tar = Archive::new(reader);
+        for member in tar.entries_with_seek().map_err(unusable)? {
+            self.add(member.map_err(unusable)?, archive)?;
+            allowance.set(LONGEST_HEADER);
+        }
+        // Two empty blocks end an archive.
+        if archive.size() < 2 * BLOCK { Err(unusable(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
+    }
+
+    fn add(&mut self, mut member: tar::Entry<'_, Reader>, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
+        let name = member.path_bytes().into_owned();
+        let location = self.location.to_owned();
+        let bad = |reason: String| SourceError::BadMember {
+            path: location.clone(),
+            member: String::from_utf8_lossy(&name).into_owned(),
+            reason,
+        };
+        let kind = member.header().entry_type();
+        if kind == EntryType::XGlobalHeader {
+            return Ok(());
+        }
+        let Some(path) = path_of(&name).map_err(|error| bad(error.to_string()))? else { return Ok(()) };
+        let broken = |error: io::Error| bad(error.to_string());
+        let extended = Extended::of(&mut member).map_err(broken)?;
+        if extended.is_sparse || kind == EntryType::GNUSparse {
+            return Err(bad("a sparse file, which cannot be read in place; unpack the archive".to_owned()));
+        }
+        let link = member.link_name_bytes().map(std::borrow::Cow::into_owned).unwrap_or_default();
+        let shown = match kind {
+            EntryType::Directory => EntryKind::Directory,
+            EntryType::Symlink if link.is_empty() || link.contains(&0) => {
+                return Err(bad("a symlink that leads nowhere".to_owned()));
+            }
+            EntryType::Symlink => EntryKind::Symlink(link.into()),
+            EntryType::Link => self.linked(&link).map_err(bad)?,
+            EntryType::Regular | EntryType::Continuous => {
+                let (start, size) = (member.raw_file_position(), member.size());
+                let range = Segment::range(Arc::clone(archive), start, size);
+                let content = range.and_then(|range| Rope::new([range]));
+                let content = content.map_err(|_| bad("it reaches past the end of the archive".to_owned()))?;
+                EntryKind::File { content: Arc::new(content), link_group: None }
+            }
+            other => return Err(bad(format!("neither a file, a directory nor a link ({other:?})"))),
+        };
+        let mode = member.header().mode().map_err(broken)?;
+        let (mtime, mtime_nanoseconds) = match extended.mtime {
+            Some(time) => time,
+            None => (i64::try_from(member.header().mtime().map_err(broken)?).unwrap_or(i64::MAX), 0),
+        };
+        let mode = u16::try_from(mode & 0o7777).unwrap_or(0);
+        let attributes = Attributes { mode, mtime, mtime_nanoseconds, ..self.owner };
+        self.insert(Entry { path, kind: shown, attributes }).map_err(bad)
+    }
+
+    /// The file to which a hard link leads, which stands before it.
+    fn linked(&mut self, target: &[u8]) -> Result<EntryKind, String> {
+        let name = String::from_utf8_lossy(target).into_owned();
+        let path = path_of(target).map_err(|error| format!("a hard link to {name:?}: {error}"))?;
+        let entry = path.and_then(|path| self.entries.get_mut(&path));
+        let Some(Entry { kind: EntryKind::File { content, link_group }, .. }) = entry else {
+            return Err(format!("a hard link to {name:?}, which is no file before it"));
+        };
+        let group = *link_group.get_or_insert_with(|| {
+            self.links += 1;
+            self.links
+        });
+        Ok(EntryKind::File { content: Arc::clone(content), link_group: Some(group) })
+    }
+
+    /// Adds an entry and the directories above it. As when it is unpacked, a later one replaces an earlier one.
+    fn insert(&mut self, entry: Entry) -> Result<(), String> {
+        let mut above = entry.path.parent();
+        while let Some(path) = above.filter(|path| !path.is_root()) {
+            above = path.parent();
+            match self.entries.get(&path).map(|entry| &entry.kind) {
+                Some(EntryKind::Directory) => break,
+                Some(_) => return Err(format!("{path:?}, in which it is, is no directory of the archive")),
+                None => {
+                    let attributes = Attributes { mode: 0o755, ..entry.attributes };
+                    self.count(&path)?;
+                    self.entries.insert(path.clone(), Entry { path, kind: EntryKind::Directory, attributes });
+                }
+            }
+        }
+        self.count(&entry.path)?;
+        let is_directory = |kind: &EntryKind| matches!(kind, EntryKind::Directory);
+        match self.entries.get(&entry.path) {
+            Some(there) if is_directory(&there.kind) != is_directory(&entry.kind) => {
+                Err("it is there twice, as a directory and as something else".to_owned())
+            }
+            _ => {
+                self.entries.insert(entry.path.clone(), entry);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the list from growing out of proportion.
+    fn count(&mut self, path: &EntryPath) -> Result<(), String> {
+        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() + size_of::<Entry>());
+        if self.path_bytes > MOST_PATH_BYTES {
+            return Err(format!("the list of members takes more than {MOST_PATH_BYTES} bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// What extended headers say in addition to names and sizes.
+#[derive(Default)]
+struct Extended {
+    mtime: Option<(i64, u32)>,
+    is_sparse: bool,
+}
+
+impl Extended {
+    fn of(member: &mut tar::Entry<'_, Reader>) -> io::Result<Self> {
+        let mut found = Self::default();
+        for record in member.pax_extensions()?.into_iter().flatten() {
+            let record = record?;
+            match record.key_bytes() {
+                b"mtime" => found.mtime = time(record.value_bytes()),
+                key if key.starts_with(b"GNU.sparse.") => found.is_sparse = true,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Seconds and nanoseconds of a decimal number.
+fn time(text: &[u8]) -> Option<(i64, u32)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let nanoseconds = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    // Before 1970 a fraction would count the other way; nothing is that old.
+    seconds.parse().ok().filter(|&seconds: &i64| seconds >= 0).map(|seconds| (seconds, nanoseconds))
+}
+
+/// The path of a member; `None` for the root. `./` before a name and `/` behind it mean nothing.
+fn path_of(name: &[u8]) -> Result<Option<EntryPath>, super::PathError> {
+    let mut name = name;
+    while let Some(rest) = name.strip_prefix(b"./") {
+        name = rest;
+    }
+    let name = name.strip_suffix(b"/").unwrap_or(name);
+    if name.is_empty() || name == b"." { Ok(None) } else { EntryPath::new(name).map(Some) }
+}
+
+/// Reads a content from its beginning to its end.
+struct Reader {
+    content: Arc<dyn Content>,
+    at: u64,
+    /// As much may be read; any amount if `None`.
+    allowance: Option<Rc<Cell<u64>>>,
+}
+
+impl Reader {
+    fn new(content: &Arc<dyn Content>) -> Self {
+        Self { content: Arc::clone(content), at: 0, allowance: None }
+    }
+
+    fn spend(&self, count: usize) -> io::Result<()> {
+        let Some(allowance) = &self.allowance else { return Ok(()) };
+        let rest = allowance.get().checked_sub(count as u64);
+        let rest = rest.ok_or_else(|| io::Error::other(format!("a header of more than {LONGEST_HEADER} bytes")))?;
+        allowance.set(rest);
+        Ok(())
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.content.size().saturating_sub(self.at);
+        let count = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
+        self.spend(count)?;
+        let buffer = buffer.get_mut(..count).unwrap_or_default();
+        self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Reader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.content.size().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+#[path = "../tar_tests.rs"]
+mod tests;

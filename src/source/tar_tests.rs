@@ -1,0 +1,207 @@
+//! Archives made by the crate `tar` and by hand, and what is wrong with some of them.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tar::{Builder, EntryType, Header};
+use tempfile::TempDir;
+
+use crate::resources::Resources;
+use crate::source::{EntryKind, Input, InputKind};
+
+/// A member: its kind, name, link and content.
+type Member<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
+
+/// An archive of these members. Names are taken as they are, also those that a careful program would refuse.
+fn archive(members: &[Member]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (kind, name, link, content) in members {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(*kind);
+        header.set_size(content.len() as u64);
+        header.set_mode(0o4751);
+        header.set_mtime(1_700_000_000);
+        let old = header.as_gnu_mut().unwrap();
+        old.name[..name.len()].copy_from_slice(name.as_bytes());
+        old.linkname[..link.len()].copy_from_slice(link.as_bytes());
+        old.realsize = *b"00000000000\0";
+        header.set_cksum();
+        builder.append(&header, *content).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+fn file<'a>(name: &'a str, content: &'a [u8]) -> Member<'a> {
+    (EntryType::Regular, name, "", content)
+}
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn open(&self, name: &str, bytes: &[u8]) -> Result<Input, String> {
+        Input::open(&self.put(name, bytes), &Resources::new(1 << 20)).map_err(|error| error.to_string())
+    }
+}
+
+/// Paths with what is there: `/`, a link's target, or content.
+fn listed(input: &Input) -> Vec<String> {
+    let shown = |kind: &EntryKind| match kind {
+        EntryKind::Directory => "/".to_owned(),
+        EntryKind::Symlink(target) => format!(" -> {}", String::from_utf8_lossy(target)),
+        EntryKind::File { content, link_group } => {
+            let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
+            content.read_at(0, &mut bytes).unwrap();
+            let group = link_group.map_or(String::new(), |group| format!(" #{group}"));
+            format!(" = {}{group}", String::from_utf8_lossy(&bytes))
+        }
+    };
+    input.entries.iter().map(|entry| format!("{}{}", entry.path, shown(&entry.kind))).collect()
+}
+
+#[test]
+fn members_are_listed_as_they_would_be_unpacked() {
+    let members = [
+        (EntryType::Directory, "./", "", &b""[..]),
+        (EntryType::Directory, "./lib/", "", b""),
+        file("./lib/libx.so", b"first"),
+        (EntryType::Link, "./lib/liby.so", "./lib/libx.so", b""),
+        (EntryType::Symlink, "lib/libz.so", "libx.so", b""),
+        file("deep/below/x", b"implied"),
+        file("lib/twice", b"before"),
+        file("lib/twice", b"after"),
+        file("empty", b""),
+    ];
+    let place = Place::new();
+    let input = place.open("x.tar", &archive(&members)).unwrap();
+    let expected = [
+        "deep/",
+        "deep/below/",
+        "deep/below/x = implied",
+        "empty = ",
+        "lib/",
+        "lib/libx.so = first #1",
+        "lib/liby.so = first #1",
+        "lib/libz.so -> libx.so",
+        "lib/twice = after",
+    ];
+    assert_eq!(listed(&input), expected);
+    assert_eq!(input.kind, InputKind::Tree);
+    let of_file = input.entries.last().unwrap().attributes;
+    assert_eq!((of_file.mode, of_file.mtime), (0o4751, 1_700_000_000));
+    assert_eq!(input.witnesses().len(), 1);
+}
+
+#[test]
+fn every_compression_gives_the_same_list() {
+    let long = "directory/".repeat(20) + "file";
+    let mut builder = Builder::new(Vec::new());
+    for (name, size) in [("a", 3_usize), (&long, 700_000), ("z", 9)] {
+        let mut header = Header::new_gnu();
+        header.set_size(size as u64);
+        header.set_mode(0o644);
+        let content: Vec<u8> = (0..size).map(|at| b"0123456789"[at * at % 10]).collect();
+        // Writes a GNU long name where one is needed.
+        builder.append_data(&mut header, name, &*content).unwrap();
+    }
+    let tar = builder.into_inner().unwrap();
+    let place = Place::new();
+    let plain = listed(&place.open("x.tar", &tar).unwrap());
+    assert!(plain.iter().any(|line| line.starts_with(&long)));
+    let mut gzip = flate2::GzBuilder::new()
+        .filename("x.tar")
+        .extra(vec![1; 9])
+        .comment("a comment")
+        .write(Vec::new(), flate2::Compression::new(6));
+    gzip.write_all(&tar).unwrap();
+    let gzip = gzip.finish().unwrap();
+    assert_eq!(listed(&place.open("x.tar.gz", &gzip).unwrap()), plain);
+    // Its beginning decides, not its name.
+    assert_eq!(listed(&place.open("x", &gzip).unwrap()), plain);
+    let zstd = zstd::bulk::compress(&tar, 3).unwrap();
+    assert_eq!(listed(&place.open("x.tar.zst", &zstd).unwrap()), plain);
+    let said = place.open("y.tar.gz", &[&*gzip, &*gzip].concat()).unwrap_err();
+    assert!(said.contains("several members") && said.contains("unpack the archive"), "{said}");
+    for (name, bytes) in [("t.tar", &tar), ("t.tar.gz", &gzip), ("t.tar.zst", &zstd)] {
+        let said = place.open(name, &bytes[..bytes.len() / 2]).unwrap_err();
+        assert!(said.contains("not a usable tar archive") || said.contains("past the end"), "{name}: {said}");
+    }
+    let mut flipped = gzip.clone();
+    let end = flipped.len() - 6;
+    flipped[end] ^= 1;
+    assert!(place.open("f.tar.gz", &flipped).unwrap_err().contains("CRC-32"));
+}
+
+#[test]
+fn extended_headers_give_names_sizes_and_times() {
+    let name = "pax/".repeat(60) + "x";
+    let mut builder = Builder::new(Vec::new());
+    let records = [("path", name.as_bytes()), ("mtime", b"1700000000.25"), ("SCHILY.xattr.user.x", b"1")];
+    builder.append_pax_extensions(records).unwrap();
+    let mut header = Header::new_ustar();
+    header.set_size(2);
+    header.set_mode(0o644);
+    header.set_cksum();
+    builder.append(&header, &b"ok"[..]).unwrap();
+    let input = Place::new().open("x.tar", &builder.into_inner().unwrap()).unwrap();
+    let entry = input.entries.last().unwrap();
+    assert_eq!(entry.path.to_string(), name);
+    assert_eq!((entry.attributes.mtime, entry.attributes.mtime_nanoseconds), (1_700_000_000, 250_000_000));
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_by_name() {
+    let place = Place::new();
+    let refused = |members: &[Member]| place.open("x.tar", &archive(members)).unwrap_err();
+    for (members, expected) in [
+        (&[file("/etc/passwd", b"x")][..], "member \"/etc/passwd\": the name is absolute"),
+        (&[file("a/../../b", b"x")], "member \"a/../../b\": the name has a component that is empty, \".\" or \"..\""),
+        (&[(EntryType::Link, "a", "../b", b"")], "a hard link to \"../b\""),
+        (&[(EntryType::Link, "a", "b", b"")], "which is no file before it"),
+        (&[(EntryType::Symlink, "a", "", b"")], "leads nowhere"),
+        (&[(EntryType::GNUSparse, "a", "", b"")], "a sparse file"),
+        (&[(EntryType::Fifo, "pipe", "", b"")], "member \"pipe\": neither a file, a directory nor a link"),
+        (&[(EntryType::Block, "disk", "", b"")], "member \"disk\": neither"),
+        (&[(EntryType::Symlink, "a", "/etc", b""), file("a/passwd", b"x")], "is no directory of the archive"),
+        (&[file("a", b"x"), file("a/b", b"x")], "is no directory of the archive"),
+        (&[file("a/b", b"x"), file("a", b"x")], "there twice, as a directory and as something else"),
+    ] {
+        let said = refused(members);
+        assert!(said.contains(expected), "{said}");
+    }
+    let mut builder = Builder::new(Vec::new());
+    builder.append_pax_extensions([("GNU.sparse.major", &b"1"[..])]).unwrap();
+    let rest = archive(&[file("thin.img", b"x")]);
+    let said = place.open("s.tar", &[&**builder.get_ref(), &*rest].concat()).unwrap_err();
+    assert!(said.contains("\"thin.img\": a sparse file"), "{said}");
+}
+
+#[test]
+fn headers_do_not_take_any_amount_of_memory() {
+    let place = Place::new();
+    let name = vec![b'x'; 4 << 20];
+    let long = (EntryType::GNULongName, "././@LongLink", "", &*name);
+    let said = place.open("x.tar", &archive(&[long, file("x", b"x")])).unwrap_err();
+    assert!(said.contains("a header of more than"), "{said}");
+}
+
+#[test]
+fn an_archive_that_changes_is_not_served() {
+    let place = Place::new();
+    let path = place.put("x.tar", &archive(&[file("a", b"content")]));
+    let input = Input::open(&path, &Resources::new(1 << 20)).unwrap();
+    place.put("x.tar", &archive(&[file("a", b"another content")]));
+    assert!(input.witnesses().iter().any(|file| Arc::clone(file).read_at(0, &mut [0]).is_err()));
+    let EntryKind::File { content, .. } = &input.entries.first().unwrap().kind else { panic!() };
+    assert!(content.read_at(0, &mut [0; 4]).is_err());
+}
