@@ -49,9 +49,14 @@ fn unpacked(root: &Path, name: &str, requires: &str, file: &str, content: &[u8])
 
 impl Environment {
     fn new() -> Self {
+        Self::of("plain.so", "device-gfx1030,device-gfx90a")
+    }
+
+    /// The library is this fixture, and these extras are installed.
+    fn of(name: &str, extras: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| place.path().join(path);
-        unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
+        unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture(name)).unwrap());
         runs(Command::new(KPACKFS).args(["split", "--format", "wheel", "-o"]).arg(at("wheels")).arg(at("fat")));
         // The host wheel requires it, and there is no network.
         unpacked(&at("bootstrap"), "rocm_bootstrap", "", "rocm_bootstrap.py", b"");
@@ -63,7 +68,7 @@ impl Environment {
         let site =
             runs(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_paths()['platlib'])"]));
         let environment = Self { site: site.trim().into(), place };
-        let all = ["-m", "pip", "install", "-q", "fat[device-gfx1030,device-gfx90a]"];
+        let all = ["-m", "pip", "install", "-q", &format!("fat[{extras}]")];
         runs(environment.offline(&mut Command::new(python)).args(all));
         environment.copy("venv", "backup");
         environment
@@ -146,7 +151,62 @@ const CASES: &[Case] = &[
         replace,
         "",
         "$SITE --target gfx1030",
-        "fat_gfx1030.kpack has nothing called",
+        "; it was replaced: its SHA-256 is not the one in the RECORD of amd-fat-device-gfx1030 1.0",
+        true,
+    ),
+    (
+        "the archive is empty",
+        |it| fs::write(it.site.join(ARCHIVE), "").unwrap(),
+        "",
+        "$SITE --target gfx1030",
+        "fat_gfx1030.kpack is damaged",
+        true,
+    ),
+    (
+        "the archive is something else",
+        |it| fs::write(it.site.join(ARCHIVE), [b'x'; 5000]).unwrap(),
+        "",
+        "$SITE --target gfx1030",
+        "fat_gfx1030.kpack is damaged",
+        true,
+    ),
+    (
+        "all archives are gone",
+        |it| fs::remove_dir_all(it.site.join("fat/.kpack")).unwrap(),
+        "",
+        "$SITE --target gfx90a",
+        "its archive is gone, although its package is installed",
+        true,
+    ),
+    (
+        "the archive is a link that leads nowhere",
+        |it| {
+            fs::remove_file(it.site.join(ARCHIVE)).unwrap();
+            std::os::unix::fs::symlink("nowhere", it.site.join(ARCHIVE)).unwrap();
+        },
+        "",
+        "$SITE --target gfx1030",
+        "its archive is gone, although its package is installed",
+        true,
+    ),
+    (
+        "no device part is installed",
+        |it| it.pip(&["uninstall", "-y", DEVICE, "amd_fat_device_gfx90a"]),
+        "",
+        "--python venv/bin/python --binary plain.so --target gfx90a",
+        "the package amd-fat-device-gfx90a 1.0 is not installed",
+        true,
+    ),
+    (
+        "the copy of rocm-sdk",
+        |it| {
+            let copy = it.site.join("_rocm_sdk_devel/lib/plain.so");
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::hard_link(it.site.join(LIBRARY), copy).unwrap();
+        },
+        "",
+        "$SITE/_rocm_sdk_devel/lib/plain.so --target gfx1030",
+        "it is a copy that rocm-sdk made of ",
         true,
     ),
     (
@@ -293,6 +353,37 @@ fn each_cause_is_named_and_mended() {
         }
         environment.restore();
     }
+}
+
+#[test]
+fn a_missing_family_package_is_named_and_mended() {
+    let environment = Environment::of("generic.so", "device-gfx1100");
+    let family = "$SITE --target gfx1101";
+    assert_eq!(environment.why("", family).0, Some(0));
+    environment.pip(&["uninstall", "-y", "amd_fat_device_gfx11"]);
+    let (code, said) = environment.why("", family);
+    let first = said.lines().next().unwrap_or_default();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(first.contains("the package amd-fat-device-gfx11 1.0 is not installed"), "{said}");
+    let (_, command) = first.split_once("; run: ").unwrap();
+    assert_eq!(environment.why(command, family).0, Some(0), "{command}");
+}
+
+#[test]
+fn the_library_that_reads_archives_is_named() {
+    let environment = Environment::new();
+    runtime(&environment);
+    let loads = |name: &str| {
+        let path = environment.at("old").join(name);
+        fs::write(path, b"\x7fELF kpack_load_code_object librocm_kpack.so.0").unwrap();
+    };
+    loads("libamdhip64.so.6");
+    let (before, arguments) = ("export LD_LIBRARY_PATH=$PWD/old", "$SITE --target gfx1030 --all");
+    let (code, said) = environment.why(before, arguments);
+    assert!(code == Some(0) && said.contains("it needs librocm_kpack.so*, which is not where"), "{said}");
+    loads("librocm_kpack.so.0");
+    let (code, said) = environment.why(before, arguments);
+    assert!(code == Some(0) && said.contains("old/librocm_kpack.so.0 to read them"), "{said}");
 }
 
 #[test]

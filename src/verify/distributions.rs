@@ -200,7 +200,7 @@ fn is_of_target(target: &str, name: &str) -> bool {
 }
 
 /// The bundle key that a device distribution is named after: `gfx942`, or `gfx12-0` for `gfx12_0`.
-pub(super) fn key(name: &str) -> Option<BundleKey> {
+pub fn key(name: &str) -> Option<BundleKey> {
     let (before, last) = name.rsplit_once('-')?;
     let (_, first) = before.rsplit_once('-').unwrap_or(("", before));
     let keys = [format!("{first}_{last}"), format!("{first}-{last}"), last.to_owned()];

@@ -37,7 +37,7 @@ use crate::wheel::{Metadata, normalise};
 use against::Comparison;
 use binary::Binaries;
 use distributions::Distribution;
-pub use distributions::devices as devices_of;
+pub use distributions::{devices as devices_of, key as key_of_device};
 use lookup::Shelf;
 pub use lookup::named_target;
 use report::Findings;

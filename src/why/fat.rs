@@ -9,26 +9,28 @@ use crate::binary::FatBinary;
 use crate::fatbin::Bundle;
 use crate::gpu::{GpuSet, TargetId};
 use crate::resources::Resources;
-use crate::source::open_file;
+use crate::rope::Content;
 
-/// Looks into the bundle of each wrapper. The code objects that a GPU may be given are those that a thin view keeps.
-pub(super) fn look_up(
+/// The targets that the bundle of each wrapper has code for. Each bundle is read once, for all GPUs.
+pub(super) fn targets(
     path: &Path,
-    fat: &FatBinary,
-    wrappers: &[usize],
-    device: &TargetId,
+    content: &Arc<dyn Content>,
+    binary: &FatBinary,
     resources: &Arc<Resources>,
-    lookup: &mut Lookup,
-) -> Result<(), WhyError> {
-    let failed = |source| WhyError::Bundle { path: path.to_owned(), source };
-    let content = open_file(path, resources)?;
-    let all = fat.wrappers();
+) -> Result<Vec<Vec<TargetId>>, WhyError> {
+    let of_wrapper = |bundle: u64, limit: u64| {
+        let read = Bundle::read(content, bundle, limit, resources);
+        Ok(read.map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?.targets())
+    };
+    binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
+}
+
+/// Looks up the targets of each wrapper. The code objects that a GPU may be given are those that a thin view keeps.
+pub(super) fn look_up(all: &[Vec<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
     let mut there = BTreeSet::new();
     let mut used = BTreeSet::new();
-    for wrapper in wrappers.iter().filter_map(|&number| all.get(number)) {
-        let bundle = Bundle::read(&content, wrapper.bundle, wrapper.limit, resources).map_err(failed)?;
-        let objects = bundle.objects(&content, resources).map_err(failed)?;
-        let targets: Vec<_> = objects.iter().map(|object| &object.target).collect();
+    for targets in wrappers.iter().filter_map(|&number| all.get(number)) {
+        let targets: Vec<_> = targets.iter().collect();
         let keeps = GpuSet::new([device.clone()]).map(|gpus| gpus.keeps(&targets)).unwrap_or_default();
         let kept: Vec<_> = targets.iter().zip(keeps).filter(|(_, kept)| *kept).map(|(it, _)| it.to_string()).collect();
         lookup.with_code += usize::from(!kept.is_empty());
@@ -43,5 +45,4 @@ pub(super) fn look_up(
         let reason = format!("the library holds its code itself, and only for {}", names(&there));
         lookup.fail(Cause::new(reason, None));
     }
-    Ok(())
 }

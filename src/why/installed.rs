@@ -1,14 +1,20 @@
 //! What packages of a Python environment say about a library and its archives.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use ring::digest::{Context, SHA256};
+
 use super::{Cause, Lookup, quoted};
-use crate::gpu::TargetId;
+use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
-use crate::verify::devices_of;
+use crate::verify::{devices_of, key_of_device};
 use crate::wheel::{Claims, Metadata, normalise};
+
+/// The directory in which `rocm-sdk init` repeats what packages installed (ROCm/TheRock#5768).
+const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
 /// A distribution that is installed.
 struct Distribution {
@@ -44,17 +50,27 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     let there: BTreeMap<_, _> =
         distributions.iter().map(|it| (normalise(&it.metadata.name), it.metadata.version.clone())).collect();
     let extra = normalise(device.processor());
-    let Some(wanted) = devices.get(&extra) else {
+    let pip = pip(&site);
+    let exact = |it: &(String, String)| format!("'{}=={}'", it.0, it.1);
+    let (wanted, install) = if let Some(wanted) = devices.get(&extra) {
+        (wanted.clone(), format!("{pip} install '{}[device-{extra}]=={version}'", host.metadata.name))
+    } else {
+        // Code of its family, or for the generic ISA of that, serves a GPU that has no package of its own.
+        let chain = BundleKey::of(device).packaging_chain();
+        let is_above = |it: &&(String, String)| key_of_device(&it.0).is_some_and(|key| chain.contains(&key));
+        let wanted: BTreeSet<_> = devices.values().flatten().filter(is_above).cloned().collect();
+        let install = format!("{pip} install {}", wanted.iter().map(exact).collect::<Vec<_>>().join(" "));
+        (wanted, install)
+    };
+    if wanted.is_empty() {
         if devices.is_empty() {
             return None;
         }
         let keys: Vec<_> = devices.keys().filter(|key| *key != "all").map(String::as_str).collect();
         let reason = format!("{name} {version} has no package for {extra}; it has some for {}", keys.join(", "));
         return Some(Cause::new(reason, None));
-    };
-    let pip = pip(&site);
-    for (device, wanted) in wanted {
-        let install = format!("{pip} install '{}[device-{extra}]=={version}'", host.metadata.name);
+    }
+    for (device, wanted) in &wanted {
         match there.get(device) {
             None => {
                 return Some(Cause::new(format!("the package {device} {wanted} is not installed"), Some(install)));
@@ -66,13 +82,34 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
             Some(found) => lookup.saw(format!("{device} {found} is installed")),
         }
     }
-    let all = wanted.iter().map(|(device, version)| format!("'{device}=={version}'")).collect::<Vec<_>>().join(" ");
+    let all = wanted.iter().map(exact).collect::<Vec<_>>().join(" ");
     let reinstall = format!("{pip} install --force-reinstall --no-deps {all}");
     let reason = match archive {
         Some(archive) => format!("{} is not what its package installed, or is damaged", archive.display()),
         None => "its archive is gone, although its package is installed".to_owned(),
     };
     Some(Cause::new(reason, Some(reinstall)))
+}
+
+/// The package whose file an archive was before it was replaced, by the SHA-256 in its RECORD; `None` if it was not, as far as
+/// packages say.
+pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
+    let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
+    let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
+    let owner = |it: Distribution| Some((it.record.get(&path)?, it.metadata));
+    let (claim, metadata) = dist_infos(&site).iter().filter_map(|info| open(info)).find_map(owner)?;
+    (sha256(&archive).ok()? != claim.sha256).then(|| format!("{} {}", metadata.name, metadata.version))
+}
+
+fn sha256(path: &Path) -> io::Result<[u8; 32]> {
+    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let mut context = Context::new(&SHA256);
+    while let piece @ [_, ..] = file.fill_buf()? {
+        context.update(piece);
+        let length = piece.len();
+        file.consume(length);
+    }
+    context.finish().as_ref().try_into().map_err(io::Error::other)
 }
 
 /// A library that no package installed: most likely a copy, which looks for archives where it is itself.
@@ -83,7 +120,8 @@ fn copy(library: &Path, site: &Path, distributions: &[Distribution], lookup: &mu
     let original = site.join(EntryPath::new(original).ok()?.as_path());
     lookup.saw(format!("no package installed the library, but {} is installed", original.display()));
     lookup.follows("archives are looked for beside the file that is loaded, symlinks resolved");
-    let reason = format!("it is a copy of {}, and the archives are beside that", original.display());
+    let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
+    let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
     Some(Cause::new(reason, Some(format!("ln -sf {} {}", quoted(&original), quoted(library)))))
 }
 

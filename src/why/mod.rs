@@ -129,7 +129,8 @@ pub enum WhyError {
 /// A library with device code, or with wrappers that lead to archives.
 enum Library {
     Split(SplitBinary),
-    Fat(FatBinary),
+    /// The targets that each wrapper has code for.
+    Fat(Vec<Vec<TargetId>>),
 }
 
 impl Cause {
@@ -211,26 +212,19 @@ impl Question {
     /// What a runtime does with a library for each GPU; `None` if it is no library with wrappers.
     fn look_up_all(&self, path: &Path, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
         let Some(library) = open(path, resources)? else { return Ok(None) };
-        let found = self.gpus.iter().filter_map(|gpu| self.look_up(path, &library, gpu, resources).transpose());
-        found.collect::<Result<_, _>>().map(Some)
+        Ok(Some(self.gpus.iter().filter_map(|gpu| self.look_up(path, &library, gpu)).collect()))
     }
 
     /// What a runtime does; `None` if the library has no such wrapper.
-    fn look_up(
-        &self,
-        path: &Path,
-        library: &Library,
-        gpu: &TargetId,
-        resources: &Arc<Resources>,
-    ) -> Result<Option<Lookup>, WhyError> {
+    fn look_up(&self, path: &Path, library: &Library, gpu: &TargetId) -> Option<Lookup> {
         let device = self.device_of(gpu);
         let (form, count) = match library {
             Library::Split(split) => ("split", split.wrappers.len()),
-            Library::Fat(fat) => ("fat", fat.wrappers().len()),
+            Library::Fat(targets) => ("fat", targets.len()),
         };
         let wrappers: Vec<_> = (0..count).filter(|&it| self.wrapper.is_none_or(|wanted| wanted == it)).collect();
         if wrappers.is_empty() {
-            return Ok(None);
+            return None;
         }
         let mut lookup = Lookup {
             library: path.display().to_string(),
@@ -252,9 +246,9 @@ impl Question {
                     lookup.fail(cause);
                 }
             }
-            Library::Fat(fat) => fat::look_up(path, fat, &wrappers, &device, resources, &mut lookup)?,
+            Library::Fat(targets) => fat::look_up(targets, &wrappers, &device, &mut lookup),
         }
-        Ok(Some(lookup))
+        Some(lookup)
     }
 
     /// What a GPU calls itself when its features are set as they are by default, and as `HSA_XNACK` says.
@@ -318,7 +312,8 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
     if let Some(split) = SplitBinary::read(&content).map_err(failed)? {
         return Ok(Some(Library::Split(split)));
     }
-    Ok(FatBinary::scan(&content).map_err(failed)?.map(Library::Fat))
+    let binary = FatBinary::scan(&content).map_err(failed)?;
+    binary.map(|binary| fat::targets(path, &content, &binary, resources).map(Library::Fat)).transpose()
 }
 
 /// A path for a shell.

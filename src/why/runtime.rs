@@ -1,7 +1,7 @@
 //! Which HIP runtime a library would get, and whether that reads archives.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
 /// The beginning of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
 
+/// The beginning of the name of the library with which runtimes read archives.
+const KPACK: &str = "librocm_kpack.so";
+
 /// Notes the runtime of a split library. A cause if it cannot read archives.
 pub(super) fn judge(
     library: &Path,
@@ -24,7 +27,7 @@ pub(super) fn judge(
 ) -> Option<Cause> {
     let (found, is_override) = match loaded {
         Some(loaded) => (loaded.first().cloned(), false),
-        None => search(library, variables),
+        None => search(RUNTIME, library, variables),
     };
     let Some(found) = found else {
         lookup.follows(format!("no {RUNTIME}* is where libraries are usually loaded from, so its kind is not known"));
@@ -44,6 +47,11 @@ pub(super) fn judge(
         lookup.follows(text);
     }
     if reads {
+        if memmem::find(&bytes, KPACK.as_bytes()).is_some() {
+            let (kpack, _) = search(KPACK, &found, variables);
+            let none = format!("it needs {KPACK}*, which is not where libraries are usually loaded from");
+            lookup.follows(kpack.map_or(none, |kpack| format!("it would load {} to read them", kpack.display())));
+        }
         return None;
     }
     let reason = format!("the HIP runtime {} does not read .kpack archives", found.display());
@@ -53,10 +61,11 @@ pub(super) fn judge(
     Some(Cause::new(reason, command))
 }
 
-/// The runtime, and whether only `LD_LIBRARY_PATH` leads there.
-fn search(library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<PathBuf>, bool) {
+/// What a library loads whose name begins so, and whether only `LD_LIBRARY_PATH` leads there.
+fn search(begin: &str, library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<PathBuf>, bool) {
     let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
-    let of_variable = std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| runtime_in(&directory));
+    let of_variable =
+        std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| first_in(&directory, begin));
     if of_variable.is_some() {
         return (of_variable, true);
     }
@@ -64,16 +73,20 @@ fn search(library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<P
     let rocm = Some(value("ROCM_PATH")).filter(|path| !path.is_empty()).map(|path| PathBuf::from(path).join("lib"));
     let usual = ["/opt/rocm/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from);
     let mut places = library.parent().map(Path::to_owned).into_iter().chain(site).chain(rocm).chain(usual);
-    (places.find_map(|directory| runtime_in(&directory)), false)
+    (places.find_map(|directory| first_in(&directory, begin)), false)
 }
 
-fn runtime_in(directory: &Path) -> Option<PathBuf> {
+fn first_in(directory: &Path, begin: &str) -> Option<PathBuf> {
     let names = fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let is_runtime = |path: &PathBuf| path.file_name().is_some_and(is_runtime);
-    names.filter(is_runtime).min()
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| begins(name, begin));
+    names.filter(is_it).min()
+}
+
+fn begins(name: &OsStr, begin: &str) -> bool {
+    name.as_encoded_bytes().starts_with(begin.as_bytes())
 }
 
 /// Whether a file is called as the HIP runtime is.
-pub fn is_runtime(name: &std::ffi::OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(RUNTIME.as_bytes())
+pub fn is_runtime(name: &OsStr) -> bool {
+    begins(name, RUNTIME)
 }

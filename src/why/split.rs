@@ -202,7 +202,11 @@ fn cause(
     if let Some(offering) = offering {
         let (archive, key) = (offering.path.display(), key.map_or("it", String::as_str));
         let known = of_packages.filter(|cause| cause.reason.contains("version"));
-        let reason = format!("{archive} has nothing called {key}; it is of another build or was replaced");
+        let why = match installed::replaced(path, &offering.path) {
+            Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
+            None => "it is of another build or was replaced".to_owned(),
+        };
+        let reason = format!("{archive} has nothing called {key}; {why}");
         return known.unwrap_or_else(|| Cause::new(reason, command));
     }
     if let Some(unfit) = unfit {
@@ -233,6 +237,8 @@ fn cause(
 fn neighbours(candidates: &[Candidate]) -> BTreeSet<TargetId> {
     let directories: BTreeSet<_> = candidates.iter().filter_map(|candidate| candidate.path.parent()).collect();
     let entries = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().filter_map(Result::ok);
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    // A link that leads nowhere is no archive.
+    let names =
+        entries.filter(|entry| entry.path().exists()).map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter_map(|name| named_target(&name)?.parse().ok()).collect()
 }
