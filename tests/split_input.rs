@@ -230,11 +230,15 @@ fn thin_of_a_split_is_thin_of_the_fat_tree() {
     }
 }
 
+fn is_library(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "so")
+}
+
 #[test]
 fn a_mixed_tree_gets_one_set_of_archives() {
     let trees = Trees::new(&options());
     // Half of the libraries are fat again, and archives have code for them which no split binary asks for.
-    for (number, path) in files(&trees.at("fat")).keys().enumerate().filter(|(_, path)| path.ends_with(".so")) {
+    for (number, path) in files(&trees.at("fat")).keys().enumerate().filter(|(_, path)| is_library(path)) {
         if number % 2 == 0 {
             fs::copy(trees.at("fat").join(path), trees.at("installed").join(path)).unwrap();
         }
@@ -312,12 +316,11 @@ fn join_archives(from: &[PathBuf], to: &Path) {
         }
     }
     let mut toc = toc.unwrap();
-    toc.compression_scheme = "none".to_owned();
+    "none".clone_into(&mut toc.compression_scheme);
     (toc.zstd_offset, toc.zstd_size, toc.blobs) = (None, None, Some(blobs));
-    bytes[..4].copy_from_slice(b"KPAK");
-    bytes[4..8].copy_from_slice(&1_u32.to_le_bytes());
     let offset = bytes.len() as u64;
-    bytes[8..16].copy_from_slice(&offset.to_le_bytes());
+    let header = [b"KPAK".as_slice(), &1_u32.to_le_bytes(), &offset.to_le_bytes()].concat();
+    bytes.splice(..header.len(), header);
     bytes.extend(toc.encode());
     fs::write(to, bytes).unwrap();
 }

@@ -88,10 +88,13 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     for entry in std::fs::read_dir(directory).map_err(io)? {
         let path = entry.map_err(io)?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        match path.extension().is_some_and(|extension| extension == "whl") && path.is_file() {
-            true => wheels.push(path),
-            false if is_hidden || path.extension().is_some_and(|extension| extension == "json") => {}
-            false => return Ok(Vec::new()),
+        let has = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
+        // An index of variants may be there, too.
+        let is_other = is_hidden || has("json");
+        if has("whl") && path.is_file() {
+            wheels.push(path);
+        } else if !is_other {
+            return Ok(Vec::new());
         }
     }
     wheels.sort();

@@ -118,9 +118,10 @@ fn host_item(entry: &Entry, place: &Place) -> Item {
 
 /// The input with its binaries as they are when they are joined with their archives.
 pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
-    let item = |entry: &Entry| match plan.joined.contains(&entry.path) {
-        true => Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..Item::of(entry) },
-        false => Item::of(entry),
+    let item = |entry: &Entry| {
+        let item = Item::of(entry);
+        let is_joined = plan.joined.contains(&entry.path);
+        if is_joined { Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..item } } else { item }
     };
     input.entries.iter().map(item).collect()
 }

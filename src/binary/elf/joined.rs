@@ -39,7 +39,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Re
     }
     let slots: Vec<_> = places.iter().map(Place::pointer).collect();
     let pointers = relocation::resolve(&image, &slots, &(0..0))?;
-    let home = match hole(&image, &pointers, layout.size)? {
+    let home = match hole(&image, &pointers, layout.size) {
         Some(home) => home,
         None => segment(&image, layout.size)?,
     };
@@ -120,25 +120,25 @@ struct Home {
 }
 
 /// The addresses from the marker on, if nothing else has them and nothing that is used follows the marker in its segment.
-fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Result<Option<Home>, BinaryError> {
-    let Some(start) = pointers.iter().map(|pointer| pointer.value).min() else { return Ok(None) };
+fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Option<Home> {
+    let start = pointers.iter().map(|pointer| pointer.value).min()?;
     let is_here = |load: &Segment| start >= load.address && start - load.address < load.file_size;
-    let Some((number, load)) = image.loads().find(|(_, load)| is_here(load)) else { return Ok(None) };
+    let (number, load) = image.loads().find(|(_, load)| is_here(load))?;
     let following = image.loads().filter(|(_, other)| other.address > load.address);
-    let Some((_, next)) = following.min_by_key(|(_, other)| other.address) else { return Ok(None) };
+    let (_, next) = following.min_by_key(|(_, other)| other.address)?;
     let offset = load.offset + (start - load.address);
     let replaced = offset..load.end();
     if load.file_size != load.memory_size
         || !start.is_multiple_of(CODE_ALIGNMENT)
-        || !is_marker_alone(image, &replaced, pointers)?
+        || !is_marker_alone(image, &replaced, pointers)
     {
-        return Ok(None);
+        return None;
     }
     // Everything behind moves by as much as the strictest segment wants.
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
     let old = replaced.end - replaced.start;
     let growth = size.saturating_sub(old).checked_next_multiple_of(unit).filter(|growth| *growth < LONGEST);
-    let Some(growth) = growth else { return Ok(None) };
+    let growth = growth?;
     let free = (next.address / unit * unit).saturating_sub(start);
     let all = next.address - start;
     let length = if old + growth <= free {
@@ -150,7 +150,7 @@ fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Result<Option<Home>, 
         // Both segments show the same bytes of the page that they share.
         all
     } else {
-        return Ok(None);
+        return None;
     };
     let growth = length - old;
     let mut segments = image.segments.clone();
@@ -162,11 +162,11 @@ fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Result<Option<Home>, 
             segment.offset = segment.offset.saturating_add(growth);
         }
     }
-    Ok(Some(Home { address: start, replaced, before: 0, table: None, length, segments }))
+    Some(Home { address: start, replaced, before: 0, table: None, length, segments })
 }
 
 /// Whether nothing but the marker, to which all pointers lead, is in these bytes.
-fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> Result<bool, BinaryError> {
+fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> bool {
     let is_apart = |start: u64, end: u64| end <= bytes.start || bytes.end <= start || start >= end;
     let table = image.header.e_phoff.get(LE);
     let is_other = |section: &&Section| section.name != MARKER && section.name != FATBIN && !section.is_null();
@@ -177,13 +177,13 @@ fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> R
     let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
     // Without sections nothing says how long the marker is.
     let is_named = image.section(MARKER).is_some();
-    Ok(is_named
+    is_named
         && is_one
         && of_sections
         && of_segments
         && is_apart(table, table.saturating_add(image.segments.len() as u64 * ENTRY))
         && is_apart(0, size_of::<FileHeader64<LE>>() as u64)
-        && !image.is_in_section_headers(bytes.start, bytes.end - bytes.start))
+        && !image.is_in_section_headers(bytes.start, bytes.end - bytes.start)
 }
 
 /// A segment behind all others.
