@@ -1,0 +1,109 @@
+"""Workers that are killed, disks that are full, connections that break, downloads that are damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import content, one_machine, own, run_fleet, statuses, worked
+
+PRELOAD = {"DASK_DISTRIBUTED__WORKER__PRELOAD": json.dumps([str(Path(__file__).with_name("faults.py"))])}
+
+
+def fault(phase: str, **more: Any) -> dict[str, str]:
+    return {**PRELOAD, "KPACKFS_FLEET_FAULT": json.dumps({"phase": phase, **more})}
+
+
+@pytest.fixture
+def bucket(s3: Any, source: Path, request: pytest.FixtureRequest) -> str:
+    name = "f" + str(abs(hash(request.node.name)))
+    s3.mkdir(name)
+    s3.put([str(path) for path in source.glob("*.whl")], f"{name}/src/")
+    return name
+
+
+@pytest.mark.parametrize("phase", ["fetch", "inspect", "split", "verify", "publish", "note", "noted"])
+def test_a_worker_that_is_killed_leaves_nothing_wrong(bucket: str, source: Path, tmp_path: Path, phase: str) -> None:
+    marker = tmp_path / "struck"
+    code, report, messages = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 2, **fault(phase, marker=str(marker)))
+    assert marker.exists()
+    assert code == 0, (report, messages)
+    assert content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+    code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 1)
+    assert (code, worked(report)) == (0, {"wheels_there": 3})
+
+
+def test_a_download_that_is_damaged_is_named_and_fetched_again(bucket: str, source: Path, tmp_path: Path) -> None:
+    marker = str(tmp_path / "struck")
+    code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 1, **fault("flip", marker=marker))
+    assert code == 0
+    assert content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+    assert report["counters"]["damaged_downloads"] == 1 and report["counters"]["wheels_fetched"] == 4
+    warning = report["wheels"][0]["warnings"][0]
+    assert "damaged on its way" in warning and "alpha/data.bin" in warning
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_worker_disk_is_named(bucket: str, source: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1800k", "tmpfs", disk], check=True)
+    try:
+        code, report, _ = run_fleet(
+            f"s3://{bucket}/src", tmp_path / "dst", "--local", 1, "--scratch", disk, "--retries", 1, TMPDIR=str(tmp_path)
+        )
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+    assert code == 1 and statuses(report) == {"alpha": "failed", "beta": "split", "pure": "nothing to split"}
+    assert "No space left on device" in report["wheels"][0]["reason"]
+    code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 1)
+    assert code == 0 and report["counters"]["splits"] == 1
+    assert content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A scheduler in a process of its own, and the file with its address."""
+    file = tmp_path / "scheduler.json"
+    module = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    process = subprocess.Popen([*module, "--port", "0", "--no-dashboard", "--scheduler-file", file])
+    deadline = time.monotonic() + 120
+    while not (file.exists() and file.read_text().endswith("}")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    yield process, file
+    process.kill()
+    process.wait()
+
+
+def test_a_scheduler_that_is_gone_ends_the_run(scheduler: Any, source: Path, tmp_path: Path) -> None:
+    process, file = scheduler
+    marker = tmp_path / "struck"
+    environment = {
+        **os.environ,
+        **fault("verify", marker=str(marker), pid=process.pid),
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+    }
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--nthreads", "1", "--no-dashboard"]
+    worker = subprocess.Popen([*command, "--local-directory", tmp_path, "--death-timeout", "5"], env=environment)
+    try:
+        code, report, messages = run_fleet(
+            source, tmp_path / "dst", "--scheduler", file, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="3s"
+        )
+    finally:
+        worker.kill()
+        worker.wait()
+    assert marker.exists()
+    assert code == 1, messages
+    assert "the connection to the scheduler" in report["failure"]
+    assert "failed" in statuses(report).values()
+    assert not [name for name in own(tmp_path / "dst") if "/groups/" in name]
+    code, report, _ = run_fleet(source, tmp_path / "dst", "--local", 1)
+    assert code == 0
+    assert content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
