@@ -181,9 +181,11 @@ fn lay_over(wheels: Vec<One>) -> Result<Input, WheelsError> {
             }
             entries.insert(installed.clone(), (Entry { path: installed, ..entry }, path.clone()));
         }
-        match &mut whole {
-            Some(whole) => whole.warnings.extend(warnings),
-            None => whole = Some(Input { kind: InputKind::Wheels, location, root, entries: Vec::new(), warnings }),
+        if let Some(whole) = &mut whole {
+            whole.warnings.extend(warnings);
+        } else {
+            let entries = Vec::new();
+            whole = Some(Input { kind: InputKind::Wheels, location, root, entries, warnings, file: None });
         }
     }
     let mut whole = whole.ok_or_else(|| WheelsError::NotAWheel(PathBuf::new()))?;

@@ -51,7 +51,7 @@ pub struct Input {
     /// What could not be taken over, for the user to read.
     pub warnings: Vec<String>,
     /// The tar archive that everything is in.
-    pub(crate) file: Option<Arc<dyn Content>>,
+    pub file: Option<Arc<dyn Content>>,
 }
 
 /// What an input is.

@@ -17,7 +17,7 @@ pub(super) fn targets(
     content: &Arc<dyn Content>,
     binary: &FatBinary,
     resources: &Arc<Resources>,
-) -> Result<Vec<Vec<TargetId>>, WhyError> {
+) -> Result<Vec<BTreeSet<TargetId>>, WhyError> {
     let of_wrapper = |bundle: u64, limit: u64| {
         let read = Bundle::read(content, bundle, limit, resources);
         Ok(read.map_err(|source| WhyError::Bundle { path: path.to_owned(), source })?.targets())
@@ -26,7 +26,7 @@ pub(super) fn targets(
 }
 
 /// Looks up the targets of each wrapper. The code objects that a GPU may be given are those that a thin view keeps.
-pub(super) fn look_up(all: &[Vec<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
+pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
     let mut there = BTreeSet::new();
     let mut used = BTreeSet::new();
     for targets in wrappers.iter().filter_map(|&number| all.get(number)) {

@@ -8,6 +8,7 @@ mod runtime;
 mod split;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,7 @@ pub enum WhyError {
 enum Library {
     Split(SplitBinary),
     /// The targets that each wrapper has code for.
-    Fat(Vec<Vec<TargetId>>),
+    Fat(Vec<BTreeSet<TargetId>>),
 }
 
 impl Cause {
