@@ -180,7 +180,8 @@ impl FatElf {
             } else if let Some(names) = names.filter(|_| index == self.image.names_index) {
                 section.header.sh_offset = U64::new(LE, names.offset);
                 section.header.sh_size = U64::new(LE, names.size);
-            } else if !section.is_null() {
+            } else if !section.is_null() || (index > 0 && index == self.image.names_index) {
+                // Names are looked up in the table of section names whatever its type says.
                 let of_padding = if section.is_nobits() { layout.offset_of(section.address) } else { None };
                 let offset = of_padding.unwrap_or_else(|| layout.moved(section.offset));
                 section.header.sh_offset = U64::new(LE, offset);
