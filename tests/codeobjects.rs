@@ -148,3 +148,17 @@ fn wheels_of_loose_code_are_device_wheels() {
     assert!(names.iter().any(|name| name.starts_with("amd_aiter_device_gfx942-1.0")), "{names:?}");
     assert!(wheel.runs(&["verify", "out", "--against", "fat"]).contains("0 findings;"));
 }
+
+/// A thin wheel without host code needs no host part.
+#[test]
+fn thin_wheels_of_loose_code_stand_for_themselves() {
+    let wheel = Wheel::new();
+    fs::remove_dir_all(wheel.input().join("configs")).unwrap();
+    wheel.runs(&["split", "fat", "-o", "out", "--format", "thin-wheel"]);
+    let made = fs::read_dir(wheel.output()).unwrap().map(|entry| entry.unwrap().path());
+    let wheels: Vec<_> = made.filter(|path| path.is_dir() && !path.ends_with(".kpackfs")).collect();
+    assert!(!wheels.is_empty());
+    for directory in wheels {
+        wheel.runs(&["verify", directory.to_str().unwrap()]);
+    }
+}

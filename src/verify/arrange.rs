@@ -113,7 +113,11 @@ impl Candidate {
 }
 
 /// Whether a part holds archives or databases, and no other code. A host part that still has databases has binaries, too.
+/// A thin wheel needs no other, even if it has nothing but databases.
 fn is_device(part: &Part) -> bool {
+    if part.input.dist_info().is_some_and(|directory| distributions::thin_gpus(part, directory).is_some()) {
+        return false;
+    }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));
     let (device, others): (Vec<_>, Vec<_>) = files.partition(|(path, content)| part.is_device_file(path, content));
     !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content))

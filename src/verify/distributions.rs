@@ -73,14 +73,19 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
         };
         let path = directory.child(b"METADATA");
         let metadata = read(part, &path).ok().flatten().and_then(|bytes| Metadata::parse(bytes, &path).ok());
-        let statement = read(part, &directory.child(STATEMENT.as_bytes())).ok().flatten();
-        let thin = statement.and_then(|bytes| Statement::parse(&bytes).ok()?.thin());
+        let thin = thin_gpus(part, directory);
         let (directory, role) = (directory.clone(), Role::Other);
         let mut found = Distribution { number, part, directory, metadata, thin, role, rows };
         found.role = found.find_role();
         found
     };
     directories.map(|entry| open(&entry.path)).collect()
+}
+
+/// The GPUs of the thin wheel with this `*.dist-info` directory; `None` if it is no thin one.
+pub(super) fn thin_gpus(part: &Part, directory: &EntryPath) -> Option<GpuSet> {
+    let bytes = read(part, &directory.child(STATEMENT.as_bytes())).ok()??;
+    Statement::parse(&bytes).ok()?.thin()
 }
 
 /// A file of a part as a whole; `None` if there is no such file.

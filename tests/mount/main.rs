@@ -126,7 +126,11 @@ fn a_page_is_made_when_it_is_opened() {
     let text = fs::read_to_string(page).unwrap();
     assert_eq!(text.len() as u64, size);
     let output = kpackfs().args(["inspect", "--html", "-"]).arg(fat.path()).output().unwrap();
-    assert!(text == String::from_utf8(output.stdout).unwrap(), "it is that of inspect");
+    // A mount does not search for device code that no wrapper leads to.
+    let (searched, other) = (r#""embedded":[]"#, r#""embedded":null"#);
+    let expected = String::from_utf8(output.stdout).unwrap();
+    assert!(expected.contains(searched));
+    assert!(text == expected.replace(searched, other), "it is that of inspect");
 }
 
 #[test]
