@@ -156,15 +156,14 @@ impl Bundle {
         }
     }
 
-    /// Whether it is a file of `size` bytes by itself, with code for several targets. One with code of the host is an
-    /// object file of a compilation with `-fgpu-rdc`, which a linker takes apart.
-    pub fn is_file_for_several(&self, size: u64) -> bool {
+    /// Whether it is a file of `size` bytes by itself. One with code of the host is an object file of a compilation with
+    /// `-fgpu-rdc`, which a linker takes apart.
+    pub fn is_file(&self, size: u64) -> bool {
         let is_host = |entry: &&Entry| matches!(target(&entry.id), Ok(None));
         self.offset == 0
             && self.length() == size
             && self.entries.iter().filter(is_host).all(|entry| entry.size == 0)
             && self.unknown_targets().is_empty()
-            && self.targets().len() > 1
     }
 
     /// The targets that it has code for.

@@ -31,13 +31,13 @@ pub(super) fn bundle_files(input: &Input, places: &[Place], resources: &Arc<Reso
     let files: Vec<_> = input.entries.iter().zip(places).filter(|(_, place)| is_shown(place)).collect();
     let file = |(entry, _): &(&Entry, &Place)| {
         let EntryKind::File { content, .. } = &entry.kind else { return None };
-        let targets = targets_of_bundle_file(entry.path.name(), content, resources)?;
+        let targets = targets_of_bundle_file(entry.path.name(), content, resources).filter(|it| it.len() > 1)?;
         Some(BundleFile { path: entry.path.clone(), targets })
     };
     files.par_iter().filter_map(file).collect()
 }
 
-/// The targets of a file of this name that is a bundle with code for several of them; `None` if it is not.
+/// The targets that a file of this name has code for, if it is a bundle by itself.
 pub fn targets_of_bundle_file(
     name: &[u8],
     content: &Arc<dyn Content>,
@@ -48,6 +48,6 @@ pub fn targets_of_bundle_file(
     }
     let (code, _) = find(content, Holder::BundleFile, resources).ok()?;
     let code = code?;
-    let bundle = code.bundles().first().filter(|bundle| bundle.is_file_for_several(content.size()))?;
+    let bundle = code.bundles().first().filter(|bundle| bundle.is_file(content.size()))?;
     Some(bundle.targets())
 }

@@ -98,7 +98,7 @@ impl Comparison<'_> {
         thin: &Arc<dyn Content>,
     ) -> bool {
         let (Some(gpus), [content]) = (self.thin.gpus(path), versions) else { return false };
-        if targets_of_bundle_file(path.name(), content, self.resources).is_none() {
+        if targets_of_bundle_file(path.name(), content, self.resources).is_none_or(|targets| targets.len() < 2) {
             return false;
         }
         let objects = |content: &Arc<dyn Content>| {

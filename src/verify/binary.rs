@@ -11,6 +11,7 @@ use super::subject::{PartFile, Parts, SingleFile};
 use super::thin::{self, Thin};
 use super::{Choices, Progress};
 use crate::binary::{BinaryError, FatBinary, SplitBinary};
+use crate::database::Handler;
 use crate::gpu::GpuSet;
 use crate::kpack::read_marker;
 use crate::resources::Resources;
@@ -59,7 +60,10 @@ pub(super) fn check_all(
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
             && file.content.size() >= SMALLEST
-            && choices.databases.classify(file.path).is_none()
+            && choices.databases.classify(file.path).is_none_or(|found| {
+                // Loose code objects for several targets are cut down.
+                found.handler == Handler::Codeobject && thin.gpus(file.path).is_some()
+            })
     };
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
@@ -118,17 +122,18 @@ fn check(
     }
 }
 
-/// Checks a file that has no wrappers in a thin tree: a bundle for several targets has code for GPUs of the tree only.
+/// Checks a file that has no wrappers in a thin tree: a bundle for several targets has code for GPUs of the tree only. One
+/// for a single target stays as it is for whatever GPU.
 fn check_bundle_file(
     content: &Arc<dyn Content>,
     gpus: &Arc<GpuSet>,
     (label, findings, say): (&str, &Findings, Says<'_>),
     resources: &Arc<Resources>,
 ) {
-    if targets_of_bundle_file(label.as_bytes(), content, resources).is_some()
-        && let Ok(Some(bundle)) = FatBinary::of_bundle(content)
-    {
-        thin::check(content, &bundle, gpus, (label, findings, say), resources);
+    let Some(targets) = targets_of_bundle_file(label.as_bytes(), content, resources) else { return };
+    let own = if targets.len() == 1 { GpuSet::new(targets) } else { None };
+    if let Ok(Some(bundle)) = FatBinary::of_bundle(content) {
+        thin::check(content, &bundle, own.as_ref().unwrap_or(gpus), (label, findings, say), resources);
     }
 }
 

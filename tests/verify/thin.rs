@@ -293,8 +293,17 @@ fn code_object_files_are_checked() {
     for against in [false, true] {
         let report = check(against);
         assert_eq!(report.findings, []);
-        assert_eq!(report.counts.thin_binaries.get(), 1, "it is for one target now");
+        assert_eq!(report.counts.thin_binaries.get(), 2, "the library and the file");
     }
+    let mut other_processor = thin.clone();
+    let code = thin.windows(4).position(|bytes| bytes == b"\x7fELF").unwrap();
+    other_processor[code + 48] = 0x4c;
+    fs::write(&file, other_processor).unwrap();
+    let found = check(false).findings;
+    assert!(
+        found.iter().any(|it| it.path == "Transform.hsaco" && it.reason.contains("the code object for")),
+        "{found:#?}"
+    );
     fs::write(&file, &whole).unwrap();
     let found = check(false).findings;
     assert!(found.iter().any(|it| it.path == "Transform.hsaco" && it.reason.contains("cannot be given")), "{found:#?}");
