@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +35,19 @@ def check_places(store: Store, destination: Store) -> None:
     source = store.root if not any(sign in store.root for sign in "*?[") else store.root.rpartition("/")[0]
     if type(store.fs) is type(destination.fs) and f"{destination.root}/".startswith(f"{source}/"):
         raise Refused(f"{destination.root}: DST is in SRC, where the next run would take its wheels for inputs")
+
+
+def check_sources(store: Store, found: Iterable[Source], destination: Store) -> None:
+    """Refuses wheels at or below DST: a host wheel has the name of its input, and would replace it."""
+    if type(store.fs) is not type(destination.fs):
+        return
+    place = _real(destination, destination.root)
+    for source in found:
+        path = Store(source.url).root
+        # A link in DST would be replaced, and a link elsewhere may lead there.
+        links = (posixpath.join(_real(store, posixpath.dirname(path)), source.name), _real(store, path))
+        if any(f"{link}/".startswith(f"{place.rstrip('/')}/") for link in links):
+            raise Refused(f"{source.url} is in DST ({destination.root}), where outputs may replace it")
 
 
 def check_names(found: Iterable[Source], settings: Settings) -> None:
@@ -96,6 +111,10 @@ def disk(source: Source, settings: Settings, is_fetched: bool, parts: int | None
     """Estimate of the bytes that a task has on its worker's disk: the wheel and what is made of it."""
     made = {"directory": source.unpacked, "wheel": 2 * source.size, "thin-wheel": source.size * (parts or 8)}
     return made[settings.format] + (source.size if is_fetched else 0)
+
+
+def _real(store: Store, path: str) -> str:
+    return os.path.realpath(path) if store.is_local else posixpath.normpath(path)
 
 
 def _split_name(name: str) -> tuple[str, str, str]:

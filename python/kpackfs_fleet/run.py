@@ -81,6 +81,7 @@ class Run:
         try:
             plan.check_places(self.source, self.target)
             found = plan.sources(self.source)
+            plan.check_sources(self.source, found, self.target)
             plan.check_names(found, self.settings)
             self.destination = Destination(self.target)
             try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import fsspec
 import pytest
 
 from kpackfs_fleet import plan
 from kpackfs_fleet.settings import Settings
-from kpackfs_fleet.store import Source
+from kpackfs_fleet.store import Source, Store
 
 
 def wheel(name: str = "torch-1.0-py3-none-any.whl", unpacked: int = 1 << 30) -> Source:
@@ -74,3 +76,40 @@ def test_the_option_that_differs_is_named() -> None:
     assert settings().conflict(before) == "--compression-level was 3 and is not given"
     assert settings(("--compression-level", "3")).conflict(before) is None
     assert settings(per_wheel=True).conflict(settings().to_json()) == "--per-wheel was not given and is given"
+
+
+def refused(source: object, destination: object) -> str:
+    """Why a run from one place to another cannot begin; empty if it can."""
+    store, target = Store(str(source)), Store(str(destination))
+    try:
+        plan.check_places(store, target)
+        plan.check_sources(store, plan.sources(store), target)
+    except plan.Refused as error:
+        return str(error)
+    return ""
+
+
+def test_a_wheel_in_dst_is_refused_by_name(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "d" / "a", tmp_path / "links"
+    inside.mkdir(parents=True)
+    outside.mkdir()
+    torch = inside / "torch-1.0-py3-none-any.whl"
+    torch.write_bytes(b"")
+    (tmp_path / "to-a").symlink_to(inside)
+    (outside / torch.name).symlink_to(torch)
+    (tmp_path / "d" / "b").mkdir()
+    (tmp_path / "d" / "b" / torch.name).symlink_to(outside / torch.name)
+    assert str(torch) in refused(torch, inside)
+    assert str(torch) in refused(inside, tmp_path / "d")
+    assert str(torch) in refused(tmp_path / "d" / "*" / "*.whl", inside)
+    assert str(torch) in refused(torch, tmp_path / "to-a")
+    assert torch.name in refused(outside, inside)
+    assert torch.name in refused(tmp_path / "d" / "b" / torch.name, tmp_path / "d" / "b")
+    assert refused(torch, tmp_path / "d" / "aa") == refused(torch, outside / "new") == ""
+
+
+def test_a_wheel_in_dst_of_a_store_is_refused_by_name() -> None:
+    fsspec.filesystem("memory").pipe_file("/nightly/in/torch-1.0-py3-none-any.whl", b"")
+    assert "in/torch-1.0" in refused("memory://nightly/in/*.whl", "memory://nightly//out/../in/")
+    assert "in/torch-1.0" in refused("memory://nightly/in/torch-1.0-py3-none-any.whl", "memory://nightly")
+    assert refused("memory://nightly/in", "memory://nightly/input") == ""
