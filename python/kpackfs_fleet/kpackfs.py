@@ -54,21 +54,22 @@ def version() -> str:
     return run(["--version"]).output.split()[-1]
 
 
-def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str]) -> tuple[dict[str, Any], Ran]:
+def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str | None]) -> tuple[dict[str, Any], Ran]:
     """What `kpackfs inspect --json` says of a wheel (docs/json.md)."""
     ran = run(["inspect", "--json", str(wheel), *options], environment)
     return json.loads(ran.output), ran
 
 
-def run(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Ran:
-    """Runs it to its end."""
+def run(arguments: Sequence[str], environment: Mapping[str, str | None] | None = None) -> Ran:
+    """Runs it to its end. A variable that is None in `environment` is unset."""
+    variables = {**os.environ, **(environment or {})}
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(
             [binary(), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=messages,
-            env={**os.environ, **(environment or {})},
+            env={name: value for name, value in variables.items() if value is not None},
             preexec_fn=_die_with_worker,  # noqa: PLW1509
         )
         # wait4 tells the processor time of this child alone, whatever other threads run at the time.

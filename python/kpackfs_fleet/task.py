@@ -84,10 +84,10 @@ class Worker:
         self.index = place / "index"
         self.index.mkdir(parents=True, exist_ok=True)
 
-    def environment(self, settings: Settings) -> dict[str, str]:
+    def environment(self, settings: Settings) -> dict[str, str | None]:
         """Variables for kpackfs; its index of an input that is inspected and then split is made once."""
-        epoch = {} if settings.epoch is None else {"SOURCE_DATE_EPOCH": settings.epoch}
-        return {"KPACKFS_CACHE_DIR": str(self.index), "TMPDIR": str(self.place), **epoch}
+        # A client without SOURCE_DATE_EPOCH unsets that of the worker: outputs do not depend on the worker.
+        return {"KPACKFS_CACHE_DIR": str(self.index), "TMPDIR": str(self.place), "SOURCE_DATE_EPOCH": settings.epoch}
 
     def resources(self, limits: Limits, keeps_frames: bool) -> list[str]:
         """Options for kpackfs."""
