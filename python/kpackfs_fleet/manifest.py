@@ -95,11 +95,11 @@ class Destination:
         """Refuses other settings than those of the runs before."""
         if SETTINGS in self.listing and not force:
             before = self.store.read_json([SETTINGS]).get(SETTINGS)
-            conflict = settings.conflict(before) if isinstance(before, dict) else None
-            if conflict:
-                raise Conflict(f"it was made with other options: {conflict}; choose another DST, or --force")
-            if before is not None:
+            if isinstance(before, dict):
+                if conflict := settings.conflict(before):
+                    raise Conflict(f"it was made with other options: {conflict}; choose another DST, or --force")
                 return
+            # It was damaged. Each manifest has the digest of its settings, so wheels with other options are still refused.
         self.store.write_json(SETTINGS, run, settings.to_json())
 
     def state(self, source: Source, settings: Settings) -> Manifest | None:

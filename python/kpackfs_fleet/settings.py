@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,9 +48,10 @@ class Settings:
         if name != "options":
             label = {"epoch": "SOURCE_DATE_EPOCH", "kpackfs": "kpackfs", "per_wheel": "--per-wheel", "format": "--format"}[name]
             return f"{label} was {_shown(other.get(name))} and is {_shown(mine[name])}"
-        before = {option[0]: option[1:] for option in map(tuple, other.get("options", []))}
-        now = {option[0]: option[1:] for option in self.options}
-        option = next(key for key in sorted({*before, *now}) if before.get(key) != now.get(key))
+        before, now = _by_name(other.get("options") or []), _by_name(self.options)
+        option = next((key for key in sorted({*before, *now}) if before.get(key) != now.get(key)), None)
+        if option is None:
+            return "the options are in another order"
         return f"{option} was {_given(before, option)} and is {_given(now, option)}"
 
 
@@ -69,7 +71,15 @@ def _shown(value: object) -> str:
     return {True: "given", False: "not given"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
-def _given(options: dict[str, tuple[str, ...]], name: str) -> str:
+def _by_name(options: Iterable[Sequence[str]]) -> dict[str, list[str]]:
+    """What each option was given with; options may be repeated."""
+    found: dict[str, list[str]] = {}
+    for name, *values in options:
+        found.setdefault(name, []).append(" ".join(values))
+    return found
+
+
+def _given(options: dict[str, list[str]], name: str) -> str:
     if name not in options:
         return "not given"
-    return " ".join(options[name]) or "given"
+    return ", ".join(filter(None, options[name])) or "given"

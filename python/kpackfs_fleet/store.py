@@ -81,12 +81,17 @@ class Store:
         return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Files that hold JSON. One that cannot be read, or was truncated, is left out: it counts as not there."""
+        """Files that hold JSON. One without valid JSON (truncated), or deleted by now, counts as not there; others have to be readable."""
         documents = {}
         start = len(self.path("x")) - 1
         paths = [self.path(name) for name in names]
-        contents = self.fs.cat(paths, on_error="omit") if paths else {}
+        contents = self.fs.cat(paths, on_error="return") if paths else {}
         for path, content in contents.items():
+            if isinstance(content, FileNotFoundError):
+                # Another run deletes the notes of groups when a wheel is complete.
+                continue
+            if isinstance(content, Exception):
+                raise OSError(f"{self.url(path)} cannot be read: {content or repr(content)}") from content
             try:
                 documents[path[start:]] = json.loads(content)
             except ValueError:

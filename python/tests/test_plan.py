@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 from kpackfs_fleet import plan
+from kpackfs_fleet.manifest import SETTINGS, Conflict, Destination
 from kpackfs_fleet.settings import Settings
 from kpackfs_fleet.store import Source, Store
 
@@ -75,6 +76,11 @@ def test_the_option_that_differs_is_named() -> None:
     assert now.conflict(before) == "--compression-level was 3 and is 9"
     assert settings().conflict(before) == "--compression-level was 3 and is not given"
     assert settings(("--compression-level", "3")).conflict(before) is None
+    twice = settings(("--exclude-targets", "a"), ("--exclude-targets", "b"))
+    once = settings(("--exclude-targets", "b"))
+    assert once.conflict(twice.to_json()) == "--exclude-targets was a, b and is b"
+    assert twice.conflict(once.to_json()) == "--exclude-targets was b and is a, b"
+    assert twice.conflict(twice.to_json()) is None
     assert settings(per_wheel=True).conflict(settings().to_json()) == "--per-wheel was not given and is given"
 
 
@@ -113,3 +119,22 @@ def test_a_wheel_in_dst_of_a_store_is_refused_by_name() -> None:
     assert "in/torch-1.0" in refused("memory://nightly/in/*.whl", "memory://nightly//out/../in/")
     assert "in/torch-1.0" in refused("memory://nightly/in/torch-1.0-py3-none-any.whl", "memory://nightly")
     assert refused("memory://nightly/in", "memory://nightly/input") == ""
+
+
+def test_settings_that_cannot_be_read_are_an_error_and_damaged_ones_count_as_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = Store(str(tmp_path)), settings(("--compression-level", "9"))
+    Destination(store).claim(settings(), "run", force=False)
+    before = (tmp_path / SETTINGS).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.fs), "cat_file", lambda *_, **__: (_ for _ in ()).throw(TimeoutError("no answer")))
+        with pytest.raises(OSError, match="settings.json cannot be read: no answer"):
+            Destination(store).claim(now, "run", force=False)
+    assert (tmp_path / SETTINGS).read_bytes() == before
+    with pytest.raises(Conflict, match="--compression-level"):
+        Destination(store).claim(now, "run", force=False)
+    for damaged in (before[:-9], b"[]"):
+        (tmp_path / SETTINGS).write_bytes(damaged)
+        Destination(store).claim(now, "run", force=False)
+        assert store.read_json([SETTINGS]) == {SETTINGS: now.to_json()}
