@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from .store import Source, Store, directory
@@ -16,6 +17,16 @@ class ChangedSource(OSError):
     """What was fetched is not what the run was planned with."""
 
 
+@dataclass(eq=False)
+class _Copy:
+    """A fetched wheel, in a directory of its own."""
+
+    key: str
+    path: Path
+    size: int
+    users: int = 0
+
+
 class WheelCache:
     """The wheels below a directory; the least recently used ones go first, and none that is in use."""
 
@@ -23,61 +34,85 @@ class WheelCache:
         self.place, self.bound = place, bound
         self._lock = threading.Lock()
         self._fetching: dict[str, threading.Lock] = {}
-        # Size and number of users, the least recently used first.
-        self._held: OrderedDict[str, list[int]] = OrderedDict()
+        self._generations = itertools.count()
+        # All that are on the disk, the least recently used first.
+        self._copies: list[_Copy] = []
+        # Those that are opened, by key; what was dropped is on the disk until its last user is gone.
+        self._current: dict[str, _Copy] = {}
 
     @contextlib.contextmanager
     def hold(self, source: Source) -> Iterator[tuple[Path, bool]]:
         """The wheel as a file of this machine while it is used, and whether it was fetched just now."""
         key = f"{source.fingerprint or 'unknown'}-{source.size}"
-        path = self.place / key / source.name
         with self._lock:
             turn = self._fetching.setdefault(key, threading.Lock())
         with turn:
-            with self._lock:
-                is_new = key not in self._held or not path.exists()
-                users = 0 if key not in self._held else self._held[key][1]
-                self._held[key] = [source.size, users + 1]
-                self._held.move_to_end(key)
-                self._evict()
+            copy, is_new = self._use(key, source)
             try:
                 if is_new:
-                    _fetch(source, path)
+                    _fetch(source, copy.path)
             except BaseException:
-                self._release(key)
-                self.drop(source)
+                self.drop(copy.path)
+                self._release(copy)
                 raise
         try:
-            yield path, is_new
+            yield copy.path, is_new
         finally:
-            self._release(key)
+            self._release(copy)
 
-    def drop(self, source: Source) -> None:
-        """Forgets a wheel that nobody uses."""
-        key = f"{source.fingerprint or 'unknown'}-{source.size}"
+    def drop(self, path: Path) -> None:
+        """Forgets a fetched wheel: the next `hold` fetches it again. Its users keep their file."""
         with self._lock:
-            if self._held.get(key, [0, 0])[1] == 0:
-                self._held.pop(key, None)
-                shutil.rmtree(self.place / key, ignore_errors=True)
+            for copy in [copy for copy in self._copies if copy.path == path]:
+                self._forget(copy)
 
     def clear(self) -> None:
-        """Forgets all wheels that nobody uses, to have room on the disk."""
+        """Forgets all wheels that are not in use, to have room on the disk."""
         with self._lock:
             self._evict(0)
 
-    def _release(self, key: str) -> None:
+    def _use(self, key: str, source: Source) -> tuple[_Copy, bool]:
+        """The copy of a wheel with one user more, and whether it is still to be fetched."""
         with self._lock:
-            self._held[key][1] -= 1
+            copy = self._current.get(key)
+            if copy is not None and not copy.path.exists():
+                self._forget(copy)
+                copy = None
+            is_new = copy is None
+            if copy is None:
+                copy = _Copy(key, self.place / f"{key}-{next(self._generations)}" / source.name, source.size)
+                self._current[key] = copy
+            else:
+                self._copies.remove(copy)
+            self._copies.append(copy)
+            copy.users += 1
             self._evict()
+            return copy, is_new
+
+    def _release(self, copy: _Copy) -> None:
+        with self._lock:
+            copy.users -= 1
+            if self._current.get(copy.key) is not copy:
+                self._delete(copy)
+            self._evict()
+
+    def _forget(self, copy: _Copy) -> None:
+        if self._current.get(copy.key) is copy:
+            del self._current[copy.key]
+        self._delete(copy)
+
+    def _delete(self, copy: _Copy) -> None:
+        if not copy.users:
+            self._copies.remove(copy)
+            shutil.rmtree(copy.path.parent, ignore_errors=True)
 
     def _evict(self, bound: int | None = None) -> None:
         bound = self.bound if bound is None else bound
-        for key in list(self._held):
-            if sum(size for size, _ in self._held.values()) <= bound:
+        for copy in list(self._copies):
+            if sum(held.size for held in self._copies) <= bound:
                 return
-            if self._held[key][1] == 0:
-                del self._held[key]
-                shutil.rmtree(self.place / key, ignore_errors=True)
+            if not copy.users:
+                self._forget(copy)
 
 
 def _fetch(source: Source, path: Path) -> None:

@@ -164,20 +164,17 @@ def split_on(worker: Worker, order: Order) -> Outcome:
 
 def _try_twice(worker: Worker, order: Order, outcome: Outcome) -> None:
     """Splits; if kpackfs cannot, fetches the wheel again to see whether the copy on this worker was damaged."""
-    digest = message = ""
-    try:
-        with _opened(worker, order.source, outcome) as path:
-            try:
-                return _split(worker, order, path, outcome)
-            except KpackfsError as error:
-                if os.strerror(errno.ENOSPC) in str(error):
-                    raise OSError(errno.ENOSPC, str(error)) from error
-                if Store(order.source.url).is_local:
-                    raise
-                digest, message = sha256(path), str(error)
-    finally:
-        if digest:
-            worker.cache.drop(order.source)
+    with _opened(worker, order.source, outcome) as path:
+        try:
+            return _split(worker, order, path, outcome)
+        except KpackfsError as error:
+            if os.strerror(errno.ENOSPC) in str(error):
+                raise OSError(errno.ENOSPC, str(error)) from error
+            if Store(order.source.url).is_local:
+                raise
+            digest, message = sha256(path), str(error)
+            # Another task may use the same copy: it keeps its file, and what is opened from now on is fetched again.
+            worker.cache.drop(path)
             shutil.rmtree(worker.index, ignore_errors=True)
             worker.index.mkdir(parents=True, exist_ok=True)
     with _opened(worker, order.source, outcome) as path:
