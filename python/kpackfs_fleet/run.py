@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from distributed import Client, Future, as_completed, wait
+from distributed import Client, Future, wait
 from distributed.scheduler import KilledWorker
 
 from . import plan, task
@@ -146,11 +146,20 @@ class Run:
             if work.state.parts:
                 self.report.counters["files_checked"] += len(work.state.files())
                 key = f"check-{work.source.name}-{self.name}"
-                future = self.client.submit(task.check, self._order(work), work.state.parts, key=key, pure=False)
+                order, retries = self._order(work), self.policy.retries
+                future = self.client.submit(task.check, order, work.state.parts, key=key, retries=retries, pure=False)
                 asked[future] = work
-        for future in as_completed(asked):
-            for part in self._result(future):
-                del asked[future].state.parts[part]
+        while asked:
+            for future in self._ended(list(asked)):
+                work = asked.pop(future)
+                try:
+                    for part in self._result(future):
+                        del work.state.parts[part]
+                except Lost:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever a task raises is why this wheel failed
+                    work.row.status, work.row.reason = "failed", f"what DST has of it cannot be checked: {error or repr(error)}"
+                    del self.works[work.source.name]
 
     def _work(self) -> None:
         """Gives tasks to Dask, the most expensive first, until no wheel is left to be done."""
@@ -173,16 +182,16 @@ class Run:
     def _gather(self, is_alone: bool = False) -> None:
         """Collects what comes of tasks until none is left."""
         while self.pending:
-            for future in self._ended():
+            for future in self._ended(list(self.pending)):
                 self._receive(future, is_alone)
 
-    def _ended(self) -> list[Future]:
+    def _ended(self, pending: list[Future]) -> list[Future]:
         """The tasks that have ended, as soon as there is one."""
         alone_since = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError, asyncio.CancelledError, CancelledError):
-                wait(list(self.pending), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            ended = [future for future in self.pending if future.status != "pending"]
+                wait(pending, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            ended = [future for future in pending if future.status != "pending"]
             if ended:
                 return ended
             self._check_connection()

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import uuid
 import zipfile
 from collections.abc import Iterable
@@ -173,7 +174,8 @@ def describe(store: Store, path: str) -> Source:
     try:
         with store.fs.open(path, "rb", block_size=PIECE) as file:
             fingerprint, unpacked = directory(file)
-    except (zipfile.BadZipFile, NotImplementedError):
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error):
+        # zipfile raises ValueError and struct.error, too: names that are not UTF-8, fields that are truncated.
         # It is for kpackfs to say what is wrong with it.
         pass
     return Source(store.url(path), path.rpartition("/")[2], size, fingerprint, unpacked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zipfile
 from pathlib import Path
 
 import fsspec
@@ -138,3 +139,12 @@ def test_settings_that_cannot_be_read_are_an_error_and_damaged_ones_count_as_mis
         (tmp_path / SETTINGS).write_bytes(damaged)
         Destination(store).claim(now, "run", force=False)
         assert store.read_json([SETTINGS]) == {SETTINGS: now.to_json()}
+
+
+def test_a_central_directory_that_zipfile_cannot_read_is_left_to_kpackfs(tmp_path: Path) -> None:
+    path = tmp_path / "torch-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("\u00e9", b"")
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xff"))
+    [source] = plan.sources(Store(str(path)))
+    assert (source.fingerprint, source.unpacked) == (None, path.stat().st_size)

@@ -127,3 +127,17 @@ def test_no_wheel_is_refused(fleet: Any, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     code, message = fleet(tmp_path / "src", tmp_path / "dst")
     assert code == 2 and "there is no wheel" in message
+
+
+def test_a_wheel_that_cannot_be_checked_is_named_and_the_others_are_checked(fleet: Any, source: Path, tmp_path: Path) -> None:
+    fleet(source, tmp_path / "dst")
+    broken = next(path for path in (tmp_path / "dst").glob("alpha*"))
+    size = broken.stat().st_size
+    broken.unlink()
+    # Of the right size and with an error for each read: memory of a process at an address that it does not have.
+    broken.symlink_to("/proc/self/mem")
+    manifest = next((tmp_path / "dst/.kpackfs-fleet/manifests").glob("alpha*"))
+    manifest.write_text(manifest.read_text().replace(f'"size": {size}', '"size": 0'))
+    code, report = fleet(source, tmp_path / "dst", "--check", "digests")
+    assert code == 1 and statuses(report) == {"alpha": "failed", "beta": "there", "pure": "nothing to split"}
+    assert "cannot be checked" in report["wheels"][0]["reason"]
