@@ -40,6 +40,18 @@ def test_a_worker_that_is_killed_leaves_nothing_wrong(bucket: str, source: Path,
     assert (code, worked(report)) == (0, {"wheels_there": 3})
 
 
+def test_a_wheel_that_kills_its_workers_is_named_and_no_other(bucket: str, tmp_path: Path) -> None:
+    code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 2, **fault("publish", wheel="beta"))
+    assert code == 1
+    assert statuses(report) == {"alpha": "split", "beta": "failed", "pure": "nothing to split"}
+    # Dask does not restart a worker that is killed while it starts; without any, the run ends.
+    assert "killed" in report["wheels"][1]["reason"] or report["failure"].startswith("no worker is left")
+    assert not [name for name in content(tmp_path / "dst") if "beta" in name]
+    code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 1)
+    assert code == 0 and statuses(report) == {"alpha": "there", "beta": "split", "pure": "nothing to split"}
+    assert report["counters"]["splits"] == 1
+
+
 def test_a_download_that_is_damaged_is_named_and_fetched_again(bucket: str, source: Path, tmp_path: Path) -> None:
     marker = str(tmp_path / "struck")
     code, report, _ = run_fleet(f"s3://{bucket}/src", tmp_path / "dst", "--local", 1, **fault("flip", marker=marker))
