@@ -197,8 +197,16 @@ class Run:
             self._check_connection()
             if self.client.scheduler_info(n_workers=-1)["workers"]:
                 alone_since = time.monotonic()
-            elif self.policy.patience is not None and time.monotonic() - alone_since > self.policy.patience:
+                continue
+            self._replace_workers()
+            if self.policy.patience is not None and time.monotonic() - alone_since > self.policy.patience:
                 raise Lost("no worker is left")
+
+    def _replace_workers(self) -> None:
+        """Starts the workers of this machine again: Dask itself does not replace one that is killed while it starts."""
+        cluster: Any = self.client.cluster
+        if cluster is not None:
+            cluster.scale(len(cluster.worker_spec))
 
     def _receive(self, future: Future, is_alone: bool) -> None:
         """Collects what came of a task."""
