@@ -289,6 +289,38 @@ fn what_no_binary_asks_for_stays_in_its_archive() {
     assert!(keys("out").iter().any(|(_, name)| name == "lib/plain.so#1"));
 }
 
+/// The view `fat/`, written.
+fn fat_view(opened: &Opened, out: &Path) -> BTreeMap<String, Vec<u8>> {
+    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
+    export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &export::Progress::default()).unwrap();
+    files(out)
+}
+
+#[test]
+fn hard_links_that_find_other_archives_are_other_binaries() {
+    let trees = Trees::new(&options());
+    fs::create_dir_all(trees.at("installed/lib/own/lib")).unwrap();
+    fs::create_dir_all(trees.at("installed/lib/own/.kpack")).unwrap();
+    fs::hard_link(trees.at("installed/lib/plain.so"), trees.at("installed/lib/own/lib/few.so")).unwrap();
+    let archive = ".kpack/rocm_gfx90a.kpack";
+    fs::copy(trees.at("installed").join(archive), trees.at("installed/lib/own").join(archive)).unwrap();
+    let split = Opened::new(&trees.at("installed"));
+    let fat = fat_view(&split, &trees.at("joined"));
+    let all = expected()["plain.so"].clone();
+    let only_gfx90a = |targets: &BTreeMap<String, String>| {
+        targets
+            .iter()
+            .filter(|(target, _)| *target == "gfx90a")
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    let few: Code = all.iter().map(only_gfx90a).collect();
+    let written = Input::open(&trees.at("joined"), &split.resources).unwrap();
+    let code = code_of(&written, &split.resources);
+    assert_eq!((&code["plain.so"], &code["few.so"]), (&all, &few));
+    assert_ne!(fat["lib/plain.so"], fat["lib/own/lib/few.so"]);
+}
+
 /// Writes the archive `to` as other writers do: all code objects of several archives, in the scheme `none`.
 fn join_archives(from: &[PathBuf], to: &Path) {
     let mut bytes = vec![0; 64];

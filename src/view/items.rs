@@ -39,6 +39,14 @@ impl Item {
         Self { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
     }
 
+    /// The same as a file of its own. Hard links that are joined may differ: archives are found from the directory of each.
+    fn without_links(mut self) -> Self {
+        if let ItemKind::File(_, link_group) = &mut self.kind {
+            *link_group = None;
+        }
+        self
+    }
+
     fn insert(&self, tree: &mut Tree, place: NodeId) -> Result<(), TreeError> {
         let node = tree.insert(place, &self.path, self.attributes, self.node())?;
         tree.set_origin(node, self.origin.clone());
@@ -98,20 +106,21 @@ pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
             occupied.insert(parent);
         }
         if stays {
-            items.push(host_item(entry, place));
+            items.push(host_item(entry, place, plan.joined.contains(&entry.path)));
         }
     }
     items.reverse();
     items
 }
 
-fn host_item(entry: &Entry, place: &Place) -> Item {
+fn host_item(entry: &Entry, place: &Place, is_joined: bool) -> Item {
     match place {
         Place::Rewritten { content, link_group, .. } => {
             let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
             let origin = Origin::of(OriginKind::Rewritten, &entry.path);
             Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
+        Place::Host | Place::Device(..) | Place::Unwanted(..) if is_joined => Item::of(entry).without_links(),
         Place::Host | Place::Device(..) | Place::Unwanted(..) => Item::of(entry),
     }
 }
@@ -120,8 +129,10 @@ fn host_item(entry: &Entry, place: &Place) -> Item {
 pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
     let item = |entry: &Entry| {
         let item = Item::of(entry);
-        let is_joined = plan.joined.contains(&entry.path);
-        if is_joined { Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..item } } else { item }
+        if !plan.joined.contains(&entry.path) {
+            return item;
+        }
+        Item { origin: Origin::of(OriginKind::Joined, &entry.path), ..item.without_links() }
     };
     input.entries.iter().map(item).collect()
 }
