@@ -140,7 +140,8 @@ fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Option<Home> {
     let growth = size.saturating_sub(old).checked_next_multiple_of(unit).filter(|growth| *growth < LONGEST);
     let growth = growth?;
     let free = (next.address / unit * unit).saturating_sub(start);
-    let all = next.address - start;
+    // Segments may overlap: the next may begin before the marker.
+    let all = next.address.checked_sub(start)?;
     let length = if old + growth <= free {
         old + growth
     } else if size <= all
