@@ -138,8 +138,7 @@ fn check(wheels: &[One]) -> Result<(), WheelsError> {
         let of_extras = wheel.metadata.pins_of_extras().map(|(_, name, version)| (name, version));
         for (name, wanted) in wheel.metadata.pins().chain(of_extras) {
             let Some(other) = there.get(name.as_str()).filter(|other| other.name != wheel.name) else { continue };
-            // Separators of a local version may be written in three ways (PEP 440).
-            if normalise(wanted) != normalise(&other.metadata.version) {
+            if !wheel::accepts(wanted, &other.metadata.version) {
                 return Err(WheelsError::Version {
                     path: wheel.path.clone(),
                     name,

@@ -42,7 +42,7 @@ pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use record::{Claim, Claims, Stated};
-pub use requirement::check_requirement;
+pub use requirement::{accepts, check_requirement};
 pub use variant::Label;
 pub use wheel_file::WheelFile;
 pub use zip::{Stamp, archive};

@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
+use pep508_rs::pep440_rs::{Operator, Version, VersionPattern, VersionSpecifier};
 use pep508_rs::{Requirement, VerbatimUrl};
 
-use super::WheelError;
+use super::{WheelError, normalise};
 
 /// What stands for the target in a requirement.
 pub(super) const TARGET: &str = "@GFXARCH@";
@@ -30,6 +31,22 @@ pub fn check_requirement(text: &str) -> Result<(), WheelError> {
     }
 }
 
+/// Whether a requirement `==wanted` accepts a version: a local version that it does not name is ignored, `.*` stands for any
+/// rest, and zeros at the end do not count ([version matching]). What is no version has to be the same text.
+///
+/// [version matching]: https://packaging.python.org/en/latest/specifications/version-specifiers/#version-matching
+pub fn accepts(wanted: &str, version: &str) -> bool {
+    let pattern = VersionPattern::from_str(wanted).ok();
+    let specifier = pattern.and_then(|pattern| VersionSpecifier::from_pattern(Operator::Equal, pattern).ok());
+    let Some((specifier, version)) = specifier.zip(Version::from_str(version).ok()) else {
+        return normalise(wanted) == normalise(version);
+    };
+    // `pep440_rs` 0.7.3 lets a version that is shorter than a prefix begin with it (version_specifier.rs:481).
+    let length = specifier.version().release().len().max(version.release().len());
+    let release: Vec<_> = version.release().iter().copied().chain(std::iter::repeat(0)).take(length).collect();
+    specifier.contains(&version.with_release(release))
+}
+
 /// Whether the name or an extra ends with punctuation, where the parser panics (`pep508_rs` 0.9.2, lib.rs:477 and 658).
 fn has_open_name(text: &str) -> bool {
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
@@ -44,7 +61,31 @@ fn has_open_name(text: &str) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::check_requirement;
+    use super::{accepts, check_requirement};
+
+    /// What `SpecifierSet("==" + wanted).contains(version, prereleases=True)` of `packaging` says; the last two are no versions.
+    #[test]
+    fn versions_match_as_in_pep_440() {
+        for (wanted, version, expected) in [
+            ("2.10.0", "2.10.0+rocm7.1", true),
+            ("2.10.0+rocm7.1", "2.10.0", false),
+            ("2.10.0+rocm7.1", "2.10.0+rocm7.2", false),
+            ("2.10.0+rocm-7_1", "2.10.0+rocm.7.1", true),
+            ("7.14.*", "7.14.3rc1", true),
+            ("7.14.*", "7.140", false),
+            ("7.14.*", "7", false),
+            ("7.0.*", "7", true),
+            ("7.14", "7.14.0", true),
+            ("7.14.0", "7.14", true),
+            ("7.14", "7.14.1", false),
+            ("7.14", "7.14rc1", false),
+            ("1!7", "7", false),
+            ("2024x", "2024X", true),
+            ("2024x", "2024y", false),
+        ] {
+            assert_eq!(accepts(wanted, version), expected, "{wanted} {version}");
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
