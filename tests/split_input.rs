@@ -289,6 +289,51 @@ fn what_no_binary_asks_for_stays_in_its_archive() {
     assert!(keys("out").iter().any(|(_, name)| name == "lib/plain.so#1"));
 }
 
+#[test]
+fn archives_stay_for_a_binary_that_cannot_be_read() {
+    let trees = Trees::new(&options());
+    let plain = fs::read(trees.at("installed/lib/plain.so")).unwrap();
+    fs::create_dir_all(trees.at("installed/other/.kpack")).unwrap();
+    let (archive, other) = (".kpack/rocm_gfx90a.kpack", "other/.kpack/rocm_gfx90a.kpack");
+    fs::copy(trees.at("installed").join(archive), trees.at("installed").join(other)).unwrap();
+    fs::create_dir(trees.at("installed/other/lib")).unwrap();
+    fs::write(trees.at("installed/other/lib/other.so"), &plain).unwrap();
+    fs::write(trees.at("installed/lib/plain.so"), &plain[..plain.len() - 1]).unwrap();
+    let Opened { input, joined, .. } = Opened::new(&trees.at("installed"));
+    let is_there = |path: &str| input.entry(&EntryPath::new(path.as_bytes()).unwrap()).is_some();
+    assert!(is_there(archive), "{:?}", joined.warnings);
+    assert!(joined.warnings.contains(&format!("{archive}: it stays for lib/plain.so")), "{:?}", joined.warnings);
+    assert!(!joined.warnings.iter().any(|warning| warning.starts_with("other/")), "{:?}", joined.warnings);
+}
+
+/// Gives an ELF file a section of as many wrappers, at the end of the file.
+fn with_wrappers(elf: &mut Vec<u8>, count: usize) {
+    use object::{Object, ObjectSection};
+    let (index, old) = {
+        let file = object::File::parse(elf.as_slice()).unwrap();
+        let section = file.section_by_name(".hipFatBinSegment").unwrap();
+        (section.index().0, section.data().unwrap()[..24].to_vec())
+    };
+    let headers = usize::try_from(u64::from_le_bytes(elf[0x28..0x30].try_into().unwrap())).unwrap();
+    let header = headers + index * 64;
+    let offset = elf.len() as u64;
+    elf[header + 24..header + 32].copy_from_slice(&offset.to_le_bytes());
+    elf[header + 32..header + 40].copy_from_slice(&(24 * count as u64).to_le_bytes());
+    elf.extend(old.repeat(count));
+}
+
+#[test]
+fn there_is_a_limit_to_wrappers() {
+    let trees = Trees::new(&options());
+    let path = trees.at("installed/lib/plain.so");
+    let mut elf = fs::read(&path).unwrap();
+    with_wrappers(&mut elf, (1 << 16) + 1);
+    fs::write(&path, elf).unwrap();
+    let Opened { joined, .. } = Opened::new(&trees.at("installed"));
+    let said = joined.warnings.iter().find(|warning| warning.starts_with("lib/plain.so: ")).unwrap();
+    assert!(said.ends_with("it has more than 65536 wrappers"), "{said}");
+}
+
 /// The view `fat/`, written.
 fn fat_view(opened: &Opened, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
@@ -476,6 +521,8 @@ fn wheels_that_do_not_belong_together_are_named() {
         assert!(error.contains(reason) && error.contains(named.to_str().unwrap()), "{error}");
     };
     assert!(join::open_wheels(&[host.clone(), device.clone()], &Resources::new(16 << 20)).is_ok());
+    let prefix = wheel(&at("d"), "x_device", "1", "Requires-Dist: x==1.*\n", &[]);
+    assert!(join::open_wheels(&[host.clone(), prefix], &Resources::new(16 << 20)).is_ok());
     check(&[&host, &other], &other, "it requires x 2.0");
     check(&[&host, &device, &stranger], &stranger, "neither requires");
     check(&[&host, &device, &conflict], &conflict, "both are x_device");

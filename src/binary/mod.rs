@@ -31,9 +31,10 @@ pub const HIPK_MAGIC: u32 = 0x4B50_4948;
 /// Bytes of a wrapper: u32 magic, u32 version, u64 pointer, u64 unused or index.
 const FATBIN_WRAPPER_SIZE: u64 = 24;
 
-/// The most bytes that wrappers may take, and the most wrappers: there is one for each translation unit.
+/// The most bytes that wrappers may take.
 const MAX_WRAPPER_BYTES: u64 = 16 << 20;
-const MAX_WRAPPERS: usize = 1 << 16;
+/// The most wrappers: there is one for each translation unit.
+pub const MAX_WRAPPERS: usize = 1 << 16;
 
 /// Why a binary is not split. Wherever it happens, the binary is shown as it is.
 #[derive(Clone, Debug, thiserror::Error)]

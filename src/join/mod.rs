@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::binary::{self, BinaryError, SplitBinary, SplitWrapper};
+use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper};
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
-use crate::kpack::{SearchPath, is_archive, read_marker, toc_key};
+use crate::kpack::{KpackError, Reach, SearchPath, is_archive, read_marker, toc_key};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
@@ -213,47 +213,81 @@ fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
     entries.retain(|entry| !gone.contains(&entry.path));
 }
 
-/// What the marker of a wrapper says.
+/// What a wrapper asks for.
 struct Request {
-    kernel_name: String,
-    paths: Vec<SearchPath>,
+    marker: Arc<Marker>,
     /// The wrapper's index.
     index: u64,
 }
 
-/// Joins a file with its archives. `None` if it is not split. If that fails, with the archives to which it leads.
+/// What a marker says. Wrappers share it.
+#[derive(PartialEq, Eq)]
+struct Marker {
+    kernel_name: String,
+    paths: Vec<SearchPath>,
+    /// The archives to which each search path leads, without paths that lead to none.
+    archives: Vec<Vec<(usize, Reach)>>,
+}
+
+/// Joins a file with its archives. `None` if it is not split. If that fails, with the archives that it may need.
 fn look_at(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
     shelf: &Shelf,
     resources: &Arc<Resources>,
 ) -> Result<Option<Found>, (JoinError, BTreeSet<usize>)> {
-    let mut reached = BTreeSet::new();
-    let requests = match requests(installed, content) {
+    let requests = match requests(installed, content, shelf) {
         Ok(requests) if requests.is_empty() => return Ok(None),
         Ok(requests) => requests,
-        Err(error) => return Err((error, reached)),
+        Err(error) => return Err((error, shelf.around(installed))),
     };
-    let paths = requests.iter().filter_map(|request| request.as_ref().ok()).flat_map(|request| &request.paths);
-    reached.extend(paths.flat_map(|path| shelf.reached(path)).map(|(number, _)| number));
+    let mut reached = reached(&requests);
+    if requests.iter().any(Result::is_err) {
+        reached.extend(shelf.around(installed));
+    }
     let requests = requests.into_iter().collect::<Result<Vec<_>, _>>();
     let found = requests.and_then(|requests| put_together(content, &requests, shelf, resources));
     found.map(Some).map_err(|error| (error, reached))
 }
 
-/// What the wrappers of a file ask for, each by itself.
-fn requests(installed: &EntryPath, content: &Arc<dyn Content>) -> Result<Vec<Result<Request, JoinError>>, JoinError> {
+/// The archives to which the markers lead that can be read.
+fn reached(requests: &[Result<Request, JoinError>]) -> BTreeSet<usize> {
+    let markers: HashMap<_, _> =
+        requests.iter().flatten().map(|request| (Arc::as_ptr(&request.marker), &request.marker)).collect();
+    markers.values().flat_map(|marker| &marker.archives).flatten().map(|&(number, _)| number).collect()
+}
+
+/// What the wrappers of a file ask for, each by itself. Each marker is decoded once: it may be long, and there may be many
+/// wrappers.
+fn requests(
+    installed: &EntryPath,
+    content: &Arc<dyn Content>,
+    shelf: &Shelf,
+) -> Result<Vec<Result<Request, JoinError>>, JoinError> {
     let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
+    if split.wrappers.len() > MAX_WRAPPERS {
+        return Err(JoinError::Code(format!("it has more than {MAX_WRAPPERS} wrappers")));
+    }
     let directory = installed.parent().unwrap_or_else(EntryPath::root);
+    let mut markers = HashMap::new();
     let request = |(position, wrapper): (usize, &SplitWrapper)| {
         let broken =
             |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
-        let marker = wrapper.marker.as_ref().map_err(|error| broken(error))?;
-        let (kernel_name, paths) = read_marker(marker).map_err(|error| broken(&error))?;
-        let paths = paths.iter().filter_map(|path| SearchPath::new(&directory, path)).collect();
-        Ok(Request { kernel_name, paths, index: wrapper.index })
+        let bytes = wrapper.marker.as_ref().map_err(|error| broken(error))?;
+        let marker = markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| Marker::read(bytes, &directory, shelf));
+        let marker = marker.as_ref().map_err(|error| broken(error))?;
+        Ok(Request { marker: Arc::clone(marker), index: wrapper.index })
     };
     Ok(split.wrappers.iter().enumerate().map(request).collect())
+}
+
+impl Marker {
+    fn read(bytes: &[u8], directory: &EntryPath, shelf: &Shelf) -> Result<Arc<Self>, KpackError> {
+        let (kernel_name, paths) = read_marker(bytes)?;
+        let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
+        let archives = paths.iter().map(|path| shelf.reached(path)).filter(|reached| !reached.is_empty()).collect();
+        Ok(Arc::new(Self { kernel_name, paths, archives }))
+    }
 }
 
 /// The fat binary of these requests.
@@ -267,7 +301,7 @@ fn put_together(
     for (position, request) in requests.iter().enumerate() {
         // HIP takes the lower half.
         let index = usize::try_from(request.index & u64::from(u32::MAX)).unwrap_or(usize::MAX);
-        let found = sets::of(&toc_key(&request.kernel_name, index), &request.paths, shelf, resources);
+        let found = sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, shelf, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
         wrappers.push(found.objects);
@@ -296,9 +330,9 @@ fn put_together(
 
 /// Where archives can be again, if all wrappers say the same and are numbered as they are.
 fn archives(requests: &[Request]) -> Option<Archives> {
-    let first = requests.first()?;
+    let first = &requests.first()?.marker;
     let is_like_first = |(position, request): (usize, &Request)| {
-        request.index == position as u64 && request.kernel_name == first.kernel_name && request.paths == first.paths
+        request.index == position as u64 && (Arc::ptr_eq(&request.marker, first) || request.marker == *first)
     };
     let (root, stem) = first.paths.iter().find_map(SearchPath::parts)?;
     let all = requests.iter().enumerate().all(is_like_first);

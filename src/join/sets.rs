@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::shelf::{Shelf, Shelved};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
 use crate::gpu::TargetId;
-use crate::kpack::{SearchPath, TocEntry};
+use crate::kpack::{Reach, TocEntry};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, equal};
 
@@ -35,10 +35,10 @@ struct Code {
     place: String,
 }
 
-/// The code objects that a loader finds under `key`.
+/// The code objects that a loader finds under `key` in the archives to which each search path leads.
 pub(super) fn of(
     key: &str,
-    paths: &[SearchPath],
+    archives: &[Vec<(usize, Reach)>],
     shelf: &Shelf,
     resources: &Arc<Resources>,
 ) -> Result<KernelSet, String> {
@@ -46,9 +46,9 @@ pub(super) fn of(
     let mut found = Vec::<Code>::new();
     // A loader takes what an earlier search path leads to.
     let mut earlier = BTreeSet::<String>::new();
-    for path in paths {
+    for reached in archives {
         let mut here = BTreeSet::new();
-        for (number, reach) in shelf.reached(path) {
+        for &(number, ref reach) in reached {
             let Some(archive) = shelf.get(number) else { continue };
             let reader = archive.reader()?;
             let entries = reader.toc().toc.get(key).into_iter().flatten();

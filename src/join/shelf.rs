@@ -57,6 +57,15 @@ impl Shelf {
         archives.filter_map(|(number, archive)| Some((number, path.reach(&archive.installed)?))).collect()
     }
 
+    /// The archives that a binary may need of which the markers are not known: those in `.kpack` directories at or above it.
+    pub(super) fn around(&self, binary: &EntryPath) -> BTreeSet<usize> {
+        let is_around = |archive: &Shelved| {
+            let directory = archive.installed.parent().filter(|directory| directory.name() == b".kpack");
+            directory.and_then(|directory| directory.parent()).is_some_and(|root| binary.below(&root).is_some())
+        };
+        self.0.iter().enumerate().filter(|(_, archive)| is_around(archive)).map(|(number, _)| number).collect()
+    }
+
     /// Takes down that a binary which stays split needs archives.
     pub(super) fn need(&self, numbers: &BTreeSet<usize>, binary: &EntryPath) {
         for archive in numbers.iter().filter_map(|number| self.0.get(*number)) {
