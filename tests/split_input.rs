@@ -272,6 +272,22 @@ fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
     }
 }
 
+/// What an archive of the device part for gfx1030 has.
+fn gfx1030_of(trees: &Trees, place: &str) -> Vec<(String, Vec<u8>)> {
+    let archive = fs::read(trees.at(place).join("gfx1030/.kpack/rocm_gfx1030.kpack")).unwrap();
+    let archive = Archive::open(archive.as_slice()).unwrap();
+    let names = archive.toc().unwrap().toc.into_keys();
+    let with_code = |name: String| (name.clone(), archive.get(&name, "gfx1030").unwrap().unwrap());
+    names.map(with_code).collect()
+}
+
+/// The warning that code for gfx1030 is in no binary.
+fn not_joined(keys: &str) -> String {
+    format!(
+        ".kpack/rocm_gfx1030.kpack: no split binary asks for {keys} in it; the device part has this code, and fat/ and thin/ do not"
+    )
+}
+
 #[test]
 fn what_no_binary_asks_for_stays_in_its_archive() {
     let trees = Trees::new(&options());
@@ -279,14 +295,35 @@ fn what_no_binary_asks_for_stays_in_its_archive() {
     let split = Opened::new(&trees.at("installed"));
     let plan = split.plan();
     write(&split, &plan, &trees.at("again"));
-    let keys = |place: &str| {
-        let archive = fs::read(trees.at(place).join("gfx1030/.kpack/rocm_gfx1030.kpack")).unwrap();
-        let archive = Archive::open(archive.as_slice()).unwrap();
-        let names: Vec<_> = archive.toc().unwrap().toc.into_keys().collect();
-        names.into_iter().map(|name| (archive.get(&name, "gfx1030").unwrap(), name)).collect::<Vec<_>>()
-    };
-    assert!(keys("out") == keys("again"));
-    assert!(keys("out").iter().any(|(_, name)| name == "lib/plain.so#1"));
+    let (out, again) = (gfx1030_of(&trees, "out"), gfx1030_of(&trees, "again"));
+    assert!(out == again);
+    assert!(out.iter().any(|(name, _)| name == "lib/plain.so#1"));
+    let wrappers = out.iter().filter(|(name, _)| name.starts_with("lib/plain.so#")).count();
+    let keys =
+        if wrappers > 1 { format!("lib/plain.so#0 and {} others", wrappers - 1) } else { "lib/plain.so#1".to_owned() };
+    assert!(plan.warnings.contains(&not_joined(&keys)), "{:?}", plan.warnings);
+}
+
+#[test]
+fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
+    let trees = Trees::new(&options());
+    let path = trees.at("installed/.kpack/rocm_gfx1030.kpack");
+    let bytes = fs::read(&path).unwrap();
+    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+    let code = toc.toc["lib/plain.so#1"].clone();
+    toc.toc.insert("lib/plain.so#7".to_owned(), code);
+    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+    fs::write(&path, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+    let split = Opened::new(&trees.at("installed"));
+    let plan = split.plan();
+    write(&split, &plan, &trees.at("again"));
+    assert_eq!(plan.warnings, [not_joined("lib/plain.so#7")]);
+    let (mut out, mut again) = (gfx1030_of(&trees, "out"), gfx1030_of(&trees, "again"));
+    let (_, code) = out.iter().find(|(name, _)| name == "lib/plain.so#1").unwrap().clone();
+    out.push(("lib/plain.so#7".to_owned(), code));
+    out.sort();
+    again.sort();
+    assert!(out == again);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub struct Joined {
 /// A code object for which no split binary asks. A fat one may have come in the place of the one that did.
 #[derive(Debug)]
 pub struct Unasked {
+    /// The archive in the input.
+    pub archive: EntryPath,
     /// Where `.kpack` is when everything is installed.
     pub root: EntryPath,
     /// First part of the archive's name.

@@ -140,7 +140,8 @@ impl Shelved {
                 return Err(stays("it is for several targets"));
             }
             let object = sets::object(self, key, target, entry, resources).map_err(|error| stays(&error))?;
-            Ok(Unasked { root: name.0.clone(), stem: name.1.clone(), key: key.to_owned(), object })
+            let (root, stem) = (name.0.clone(), name.1.clone());
+            Ok(Unasked { archive: self.path.clone(), root, stem, key: key.to_owned(), object })
         };
         entries.iter().map(unasked).collect()
     }

@@ -10,7 +10,7 @@ use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
 use crate::gpu::{TargetId, begins_with_target};
 use crate::join::{self, Unasked};
-use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Frame, marker};
+use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Frame, marker, toc_key};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
@@ -148,8 +148,12 @@ pub(super) fn assign(
         binaries.sort_by_key(|binary| binary.fat.entry);
         plan.warnings.extend(stems.note(root, stem));
         let of_set = unasked.iter().filter(|code| code.root == *root && code.stem == *stem);
-        let of_set: Vec<_> =
-            of_set.filter(|code| options.wants(&options.packaging.key_of(&code.object.target))).collect();
+        // A fat binary has come in the place of the split one that asked for the code.
+        let fat: HashSet<_> = binaries.iter().filter(|it| it.fat.split.is_none()).map(|it| &*it.kernel_name).collect();
+        let is_replaced = |code: &Unasked| code.key.rsplit_once('#').is_some_and(|(name, _)| fat.contains(name));
+        let mut of_set: Vec<_> = of_set.filter(|code| !is_replaced(code)).collect();
+        plan.warnings.extend(not_joined(&of_set));
+        of_set.retain(|code| options.wants(&options.packaging.key_of(&code.object.target)));
         let mut entries = archives(input, stem, binaries, roots, options);
         take_over(input, &mut entries, &of_set, options, &plan.jobs);
         plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options)));
@@ -264,13 +268,30 @@ impl Draft {
     }
 }
 
-/// Adds code objects of archives of the input that no binary asks for, but for those whose names a binary has now.
+/// What the user should know of code that is in no binary, for each archive.
+fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
+    let mut keys = BTreeMap::<_, BTreeSet<_>>::new();
+    for code in unasked {
+        keys.entry(&code.archive).or_default().insert(&*code.key);
+    }
+    let warning = |(archive, keys): (&EntryPath, BTreeSet<&str>)| {
+        let first = keys.first()?;
+        let others = if keys.len() > 1 { format!(" and {} others", keys.len() - 1) } else { String::new() };
+        Some(format!(
+            "{archive}: no split binary asks for {first}{others} in it; the device part has this code, and fat/ and thin/ do not"
+        ))
+    };
+    keys.into_iter().filter_map(warning).collect()
+}
+
+/// Adds code objects of archives of the input that no binary asks for.
 fn take_over(input: &Input, drafts: &mut Vec<Draft>, unasked: &[&Unasked], options: &Options, jobs: &Arc<BundleJobs>) {
-    let names: HashSet<_> =
-        drafts.iter().flat_map(|draft| &draft.entries).map(|it| Arc::clone(&it.kernel_name)).collect();
-    let has_binary = |key: &str| key.rsplit_once('#').is_some_and(|(name, _)| names.contains(name));
-    let is_left = |code: &&&Unasked| !has_binary(&code.key);
-    for code in unasked.iter().filter(is_left) {
+    let name =
+        |it: &ArchiveEntry| it.wrapper.map_or_else(|| it.kernel_name.to_string(), |at| toc_key(&it.kernel_name, at));
+    let names = |draft: &Draft| (draft.target.clone(), draft.entries.iter().map(name).collect::<HashSet<_>>());
+    let there: BTreeMap<_, _> = drafts.iter().map(names).collect();
+    let is_there = |code: &Unasked| there.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
+    for code in unasked.iter().filter(|code| !is_there(code)) {
         let target = &code.object.target;
         let frame = Arc::new(Frame::new(code.object.clone(), level(options), jobs));
         let kernel_name = code.key.as_str().into();
