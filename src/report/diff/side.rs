@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::DiffError;
-use crate::artifact::{ArtifactName, Found, Manifest, find};
+use crate::artifact::{ArtifactName, Found, MANIFEST, Manifest, find};
 use crate::gpu::{BundleKey, Level};
 use crate::report::details::Details;
 use crate::report::{Making, Report, SizedParts, Sizes};
@@ -92,12 +92,17 @@ impl Side {
         let name = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned();
         let mut side =
             Self { name, form: Form::Tree, parts: Vec::new(), resources: Arc::clone(resources), warnings: Vec::new() };
-        if let Some(found) = find(&absolute).map_err(io)? {
+        let artifacts = match find(&absolute).map_err(io)? {
+            Some(Found::One) => BTreeMap::from([(side.name.clone(), absolute.clone())]),
+            Some(Found::Several { artifacts, others, archives }) if !artifacts.is_empty() => {
+                side.note_others(&absolute, &others, &archives);
+                artifacts
+            }
+            // Any directory may have tar archives.
+            None | Some(Found::Several { .. }) => BTreeMap::new(),
+        };
+        if !artifacts.is_empty() {
             side.form = Form::Artifacts;
-            let artifacts = match found {
-                Found::One => BTreeMap::from([(side.name.clone(), absolute)]),
-                Found::Several { artifacts, .. } => artifacts,
-            };
             for (name, place) in artifacts {
                 side.add_artifact(&name, &place, settings, progress)?;
             }
@@ -114,6 +119,16 @@ impl Side {
             side.add(&part, settings, progress)?;
         }
         Ok(side)
+    }
+
+    /// Notes what in a directory of artifacts is none.
+    fn note_others(&mut self, location: &Path, others: &[String], archives: &[String]) {
+        let warning =
+            |name: &String, reason: &str| format!("{}: not compared: {reason}", location.join(name).display());
+        let no_manifest = format!("{MANIFEST} not found in it");
+        self.warnings.extend(others.iter().map(|name| warning(name, &no_manifest)));
+        let no_name = "a tar archive whose name is no artifact's, <component>_<family>";
+        self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
     fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
