@@ -332,9 +332,45 @@ fn growth_is_gated() {
         &["old", "new", "--fail-above", "-1"],
         &["old", "new", "--fail-above", "x"],
         &["old", "new", "--html", "-", "--json"],
+        // Growth is not the reason.
+        &["old", "new", "--html", "none/page.html"],
+        &["old", "new", "--fail-above", "0", "--html", "none/page.html"],
     ] {
         assert_eq!(run(place.path(), &[&["diff"], arguments].concat()).status.code(), Some(2), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_reader_that_stops_changes_no_gate() {
+    let place = tempfile::tempdir().unwrap();
+    tree(place.path(), "old", &[("text", b"text")]);
+    tree(place.path(), "new", &[("text", b"text that grew")]);
+    for (limit, code) in [("0", 1), ("1000", 0)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(["diff", "--fail-above", limit, "old", "new"]).current_dir(place.path()).stdout(writer);
+        assert_eq!(command.status().unwrap().code(), Some(code), "{limit}");
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(command.stdout(full).status().unwrap().code(), Some(2), "{limit}: a full disk");
+    }
+}
+
+#[test]
+fn tar_archives_make_no_artifacts_of_a_directory() {
+    let place = forms();
+    for name in ["tree", "tree-split", "torch-wheels"] {
+        let plain = diff(place.path(), name, name);
+        put(place.path(), &format!("{name}/notes.tar"), b"archive");
+        let said = diff(place.path(), name, name);
+        assert_eq!(said["inputs"]["after"]["form"], plain["inputs"]["after"]["form"], "{name}");
+        assert_eq!(said["inputs"]["after"]["code"], plain["inputs"]["after"]["code"], "{name}");
+        assert_ne!(said["inputs"]["after"]["code"]["count"], 0, "{name}");
+    }
+    put(place.path(), "builds/notes.tar", b"archive");
+    put(place.path(), "builds/notes/text", b"text");
+    let warnings = diff(place.path(), "builds", "builds-split")["warnings"].to_string();
+    assert!(warnings.contains("builds/notes.tar: not compared") && warnings.contains("builds/notes: "), "{warnings}");
 }
 
 #[test]

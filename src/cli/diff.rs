@@ -8,6 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::inspect::write_page;
+use super::is_broken_pipe;
 use super::json;
 use super::options::SplitOptions;
 use super::prepare::{resources, save_index, set_jobs};
@@ -20,7 +21,7 @@ use crate::split::{self, Packaging};
 
 /// Exit code if something grew by more than --fail-above allows.
 const EXCEEDED: u8 = 1;
-/// Exit code if the inputs cannot be compared.
+/// Exit code if the inputs cannot be compared, or the comparison cannot be written.
 const UNREADABLE: u8 = 2;
 
 /// Rows of each table, on a terminal and in a comment of a pull request.
@@ -36,7 +37,8 @@ const LEAST_MEMORY: u64 = 16;
 /// one kind or of two. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in the
 /// symbol tables are.
 ///
-/// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something did, 2 wrong command line or unreadable.
+/// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something did, 2 wrong command line,
+/// unreadable, or the output cannot be written.
 #[derive(Debug, Args)]
 pub(super) struct Compare {
     /// The input before: a wheel, a tree, a binary, a split, an artifact or a directory of artifacts
@@ -81,23 +83,29 @@ impl Compare {
         }
         let diff = match self.compare() {
             Ok(diff) => diff,
-            Err(error) => {
-                eprintln!("kpackfs: {}", message(&super::text(&error)));
-                return Ok(ExitCode::from(UNREADABLE));
-            }
+            Err(error) => return Ok(unreadable(&error)),
         };
         for warning in &diff.warnings {
             eprintln!("kpackfs: warning: {}", message(warning));
         }
-        if let Some(file) = &self.html {
-            write_page(file, &diff.html())?;
-        }
-        if self.html.is_none() || self.json || self.markdown {
-            self.print(&diff)?;
+        match self.write(&diff) {
+            // What reads the output may stop early, which changes nothing about the growth.
+            Err(error) if !is_broken_pipe(&error) => return Ok(unreadable(&error)),
+            _ => {}
         }
         let Some(gate) = diff.gate.filter(|gate| !gate.is_passed()) else { return Ok(ExitCode::SUCCESS) };
         eprintln!("kpackfs: {}", message(&gate.sentence));
         Ok(ExitCode::from(EXCEEDED))
+    }
+
+    fn write(&self, diff: &Diff) -> anyhow::Result<()> {
+        if let Some(file) = &self.html {
+            write_page(file, &diff.html())?;
+        }
+        if self.html.is_none() || self.json || self.markdown {
+            self.print(diff)?;
+        }
+        Ok(std::io::stdout().flush()?)
     }
 
     fn compare(&self) -> anyhow::Result<Diff> {
@@ -157,6 +165,11 @@ impl Compare {
         }
         Ok(())
     }
+}
+
+fn unreadable(error: &anyhow::Error) -> ExitCode {
+    eprintln!("kpackfs: {}", message(&super::text(error)));
+    ExitCode::from(UNREADABLE)
 }
 
 fn percent(text: &str) -> Result<f64, String> {
