@@ -12,6 +12,7 @@ use super::options::{Source, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
+use super::terminal::message;
 use crate::report::{EmbeddedSummary, Making, Page, Report, Sizes};
 use crate::source::Input;
 use crate::split::{Progress, embedded};
@@ -98,7 +99,12 @@ fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
     let progress = Progress::default();
     let find = || embedded(input, plan, resources, &progress);
     let found = show_bytes("Searching", &progress.done, &progress.total, find);
-    found.iter().map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
+    for (path, _) in found.iter().filter(|(_, found)| found.is_unfinished) {
+        let reason = "not searched to the end for embedded bundles: too much in it looks like one";
+        eprintln!("kpackfs: warning: {}", message(&format!("{path}: {reason}")));
+    }
+    let found = found.iter().filter(|(_, found)| found.bundles > 0);
+    found.map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
 }
 
 /// Writes a page to a file or to stdout.

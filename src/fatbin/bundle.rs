@@ -55,17 +55,29 @@ impl Bundle {
         limit: u64,
         resources: &Arc<Resources>,
     ) -> Result<Self, FatbinError> {
+        Self::read_counted(content, offset, limit, resources, &mut 0)
+    }
+
+    /// The same. Adds the bytes that were read of the table to `count`, whether or not there is a bundle.
+    pub(super) fn read_counted(
+        content: &Arc<dyn Content>,
+        offset: u64,
+        limit: u64,
+        resources: &Arc<Resources>,
+        count: &mut u64,
+    ) -> Result<Self, FatbinError> {
         let available = limit.min(content.size()).saturating_sub(offset);
         let head = read_up_to(content, offset, available.min(FIRST_READ))?;
+        *count = count.saturating_add(head.len() as u64);
         let (compressed, entries) = if head.starts_with(MAGIC) {
             let read = |length: u64| match length.min(available) {
                 length if length == head.len() as u64 => Ok(head.clone()),
                 length => read_up_to(content, offset, length),
             };
-            (None, read_entries(offset, available, read)?)
+            (None, read_entries(offset, available, counted(read, count))?)
         } else if let Some(packing) = Packing::parse(offset, &head, available)? {
             let bundle = Compressed::new(content, packing, resources);
-            (Some(packing), read_entries(offset, packing.size, bundle.beginning()?)?)
+            (Some(packing), read_entries(offset, packing.size, counted(bundle.beginning()?, count))?)
         } else {
             return Err(malformed(offset, "it begins with neither magic"));
         };
@@ -142,6 +154,18 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
         return entries.iter().map(|entry| entry.offset + entry.size).max();
     }
     Packing::total_size(&head).filter(|&size| size <= available)
+}
+
+/// `read`, which adds the bytes that it gives to `count`.
+fn counted(
+    mut read: impl FnMut(u64) -> Result<Vec<u8>, FatbinError>,
+    count: &mut u64,
+) -> impl FnMut(u64) -> Result<Vec<u8>, FatbinError> {
+    move |length| {
+        let bytes = read(length)?;
+        *count = count.saturating_add(bytes.len() as u64);
+        Ok(bytes)
+    }
 }
 
 /// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.

@@ -25,7 +25,7 @@ pub use header::{CODE_HEADER, code_problem, code_target, is_code, is_processor, 
 pub use kernels::{CodeScan, Kernel, Scanned};
 pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
-pub use search::search;
+pub use search::{Effort, search};
 pub use stored::StoredObject;
 pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of, bundle_table_size};
 

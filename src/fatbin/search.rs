@@ -14,11 +14,32 @@ use crate::rope::{Content, ReadError};
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
-/// The bundles in a range of a content that have code for any target, none inside of another.
+/// What may be read of the tables of bundles in a file. What looks like a table can have 16 MiB, and another one can begin
+/// in each of its entries.
+#[derive(Debug)]
+pub struct Effort {
+    rest: u64,
+}
+
+impl Effort {
+    /// Enough for all real bundles in a file of `size` bytes: their tables are shorter than their code.
+    pub fn of(size: u64) -> Self {
+        Self { rest: size.saturating_mul(4).saturating_add(16 << 20) }
+    }
+
+    /// Whether a search stopped before its end.
+    pub fn is_spent(&self) -> bool {
+        self.rest == 0
+    }
+}
+
+/// The bundles in a range of a content that have code for any target, none inside of another. If `effort` is spent, only
+/// those that were found until then.
 pub fn search(
     content: &Arc<dyn Content>,
     range: Range<u64>,
     resources: &Arc<Resources>,
+    effort: &mut Effort,
 ) -> Result<Vec<Bundle>, ReadError> {
     let mut found = Vec::new();
     let mut buffer = vec![0; usize::try_from(STEP.min(range.end.saturating_sub(range.start))).unwrap_or(0)];
@@ -33,7 +54,12 @@ pub fn search(
             if start < end {
                 continue;
             }
-            let bundle = Bundle::read(content, start, range.end, resources);
+            if effort.is_spent() {
+                return Ok(found);
+            }
+            let mut read = 0;
+            let bundle = Bundle::read_counted(content, start, range.end, resources, &mut read);
+            effort.rest = effort.rest.saturating_sub(read);
             if let Some(bundle) = bundle.ok().filter(|bundle| !bundle.targets().is_empty()) {
                 end = start.saturating_add(bundle.length()).max(start + 1);
                 found.push(bundle);

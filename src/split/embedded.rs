@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Place, Plan, Progress};
 use crate::binary::data_ranges;
-use crate::fatbin::search;
+use crate::fatbin::{Effort, search};
 use crate::gpu::TargetId;
 use crate::index::Kind;
 use crate::resources::Resources;
@@ -26,9 +26,12 @@ pub struct Embedded {
     pub size: u64,
     /// What they have code for.
     pub targets: BTreeSet<TargetId>,
+    /// Whether the search stopped before the end: too much looks like a bundle, and is none.
+    #[serde(skip)]
+    pub is_unfinished: bool,
 }
 
-/// The binaries of an input that have such bundles, in the order of the input. Their data is read.
+/// The binaries of an input that have such bundles, or may have more of them, in the order of the input. Their data is read.
 pub fn embedded(
     input: &Input,
     plan: &Plan,
@@ -45,7 +48,7 @@ pub fn embedded(
     let found = binaries.par_iter().with_max_len(1).filter_map(|(path, content)| {
         let found = find(content, resources);
         progress.done.fetch_add(content.size(), Ordering::Relaxed);
-        Some(((*path).clone(), found.filter(|found| found.bundles > 0)?))
+        Some(((*path).clone(), found.filter(|found| found.bundles > 0 || found.is_unfinished)?))
     });
     found.collect()
 }
@@ -57,14 +60,16 @@ fn find(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Embedd
         return Some(known);
     }
     let mut found = Embedded::default();
+    let mut effort = Effort::of(content.size());
     for range in data_ranges(content).ok()? {
-        for bundle in search(content, range, resources).ok()? {
+        for bundle in search(content, range, resources, &mut effort).ok()? {
             found.bundles += 1;
             found.size += bundle.length();
             found.targets.extend(bundle.targets());
         }
     }
-    if let Some(identity) = identity {
+    found.is_unfinished = effort.is_spent();
+    if let Some(identity) = identity.filter(|_| !found.is_unfinished) {
         resources.index.put(Kind::Scan, &identity, &found);
     }
     Some(found)

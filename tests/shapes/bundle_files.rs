@@ -174,6 +174,23 @@ fn bundles_without_wrappers_are_counted() {
     assert_eq!(embedded(&input, &shown.plan, &resources, &Progress::default()), []);
 }
 
+/// In each of the entries of such a table another one begins, and none has code.
+#[test]
+fn a_search_for_embedded_bundles_ends() {
+    let mut unit = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    for field in [4096_u64, 0, 0, 32] {
+        unit.extend(field.to_le_bytes());
+    }
+    // Each table takes the units behind it for ids. There are 75,000 tables of 224 KiB.
+    let library = with_data(&unit.repeat((4 << 20) / unit.len()));
+    let shown = tree(&[("data.so", library)]);
+    let resources = Resources::new(64 << 20);
+    let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
+    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
+    let [(path, found)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((path.to_string().as_str(), found.bundles, found.is_unfinished), ("lib/data.so", 0, true));
+}
+
 /// A shared library with one section `.rodata` (gABI, chapter 4). The header of the section is at the end.
 fn with_data(data: &[u8]) -> Vec<u8> {
     let names = b"\0.rodata\0.shstrtab\0";
