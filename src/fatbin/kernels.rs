@@ -4,7 +4,7 @@
 //! table (LLVM's "User Guide for AMDGPU Backend", "Symbols"). Linkers put that table into the first segment, before the code. So
 //! that segment is kept until the section headers, which are at the end, say where the table is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +25,9 @@ const SMALL: usize = 64 << 10;
 const MOST_SECTIONS: u64 = 1 << 12;
 /// Names of kernels of C++ templates have some thousands of letters.
 const LONGEST_NAME: usize = 16 << 10;
+/// Names of symbols are scanned for as many bytes as their table has, times this: symbols may share the bytes of their names,
+/// but those of real code objects hardly do.
+const MOST_SCANNED: usize = 4;
 /// The end of the names of kernel descriptors.
 const DESCRIPTOR: &[u8] = b".kd";
 
@@ -35,7 +38,7 @@ pub struct Scanned {
     pub sha256: [u8; 32],
     /// Bytes.
     pub size: u64,
-    /// Its kernels, in the order of the symbol table; `None` if it has a symbol table that cannot be read.
+    /// Its kernels, each once, in the order of the symbol table; `None` if it has a symbol table that cannot be read.
     pub kernels: Option<Vec<Kernel>>,
 }
 
@@ -158,36 +161,76 @@ impl CodeScan {
         let names: &[u8] = array(&self.head, names.sh_offset.get(LE), names.sh_size.get(LE))?;
         let count = table.sh_size.get(LE) / size_of::<Sym64<LE>>() as u64;
         let symbols: &[Sym64<LE>] = array(&self.head, table.sh_offset.get(LE), count)?;
-        Some(kernels(symbols, names))
+        kernels(symbols, names)
     }
 }
 
-/// The kernels of a symbol table.
-fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Vec<Kernel> {
-    let name = |symbol: &Sym64<LE>| {
-        let rest = names.get(usize::try_from(symbol.st_name.get(LE)).ok()?..)?;
-        let name = rest.get(..rest.len().min(LONGEST_NAME))?;
-        name.get(..name.iter().position(|&byte| byte == 0)?)
-    };
-    let defined = || symbols.iter().filter(|symbol| symbol.st_shndx.get(LE) != elf::SHN_UNDEF);
-    let functions = defined().filter(|symbol| symbol.st_type() == elf::STT_FUNC);
-    let sizes: HashMap<_, _> = functions.filter_map(|symbol| Some((name(symbol)?, symbol.st_size.get(LE)))).collect();
-    let mut found = Vec::new();
-    let mut length = 0;
-    for kernel in defined().filter_map(|symbol| name(symbol)?.strip_suffix(DESCRIPTOR)) {
-        // Symbols that share the bytes of their names could have more of them than there is memory.
-        length += kernel.len();
-        if length > names.len() {
-            break;
+/// The kernels of a symbol table; `None` if the names of its symbols are too many bytes.
+fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Option<Vec<Kernel>> {
+    let mut rest = names.len().saturating_mul(MOST_SCANNED);
+    let mut sizes = HashMap::new();
+    let mut descriptors = Vec::new();
+    for symbol in symbols.iter().filter(|symbol| symbol.st_shndx.get(LE) != elf::SHN_UNDEF) {
+        let Some(name) = usize::try_from(symbol.st_name.get(LE)).ok().and_then(|start| names.get(start..)) else {
+            continue;
+        };
+        let name = name.get(..name.len().min(LONGEST_NAME)).unwrap_or_default();
+        let end = memchr::memchr(0, name);
+        rest = rest.checked_sub(end.map_or(name.len(), |end| end + 1))?;
+        let Some(name) = end.and_then(|end| name.get(..end)) else { continue };
+        if symbol.st_type() == elf::STT_FUNC {
+            sizes.insert(name, symbol.st_size.get(LE));
         }
-        let size = sizes.get(kernel).copied().unwrap_or(0);
-        found.push(Kernel { name: String::from_utf8_lossy(kernel).into_owned(), size });
+        descriptors.extend(name.strip_suffix(DESCRIPTOR));
     }
-    found
+    let mut known = HashSet::new();
+    descriptors.retain(|name| known.insert(*name));
+    let kernel = |name: &[u8]| Kernel {
+        name: String::from_utf8_lossy(name).into_owned(),
+        size: sizes.get(name).copied().unwrap_or(0),
+    };
+    Some(descriptors.into_iter().map(kernel).collect())
 }
 
 /// A table of `count` elements at `offset`.
 fn array<T: Pod>(bytes: &[u8], offset: u64, count: u64) -> Option<&[T]> {
     let bytes = bytes.get(usize::try_from(offset).ok()?..)?;
     slice_from_bytes(bytes, usize::try_from(count).ok()?).ok().map(|(table, _)| table)
+}
+
+#[cfg(test)]
+mod tests {
+    use object::{U16, U32, U64};
+
+    use super::*;
+
+    fn symbol(name: u32, kind: elf::SymbolType, size: u64) -> Sym64<LE> {
+        Sym64 {
+            st_name: U32::new(LE, name),
+            st_info: elf::SymbolInfo(kind.0),
+            st_other: elf::SymbolOther(0),
+            st_shndx: U16::new(LE, elf::SymbolSection(1)),
+            st_value: U64::new(LE, 0),
+            st_size: U64::new(LE, size),
+        }
+    }
+
+    #[test]
+    fn a_kernel_counts_once() {
+        let names = b"\0a\0a.kd\0";
+        let symbols = [symbol(1, elf::STT_FUNC, 5), symbol(3, elf::STT_OBJECT, 64), symbol(3, elf::STT_OBJECT, 64)];
+        assert_eq!(kernels(&symbols, names), Some(vec![Kernel { name: "a".to_owned(), size: 5 }]));
+    }
+
+    #[test]
+    fn symbols_that_share_their_names_are_not_all_read() {
+        for names in [[&[b'x'; 10_000][..], b".kd\0"].concat(), vec![b'x'; 10_000]] {
+            let symbols = |count: u32| (0..count).map(|at| symbol(at, elf::STT_OBJECT, 64)).collect::<Vec<_>>();
+            assert!(kernels(&symbols(3), &names).is_some());
+            assert_eq!(kernels(&symbols(1000), &names), None);
+        }
+        // Names without a letter.
+        let symbols: Vec<_> = std::iter::repeat_n(symbol(0, elf::STT_OBJECT, 0), 1000).collect();
+        assert_eq!(kernels(&symbols, b"\0"), None);
+    }
 }

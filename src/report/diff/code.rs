@@ -14,6 +14,8 @@ use crate::resources::Resources;
 
 /// Names of kernels take this many bytes at most. Kernels that come later are counted without their names.
 const MOST_NAMES: usize = 256 << 20;
+/// Kernels of so many are kept, each once for each wrapper that leads to it. Those of code objects that come later are unread.
+const MOST_KERNELS: usize = 32 << 20;
 
 /// A code object in a library, and what it is.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ pub(super) struct Wanted {
     pub(super) users: Vec<(usize, String, usize)>,
 }
 
-/// Names of kernels, each once, by number.
+/// Names of kernels, each once, by number, and how many kernels are kept.
 #[derive(Debug, Default)]
 pub(super) struct Names(Mutex<Known>);
 
@@ -48,18 +50,31 @@ struct Known {
     numbers: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
     bytes: usize,
+    kernels: usize,
 }
 
 impl Names {
+    /// The kernels of a code object by number; `None` if there are too many with those of others. `users` lead to it.
+    fn keep(&self, kernels: &[Kernel], users: usize) -> Option<Arc<[(u32, u64)]>> {
+        {
+            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = kernels.len().saturating_mul(users).saturating_add(known.kernels);
+            known.kernels = Some(all).filter(|all| *all <= MOST_KERNELS)?;
+        }
+        kernels.iter().map(|kernel| Some((self.number(&kernel.name)?, kernel.size))).collect()
+    }
+
     /// The number of a name; `None` if there are too many.
     fn number(&self, name: &str) -> Option<u32> {
+        // An empty name takes memory, too.
+        let cost = name.len().max(1);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(number) = known.numbers.get(name) {
             return Some(*number);
         }
-        let number = u32::try_from(known.names.len()).ok().filter(|_| known.bytes + name.len() <= MOST_NAMES)?;
+        let number = u32::try_from(known.names.len()).ok().filter(|_| known.bytes + cost <= MOST_NAMES)?;
         let name: Arc<str> = name.into();
-        known.bytes += name.len();
+        known.bytes += cost;
         known.names.push(Arc::clone(&name));
         known.numbers.insert(name, number);
         Some(number)
@@ -159,9 +174,7 @@ fn read_bundle(
     let mut codes = Vec::new();
     for wanted in group {
         let Scanned { sha256, size, kernels } = wanted.scan(&mut open, resources)?;
-        let numbered = |kernel: &Kernel| Some((names.number(&kernel.name)?, kernel.size));
-        let kernels: Option<Arc<[_]>> =
-            kernels.and_then(|kernels| kernels.iter().map(numbered).collect::<Option<Vec<_>>>()).map(Into::into);
+        let kernels = kernels.and_then(|kernels| names.keep(&kernels, wanted.users.len()));
         for (library, target, wrapper) in &wanted.users {
             let code = Code { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
             codes.push((*library, target.clone(), code));

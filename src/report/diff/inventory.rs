@@ -75,6 +75,16 @@ impl Libraries {
         let next = self.numbers.len();
         *self.numbers.entry(path.to_owned()).or_insert(next)
     }
+
+    /// Notes what leads to the code object of a number, which is at `place` if it is a new one.
+    fn add_user(&mut self, number: usize, user: (usize, String, usize), place: impl FnOnce() -> Place) {
+        if number == self.wanted.len() {
+            self.wanted.push(Wanted { place: place(), users: Vec::new() });
+        }
+        if let Some(wanted) = self.wanted.get_mut(number) {
+            wanted.users.push(user);
+        }
+    }
 }
 
 impl Inventory {
@@ -145,16 +155,18 @@ impl Inventory {
         archives
     }
 
-    /// Has the code objects of an archive read, which belong to libraries that its names lead to.
+    /// Has the code objects of an archive read, each once, which belong to libraries that its names lead to.
     fn add_archive(&self, archive: &Found, libraries: &mut Libraries) {
+        let mut places = HashMap::new();
         for (key, target, entry) in archive.reader.entries() {
             let (name, wrapper) = key.rsplit_once('#').unwrap_or((key, "0"));
             let Ok(wrapper) = wrapper.parse() else { continue };
             let path = self.library(archive, name);
             let library = libraries.number(&path);
             libraries.archived.insert(library);
-            let place = Place::Archive(Arc::clone(&archive.reader), entry.clone());
-            libraries.wanted.push(Wanted { place, users: vec![(library, target.to_owned(), wrapper)] });
+            let place = || Place::Archive(Arc::clone(&archive.reader), entry.clone());
+            let number = *places.entry((entry.ordinal, entry.original_size)).or_insert(libraries.wanted.len());
+            libraries.add_user(number, (library, target.to_owned(), wrapper), place);
         }
     }
 
@@ -242,14 +254,8 @@ fn fat_binaries(part: &Part, libraries: &mut Libraries) {
     for ((binary, wrapper, target), frame) in found {
         let Some(entry) = part.input.entries.get(binary) else { continue };
         let library = libraries.number(&part.shown(&entry.path).to_string());
-        let next = libraries.wanted.len();
-        let number = *places.entry(Arc::as_ptr(frame)).or_insert(next);
-        if number == next {
-            libraries.wanted.push(Wanted { place: Place::Bundle(frame.object.clone()), users: Vec::new() });
-        }
-        if let Some(wanted) = libraries.wanted.get_mut(number) {
-            wanted.users.push((library, target, wrapper));
-        }
+        let number = *places.entry(Arc::as_ptr(frame)).or_insert(libraries.wanted.len());
+        libraries.add_user(number, (library, target, wrapper), || Place::Bundle(frame.object.clone()));
     }
 }
 
