@@ -155,10 +155,10 @@ impl Compare {
         if let Some(first) = tables.next() {
             first.write(&mut out, style)?;
         }
-        writeln!(out, "{}\n", diff.sentence())?;
+        writeln!(out, "{}\n", style.line(&diff.sentence()))?;
         if let Some(gate) = &diff.gate {
             let mark = if gate.is_passed() { "Passed" } else { "Failed" };
-            writeln!(out, "{mark}: {}\n", gate.sentence)?;
+            writeln!(out, "{mark}: {}\n", style.line(&gate.sentence))?;
         }
         for table in tables {
             table.write(&mut out, style)?;

@@ -13,6 +13,17 @@ pub enum Style {
     Markdown,
 }
 
+impl Style {
+    /// A text from an input for a line of its own.
+    pub fn line(self, text: &str) -> String {
+        let text = escaped(text);
+        match self {
+            Self::Text => text.into_owned(),
+            Self::Markdown => in_markdown(&text),
+        }
+    }
+}
+
 /// A column: its title, and whether it holds numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Column {
@@ -108,7 +119,7 @@ impl Table {
     }
 
     fn write_markdown(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "### {}\n", self.title)?;
+        writeln!(out, "### {}\n", in_markdown(&self.title))?;
         let titles = self.columns.iter().map(|column| column.title());
         writeln!(out, "| {} |", titles.collect::<Vec<_>>().join(" | "))?;
         let rule = |column: &Column| if let Column::Number(_) = column { "---:" } else { "---" };
@@ -168,7 +179,7 @@ mod tests {
     use super::{Column, Style, Table, percent};
 
     fn written(style: Style) -> String {
-        let mut table = Table::new("Files", [Column::Text("name"), Column::Number("size"), Column::Number("unknown")]);
+        let mut table = Table::new("A_b", [Column::Text("name"), Column::Number("size"), Column::Number("unknown")]);
         table.row(["a_b.so".to_owned(), "1".to_owned(), String::new()]);
         table.row(["ä|c".to_owned(), "1234".to_owned(), String::new()]);
         let mut out = Vec::new();
@@ -178,12 +189,12 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
-        assert_eq!(written(Style::Text), "Files\n  name    size\n  a_b.so     1\n  ä|c     1234\n\n");
+        assert_eq!(written(Style::Text), "A_b\n  name    size\n  a_b.so     1\n  ä|c     1234\n\n");
     }
 
     #[test]
     fn markdown_shows_names_as_they_are() {
-        let expected = "### Files\n\n| name | size |\n|---|---:|\n| a\\_b.so | 1 |\n| ä\\|c | 1234 |\n\n";
+        let expected = "### A\\_b\n\n| name | size |\n|---|---:|\n| a\\_b.so | 1 |\n| ä\\|c | 1234 |\n\n";
         assert_eq!(written(Style::Markdown), expected);
     }
 
