@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::DiffError;
-use crate::artifact::{ArtifactName, Found, MANIFEST, Manifest, find};
+use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, find};
 use crate::gpu::{BundleKey, Level};
 use crate::report::details::Details;
 use crate::report::{Making, Report, SizedParts, Sizes};
@@ -59,7 +59,7 @@ pub struct Side {
 /// One of the directories or wheels that an input consists of.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// What stands before its paths: the component of an artifact.
+    /// What stands before its paths: the component of an artifact, or its whole name if shards have others of the component.
     pub(super) place: Option<String>,
     pub(super) input: Input,
     pub(super) plan: Plan,
@@ -103,8 +103,8 @@ impl Side {
         };
         if !artifacts.is_empty() {
             side.form = Form::Artifacts;
-            for (name, place) in artifacts {
-                side.add_artifact(&name, &place, settings, progress)?;
+            for (name, location) in &artifacts {
+                side.add_artifact(name, location, place_of(name, &artifacts), settings, progress)?;
             }
             return Ok(side);
         }
@@ -158,6 +158,7 @@ impl Side {
         &mut self,
         name: &str,
         location: &Path,
+        place: String,
         settings: &Settings,
         progress: &Progress,
     ) -> Result<(), DiffError> {
@@ -169,13 +170,13 @@ impl Side {
         let options = Options {
             overlay_roots: Some(prefixes),
             packaging: Packaging::Processors,
-            group: Some(component.clone()),
+            group: Some(component),
             ..settings.artifacts.clone()
         };
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &options, &self.resources, progress).map_err(refused)?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
-        self.parts.push(Part { place: Some(component), input, plan, wheels: None, file_size: None });
+        self.parts.push(Part { place: Some(place), input, plan, wheels: None, file_size: None });
         Ok(())
     }
 
@@ -227,6 +228,17 @@ impl Part {
         });
         self.plan.keys.iter().cloned().chain(named).collect()
     }
+}
+
+/// What stands before the paths of an artifact. The parts of one that was split lie over each other. Those of shards have
+/// different files at the same paths.
+fn place_of(name: &str, all: &BTreeMap<String, PathBuf>) -> String {
+    let Some(parsed) = ArtifactName::parse(name) else { return name.to_owned() };
+    let is_split = all.contains_key(&ArtifactName::new(&parsed.component, GENERIC).to_string());
+    let is_other = |other: &&String| {
+        *other != name && ArtifactName::parse(other).is_some_and(|other| other.component == parsed.component)
+    };
+    if !is_split && all.keys().any(|other| is_other(&other)) { name.to_owned() } else { parsed.component }
 }
 
 /// What users download of a host wheel and device wheels.
