@@ -374,6 +374,42 @@ fn tar_archives_make_no_artifacts_of_a_directory() {
 }
 
 #[test]
+fn artifacts_of_all_shards_count() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["old", "new"] {
+        for family in ["gfx110X-all", "gfx94X-dcgpu"] {
+            let artifact = format!("{name}/blas_lib_{family}");
+            put(place.path(), &format!("{artifact}/artifact_manifest.txt"), b"stage\n");
+            tree(place.path(), &format!("{artifact}/stage"), &[("lib/libx.so", &fixture("plain.so"))]);
+            put(place.path(), &format!("{artifact}/stage/notes.txt"), family.as_bytes());
+        }
+    }
+    put(place.path(), "new/blas_lib_gfx94X-dcgpu/stage/notes.txt", b"longer than it was before");
+    let said = diff(place.path(), "old", "new");
+    assert_eq!(said["inputs"]["before"]["files"]["count"], 6);
+    assert_eq!(said["inputs"]["before"]["code"]["count"], 8, "four of each shard");
+    let changed = said["members"]["list"].as_array().unwrap();
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    assert_eq!(changed[0]["change"], "changed");
+    assert!(changed[0]["path"].as_str().unwrap().starts_with("blas_lib_gfx94X-dcgpu/"), "{changed:?}");
+}
+
+#[test]
+fn databases_that_are_not_wanted_do_not_count() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["old", "new"] {
+        tree(place.path(), name, &[("lib/libx.so", &fixture("plain.so"))]);
+        put(place.path(), &format!("{name}/lib/rocblas/library/TensileLibrary_gfx90a.co"), b"wanted");
+    }
+    put(place.path(), "new/lib/rocblas/library/TensileLibrary_gfx1100.co", b"database that grew");
+    let arguments = ["diff", "--json", "--gpu-targets", "gfx90a", "--fail-above", "0", "old", "new"];
+    let said: Value = serde_json::from_str(&kpackfs(place.path(), &arguments)).unwrap();
+    assert_eq!(said["databases"], json!({"rocblas": {"gfx90a": {"before": amount(1, 6), "after": amount(1, 6)}}}));
+    assert_eq!(said["targets"]["gfx1100"], Value::Null);
+    assert_eq!(said["members"]["list"], json!([]));
+}
+
+#[test]
 fn downloads_are_estimated_until_they_are_known() {
     let place = tempfile::tempdir().unwrap();
     wheel(place.path());

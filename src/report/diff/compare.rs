@@ -288,24 +288,55 @@ fn packages(before: &Inventory, after: &Inventory) -> Vec<PackageChange> {
     packages
 }
 
-/// What users download. What is not known of both is estimated for both.
+/// What users download: exact if that is known of both, else estimated if that is. An exact size and an estimate are not
+/// compared.
 fn downloads(before: &Downloads, after: &Downloads) -> BTreeMap<String, Download> {
     let mut downloads = BTreeMap::new();
     if before.whole.is_some() || after.whole.is_some() {
         let whole = Download { before: before.whole, after: after.whole, is_estimate: false };
         downloads.insert(ALL.to_owned(), whole);
     }
-    let gpus = |side: &Downloads| side.split.keys().chain(side.thin.keys()).cloned().collect::<BTreeSet<_>>();
-    let (old, new) = (gpus(before), gpus(after));
-    for gpu in old.union(&new) {
-        let is_known = |side: &Downloads, gpus: &BTreeSet<String>| side.split.contains_key(gpu) || !gpus.contains(gpu);
-        let is_exact = is_known(before, &old) && is_known(after, &new);
-        let size = |side: &Downloads| {
-            let (first, second) = if is_exact { (&side.split, &side.thin) } else { (&side.thin, &side.split) };
-            first.get(gpu).or_else(|| second.get(gpu)).copied()
+    let has = |side: &Downloads, gpu: &String| side.split.contains_key(gpu) || side.thin.contains_key(gpu);
+    let gpus: BTreeSet<_> =
+        [before, after].into_iter().flat_map(|side| side.split.keys().chain(side.thin.keys())).collect();
+    for gpu in gpus {
+        let sizes = |of: fn(&Downloads) -> &BTreeMap<String, u64>| {
+            let [old, new] = [before, after].map(|side| of(side).get(gpu).copied());
+            let is_known = (old.is_some() || !has(before, gpu)) && (new.is_some() || !has(after, gpu));
+            is_known.then_some((old, new))
         };
-        let download = Download { before: size(before), after: size(after), is_estimate: !is_exact };
-        downloads.insert(gpu.clone(), download);
+        let (exact, thin) = (sizes(|side| &side.split), sizes(|side| &side.thin));
+        let (before, after) = exact.or(thin).unwrap_or_default();
+        let is_estimate = exact.is_none() && thin.is_some();
+        downloads.insert(gpu.clone(), Download { before, after, is_estimate });
     }
     downloads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_size_is_compared_with_no_estimate() {
+        let side = |split: &[(&str, u64)], thin: &[(&str, u64)]| {
+            let map = |of: &[(&str, u64)]| of.iter().map(|(gpu, size)| ((*gpu).to_owned(), *size)).collect();
+            Downloads { whole: None, split: map(split), thin: map(thin) }
+        };
+        let gpu = "gfx942";
+        let [exact, thin, both, none] =
+            [side(&[(gpu, 1)], &[]), side(&[], &[(gpu, 2)]), side(&[(gpu, 3)], &[(gpu, 4)]), side(&[], &[])];
+        for (before, after, expected) in [
+            (&exact, &thin, (None, None, false)),
+            (&thin, &exact, (None, None, false)),
+            (&both, &thin, (Some(4), Some(2), true)),
+            (&exact, &both, (Some(1), Some(3), false)),
+            (&none, &thin, (None, Some(2), true)),
+            (&exact, &none, (Some(1), None, false)),
+        ] {
+            let found = downloads(before, after);
+            let Download { before, after, is_estimate } = found[gpu];
+            assert_eq!((before, after, is_estimate), expected);
+        }
+    }
 }

@@ -145,9 +145,9 @@ impl Inventory {
             let (host_size, database, is_fat) = match at {
                 split::Place::Host => (size, None, false),
                 split::Place::Rewritten { content, .. } => (content.size(), None, true),
-                split::Place::Device(key, handler) | split::Place::Unwanted(key, handler) => {
-                    (0, Some((handler.name(), key.to_string())), false)
-                }
+                split::Place::Device(key, handler) => (0, Some((handler.name(), key.to_string())), false),
+                // --gpu-targets leaves it out.
+                split::Place::Unwanted(..) => continue,
             };
             let path = part.shown(&entry.path);
             self.members.entry(path).or_insert(Member { kind, size, host_size, database, is_fat });

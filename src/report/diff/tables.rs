@@ -132,7 +132,12 @@ impl Diff {
         ];
         let mut table = Table::new("What a user downloads", columns);
         for (name, it) in &self.downloads {
-            let note = if it.is_estimate { "estimate of a thin wheel" } else { "" };
+            let is_known = it.before.is_some() || it.after.is_some();
+            let note = match it.is_estimate {
+                true => "estimate of a thin wheel",
+                false if is_known => "",
+                false => "known with --sizes",
+            };
             let name = if name == "all" { "all (fat)" } else { name };
             let change = it.before.zip(it.after).map(|(old, new)| growth(old, new)).unwrap_or_default();
             table.row([name.to_owned(), known_size(it.before), known_size(it.after), change, note.to_owned()]);
