@@ -86,6 +86,11 @@ impl Compressed {
         self.packing.start
     }
 
+    /// Its length, compressed and claimed, if the latter is out of all proportion.
+    pub(super) fn absurd_claim(&self) -> Option<(u64, u64)> {
+        self.packing.is_absurd().then_some((self.packing.length, self.packing.size))
+    }
+
     /// A number that no other bundle of this input has, for comparing.
     pub fn id(&self) -> u64 {
         self.id

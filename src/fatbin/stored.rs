@@ -82,6 +82,11 @@ impl StoredObject {
         Ok(header)
     }
 
+    /// Its length, compressed and claimed, if the latter is out of all proportion.
+    pub fn absurd_claim(&self) -> Option<(u64, u64)> {
+        self.frame.as_ref()?.absurd_claim()
+    }
+
     /// It as code for a target.
     pub fn code_for(&self, target: TargetId) -> CodeObject {
         CodeObject { target, content: Arc::clone(&self.content), bundle: self.frame.clone(), offset: 0 }
@@ -137,5 +142,16 @@ mod tests {
         // Nothing is a frame of nothing.
         assert!(frame(&packed, 0).is_err() && frame(&unsized_frame, 0).is_err());
         assert_eq!(frame(&zstd::bulk::compress(&[], 3).unwrap(), 0).unwrap().content().size(), 0);
+    }
+
+    #[test]
+    fn what_claims_to_become_far_too_much_is_named() {
+        let zeros = vec![0; 17 << 20];
+        let packed = zstd::bulk::compress(&zeros, 3).unwrap();
+        let length = packed.len() as u64;
+        assert_eq!(frame(&packed, zeros.len()).unwrap().absurd_claim(), Some((length, 17 << 20)));
+        let code = code();
+        assert_eq!(frame(&zstd::bulk::compress(&code, 3).unwrap(), code.len()).unwrap().absurd_claim(), None);
+        assert_eq!(StoredObject::plain(&content(&code), 0, 1 << 20).unwrap().absurd_claim(), None);
     }
 }

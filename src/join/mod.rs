@@ -299,13 +299,15 @@ fn put_together(
     shelf: &Shelf,
     resources: &Arc<Resources>,
 ) -> Result<Found, JoinError> {
-    let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for (position, request) in requests.iter().enumerate() {
         // HIP takes the lower half.
         let index = usize::try_from(request.index & u64::from(u32::MAX)).unwrap_or(usize::MAX);
         let found = sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, shelf, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
+        // One is enough for a binary.
+        warnings.extend(found.warning.filter(|_| warnings.is_empty()));
         wrappers.push(found.objects);
     }
     let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());

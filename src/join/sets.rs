@@ -20,6 +20,8 @@ pub(super) struct KernelSet {
     pub(super) objects: Vec<CodeObject>,
     /// Entries of archives that a loader would find: number of the archive, name, target.
     pub(super) asked: Vec<(usize, String, String)>,
+    /// What the user should know of an entry.
+    pub(super) warning: Option<String>,
 }
 
 /// One code object under one or more names.
@@ -60,7 +62,9 @@ pub(super) fn of(
                 set.asked.push(asked);
                 here.insert(target.clone());
                 if !earlier.contains(target) {
-                    found.push(code(archive, key, target, entry, resources)?);
+                    let code = code(archive, key, target, entry, resources)?;
+                    set.warning = set.warning.or_else(|| absurd_claim(&code));
+                    found.push(code);
                 }
             }
         }
@@ -121,6 +125,16 @@ fn code(
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     Ok(Code { stored, packed, names: BTreeSet::from([target]), own, is_told: told.is_some(), place })
+}
+
+/// Code does not become a thousand times as much when it is decompressed. The entry may have been made to exhaust memory.
+fn absurd_claim(code: &Code) -> Option<String> {
+    let (length, size) = code.stored.absurd_claim()?;
+    Some(format!(
+        "{} claims to become {size} bytes out of {length}, {} times as much: code does not compress like that",
+        code.place,
+        size / length.max(1)
+    ))
 }
 
 /// Makes one of those that are the same, and gives each its target.
