@@ -1,7 +1,11 @@
 //! Split binaries with archives as input: joined again they have the code that the fat ones had, and a split of them is the same
 //! split.
 
-#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "clippy allows it in test functions only, not in their helpers"
+)]
 
 mod archives;
 mod wheels;
