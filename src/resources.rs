@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
-use crate::memory::{Budget, ByteCache, Compressors, Lent, OpenStream, Pool};
+use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled};
 use crate::metrics::{Counter, Counters, Gauges, MemoryClass, Source};
 
 /// What all work on one input shares.
@@ -19,7 +19,7 @@ pub struct Resources {
     /// Inflated chunks of wheel members, by member number and chunk number.
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
-    pub bundles: ByteCache<u64, Arc<Lent<Vec<u8>>>>,
+    pub bundles: ByteCache<u64, Arc<Pooled<Vec<u8>>>>,
     /// Compressed code objects for which there is no room on disk, by the number given by [`Resources::next_id`].
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
     /// Compressed code objects on disk.

@@ -156,8 +156,8 @@ impl Content for Rewritten {
         self.rope.extents(offset, length)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.rope.is_prompt(offset, length)
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.rope.is_nonblocking(offset, length)
     }
 
     fn backing(&self) -> Option<&dyn Backing> {

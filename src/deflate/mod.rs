@@ -18,7 +18,7 @@ use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{Part, plan};
 use crate::metrics::Counters;
-use crate::rope::{Content, Edit, EditError, Joint, ReadError, Rope, edited};
+use crate::rope::{BlockBoundary, Content, Edit, EditError, ReadError, Rope, edited};
 
 /// Farthest back that a match reaches (RFC 1951, section 2).
 const WINDOW: u64 = 32 << 10;
@@ -108,7 +108,7 @@ pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Defl
 /// The CRC-32 of what lies between two joints. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^ b`, where `b`
 /// is the sum of the last `n` bytes and the result that of all. So with the sum of all in place of `b`, the result is
 /// the sum of the last bytes.
-fn crc_between(from: &Joint, to: &Joint) -> crc32fast::Hasher {
+fn crc_between(from: &BlockBoundary, to: &BlockBoundary) -> crc32fast::Hasher {
     let length = to.output - from.output;
     let mut crc = crc32fast::Hasher::new_with_initial(from.crc32);
     crc.combine(&crc32fast::Hasher::new_with_initial_len(to.crc32, length));

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::WINDOW;
 use super::change::Change;
-use crate::rope::Joint;
+use crate::rope::BlockBoundary;
 
 /// Shorter stretches are not worth taking over: each one makes the encoder begin a new block behind it.
 const WORTH: u64 = 4 << 10;
@@ -18,7 +18,7 @@ pub(super) enum Part {
     /// These bytes of the new content are encoded anew.
     Anew(Range<u64>),
     /// The blocks between these joints are taken over.
-    CacheEntry(Joint, Joint),
+    CacheEntry(BlockBoundary, BlockBoundary),
 }
 
 /// An unchanged range of the original and where it begins in the new content.
@@ -28,7 +28,7 @@ struct Unchanged {
 }
 
 /// Divides the new content. `size` is the original's.
-pub(super) fn plan(changes: &[Change], joints: &[Joint], size: u64) -> Vec<Part> {
+pub(super) fn plan(changes: &[Change], joints: &[BlockBoundary], size: u64) -> Vec<Part> {
     let (unchanged, new_size) = unchanged(changes, size);
     let mut parts = Vec::new();
     let mut at = 0;

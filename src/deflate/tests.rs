@@ -8,7 +8,7 @@ use super::change::{Change, changes};
 use super::plan::{Part, plan};
 use super::{Deflation, deflate, splice};
 use crate::metrics::Counters;
-use crate::rope::{Content, Edit, Joint, Rope, Segment, edited};
+use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, edited};
 use crate::source::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, data,
     deflated, deflated_by, deflated_member,
@@ -136,10 +136,10 @@ proptest! {
         steps in prop::collection::vec((1_u64..100_000, 1_u64..60_000), 0..40),
         kinds in prop::collection::vec(kind(), 0..6),
     ) {
-        let mut joints = vec![Joint::default()];
+        let mut joints = vec![BlockBoundary::default()];
         for (output, bits) in steps {
             let last = joints[joints.len() - 1];
-            joints.push(Joint { output: last.output + output, bit: last.bit + bits, crc32: 0 });
+            joints.push(BlockBoundary { output: last.output + output, bit: last.bit + bits, crc32: 0 });
         }
         let size = joints[joints.len() - 1].output;
         let original: Arc<dyn Content> = Arc::new(Rope::new([Segment::zeros(size)]).unwrap());
@@ -175,8 +175,8 @@ fn little_is_encoded_anew() {
     let original = deflated_member(&packed, whole.len() as u64, crc32fast::hash(&whole));
     let joints = original.joints().unwrap().unwrap();
     let longest = joints.windows(2).map(|pair| pair[1].output - pair[0].output).max().unwrap();
-    assert_eq!(joints[0], Joint::default());
-    let end = Joint { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };
+    assert_eq!(joints[0], BlockBoundary::default());
+    let end = BlockBoundary { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };
     assert_eq!(*joints.last().unwrap(), end);
 
     // Nothing at all without changes: then it is the same stream.

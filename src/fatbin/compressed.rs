@@ -10,7 +10,7 @@ use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 use super::FatbinError;
 use super::bundle::malformed;
 use super::packing::{Method, Packing, WINDOW_LOG};
-use crate::memory::{Lent, OpenStream};
+use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
@@ -41,7 +41,7 @@ pub struct Compressed {
 }
 
 /// A bundle in memory. The memory is used again when nobody needs this bundle any more.
-pub type Decompressed = Lent<Vec<u8>>;
+pub type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
     /// The bundle that `packing` describes.
@@ -188,14 +188,14 @@ impl Compressed {
 
     /// A stream of the decompressed bundle, which decodes as far as it is read. Waits for memory like
     /// [`Compressed::ready`].
-    pub fn stream(&self) -> Lent<OpenStream> {
+    pub fn stream(&self) -> Pooled<OpenStream> {
         let streams = &self.resources.streams;
         let found = streams.get(self.stream_memory(), |stream| stream.id == self.id);
         found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation))
     }
 
     /// The same if there is memory for it without waiting.
-    pub fn try_stream(&self) -> Option<Lent<OpenStream>> {
+    pub fn try_stream(&self) -> Option<Pooled<OpenStream>> {
         let streams = &self.resources.streams;
         let found = streams.try_get(self.stream_memory(), |stream| stream.id == self.id)?;
         Some(found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation)))
@@ -387,7 +387,7 @@ impl Content for Slice {
         copy_from(&bundle.ready()?, self.offset + offset, buffer)
     }
 
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         self.bundle.is_resident()
     }
 

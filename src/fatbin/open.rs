@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CodeObject, Compressed, Decompressed};
-use crate::memory::{Lent, OpenStream};
+use crate::memory::{OpenStream, Pooled};
 use crate::rope::{ReadError, read_all};
 
 /// Bytes of a stream that are read at a time.
@@ -15,7 +15,7 @@ pub enum OpenBundle {
     /// The whole bundle, decompressed.
     Whole(Arc<Decompressed>),
     /// A stream of it, unless somebody reads that now.
-    Stream(Option<Lent<OpenStream>>),
+    Stream(Option<Pooled<OpenStream>>),
     /// There is no compressed bundle.
     #[default]
     None,

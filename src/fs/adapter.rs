@@ -122,11 +122,11 @@ impl Adapter {
     /// Begins with what whoever lists a directory will probably ask for next. A panic here is one that whoever asks for it
     /// will meet again.
     fn look_ahead(&self, directory: NodeId, offset: u64) {
-        let Shared { nodes, neighbours, .. } = &*self.shared;
+        let Shared { nodes, directory_readahead, .. } = &*self.shared;
         if offset > 0 && self.can_give() {
             contained(|| {
                 if listing::is_end(nodes, directory, offset) {
-                    neighbours.listed(directory, &self.shared);
+                    directory_readahead.listed(directory, &self.shared);
                 }
             });
         }
@@ -266,17 +266,18 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         let counters = &self.shared.resources.counters;
-        let is_prompt = |content: &Arc<dyn Content>| content.is_prompt(offset, readable(&**content, offset, size));
+        let is_nonblocking =
+            |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
         let found = contained(|| {
             let content = self.shared.nodes.known_content(node.0);
-            let prompt = content.as_ref().is_some_and(is_prompt);
+            let prompt = content.as_ref().is_some_and(is_nonblocking);
             (content, prompt)
         });
         let (content, prompt) = found.unwrap_or((None, false));
         if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
         // Before the answer, since after it the next request may overtake this one.
         if offset == 0 && self.can_give() {
-            contained(|| self.shared.neighbours.reached(node.0, &self.shared));
+            contained(|| self.shared.directory_readahead.record_access(node.0, &self.shared));
         }
         self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
     }

@@ -218,7 +218,7 @@ mod tests {
             let is_known = name != "c.kpack";
             assert_eq!(answer.ttl > Duration::ZERO, is_known, "{name}");
             let is_child = !name.starts_with('.');
-            assert_eq!(shared.nodes.is_told(*number), is_child, "{name}: the kernel forgets what it was told of");
+            assert_eq!(shared.nodes.kernel_knows(*number), is_child, "{name}: the kernel forgets what it was told of");
         }
         let of = |name: &str| page.answers.iter().zip(&page.names).find(|(_, (other, _))| other == name).unwrap().0;
         let stat = |name: &str| (of(name).attributes.nlink, of(name).attributes.size, of(name).attributes.perm);

@@ -6,11 +6,11 @@
 mod adapter;
 mod announce;
 mod autosave;
+mod directory_readahead;
 mod error;
 mod limiter;
 mod listing;
 mod mount;
-mod neighbours;
 mod nodes;
 mod passthrough;
 mod requests;

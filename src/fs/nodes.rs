@@ -80,12 +80,12 @@ impl Nodes {
     }
 
     /// Takes note that the kernel is told of a node, or has forgotten it.
-    pub(super) fn set_told(&self, number: NodeId, is_told: bool) {
-        self.told.set(number, is_told);
+    pub(super) fn set_told(&self, number: NodeId, kernel_knows: bool) {
+        self.told.set(number, kernel_knows);
     }
 
     /// Whether the kernel knows of a node.
-    pub(super) fn is_told(&self, number: NodeId) -> bool {
+    pub(super) fn kernel_knows(&self, number: NodeId) -> bool {
         self.told.get(number)
     }
 
@@ -280,15 +280,15 @@ impl Told {
         (view, usize::try_from(bit / 64).unwrap_or(usize::MAX), 1 << (bit % 64))
     }
 
-    fn set(&self, number: NodeId, is_told: bool) {
+    fn set(&self, number: NodeId, kernel_knows: bool) {
         let (view, word, mask) = Self::place(number);
-        if is_told && !self.views.contains_key(&view) {
+        if kernel_knows && !self.views.contains_key(&view) {
             // The index of a node counts from 1.
             self.views.entry(view).or_insert_with(|| (0..=self.nodes / 64).map(|_| AtomicU64::new(0)).collect());
         }
         let words = self.views.get(&view);
         let Some(word) = words.as_ref().and_then(|words| words.get(word)) else { return };
-        if is_told {
+        if kernel_knows {
             word.fetch_or(mask, Ordering::Relaxed)
         } else {
             word.fetch_and(!mask, Ordering::Relaxed)
@@ -370,9 +370,9 @@ mod tests {
         let all = || (0..3_u64).flat_map(|view| (1..=201).map(move |node| (view << 32) | node));
         let told = |node: u64| node % 7 == 3 && node >> 32 != 1;
         all().filter(|&node| told(node)).for_each(|node| nodes.set_told(node, true));
-        assert!(all().all(|node| nodes.is_told(node) == told(node)));
+        assert!(all().all(|node| nodes.kernel_knows(node) == told(node)));
         all().filter(|&node| node % 2 == 0).for_each(|node| nodes.set_told(node, false));
-        assert!(all().all(|node| nodes.is_told(node) == (told(node) && node % 2 != 0)));
+        assert!(all().all(|node| nodes.kernel_knows(node) == (told(node) && node % 2 != 0)));
         assert_eq!(nodes.told.views.len(), 2, "a view that nobody visits costs nothing");
     }
 

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use fuser::{Errno, INodeNo, Notifier, ReplyData};
 
+use super::directory_readahead::DirectoryReadahead;
 use super::limiter::Limiter;
-use super::neighbours::Neighbours;
 use super::nodes::Nodes;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
     pub(super) resources: Arc<Resources>,
-    pub(super) neighbours: Neighbours,
+    pub(super) directory_readahead: DirectoryReadahead,
     /// Says to the kernel what it should forget, and what it should know.
     pub(super) notifier: OnceLock<Notifier>,
     warnings: Limiter,
@@ -95,7 +95,7 @@ impl Shared {
             nodes,
             total_bytes,
             resources,
-            neighbours: Neighbours::default(),
+            directory_readahead: DirectoryReadahead::default(),
             notifier: OnceLock::new(),
             warnings: Limiter::default(),
             buffers: Buffers::default(),
@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Gives the kernel all bytes of a file that it has not asked for. Whether it could be done.
-    pub(super) fn give(&self, node: NodeId) -> bool {
+    pub(super) fn push_to_page_cache(&self, node: NodeId) -> bool {
         let (Some(notifier), Some(content)) = (self.notifier.get(), self.nodes.original(node)) else { return false };
         let length = readable(&*content, 0, u32::MAX);
         let given = self.buffers.with(length, |buffer| {

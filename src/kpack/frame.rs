@@ -167,7 +167,7 @@ impl Frame {
     }
 
     /// Whether these bytes can be read without compressing and without waiting for a disk.
-    pub(super) fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    pub(super) fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         match self.made() {
             Some(Made::Held(_)) => true,
             Some(Made::Stored(location)) => {

@@ -263,8 +263,8 @@ impl Content for FrameContent {
         }
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.frame().is_none_or(|frame| frame.is_prompt(offset, length))
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.frame().is_none_or(|frame| frame.is_nonblocking(offset, length))
     }
 
     fn identity(&self) -> Option<Identity> {

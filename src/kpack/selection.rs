@@ -239,9 +239,9 @@ impl Content for Packed {
         self.frame.read_at(self.length, offset.saturating_sub(header_size), behind)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         let behind = offset.checked_sub(self.format.header_size());
-        behind.is_some_and(|offset| self.frame.is_prompt(offset, length))
+        behind.is_some_and(|offset| self.frame.is_nonblocking(offset, length))
     }
 
     fn identity(&self) -> Option<Identity> {

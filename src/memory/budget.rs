@@ -25,7 +25,7 @@ const WORTH_TRIMMING: u64 = 4 << 20;
 const SHARES: u64 = 32;
 
 /// Something that can give memory back although nobody asked it to.
-pub trait Shed: Send + Sync {
+pub trait Reclaim: Send + Sync {
     /// What it uses memory for.
     fn purpose(&self) -> MemoryClass;
 
@@ -47,7 +47,7 @@ pub struct Budget {
     state: Mutex<State>,
     /// Told whenever something was given back, or can be from now on.
     changed: Condvar,
-    shedders: Mutex<Vec<Weak<dyn Shed>>>,
+    shedders: Mutex<Vec<Weak<dyn Reclaim>>>,
     clock: AtomicU64,
     idle: Arc<Idle>,
 }
@@ -295,11 +295,11 @@ impl Budget {
     }
 
     /// From now on `shedder` is asked when memory is needed.
-    pub fn register(&self, shedder: Weak<dyn Shed>) {
+    pub fn register(&self, shedder: Weak<dyn Reclaim>) {
         self.shedders.lock().unwrap_or_else(PoisonError::into_inner).push(shedder);
     }
 
-    fn shedders(&self) -> Vec<Arc<dyn Shed>> {
+    fn shedders(&self) -> Vec<Arc<dyn Reclaim>> {
         let shedders = self.shedders.lock().unwrap_or_else(PoisonError::into_inner);
         shedders.iter().filter_map(Weak::upgrade).collect()
     }
@@ -332,7 +332,7 @@ impl Budget {
         self.release(|shedder| shedder.leaves_when_idle());
     }
 
-    fn release(&self, is_released: impl Fn(&dyn Shed) -> bool) {
+    fn release(&self, is_released: impl Fn(&dyn Reclaim) -> bool) {
         for shedder in self.shedders().iter().filter(|shedder| is_released(&***shedder)) {
             while shedder.shed() {}
         }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use lru::LruCache;
 
-use super::budget::{Budget, Reservation, Shed};
-use super::pool::Lent;
+use super::budget::{Budget, Reclaim, Reservation};
+use super::pool::Pooled;
 use crate::metrics::MemoryClass;
 
 /// How many bytes a cached value takes.
@@ -31,7 +31,7 @@ impl Weight for Arc<Vec<u8>> {
     }
 }
 
-impl Weight for Arc<Lent<Vec<u8>>> {
+impl Weight for Arc<Pooled<Vec<u8>>> {
     const IS_RESERVED: bool = true;
 
     fn weight(&self) -> u64 {
@@ -86,7 +86,7 @@ where
     pub fn bounded(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
         let held = Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 });
         let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, held });
-        let shedder: Arc<dyn Shed> = Arc::<Inner<K, V>>::clone(&held);
+        let shedder: Arc<dyn Reclaim> = Arc::<Inner<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
         Self { held, making: DashMap::new() }
     }
@@ -153,7 +153,7 @@ where
     }
 
     /// The value, made by `make` if it is not held. Whoever asks for a value that is being made waits for it.
-    pub fn get_or_make<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+    pub fn get_or_compute<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
@@ -187,7 +187,7 @@ impl<K: Hash + Eq, V: Weight> Inner<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Weight + Send> Shed for Inner<K, V> {
+impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for Inner<K, V> {
     fn purpose(&self) -> MemoryClass {
         self.purpose
     }
@@ -241,7 +241,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     barrier.wait();
-                    let result: Result<_, Infallible> = cache.get_or_make(&7, || {
+                    let result: Result<_, Infallible> = cache.get_or_compute(&7, || {
                         made.fetch_add(1, Ordering::SeqCst);
                         std::thread::yield_now();
                         Ok(value(3))
@@ -261,7 +261,7 @@ mod tests {
         let makers = AtomicUsize::new(0);
         let make = || {
             barrier.wait();
-            let result: Result<_, Infallible> = cache.get_or_make(&7, || {
+            let result: Result<_, Infallible> = cache.get_or_compute(&7, || {
                 assert!(makers.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
                 Ok(value(3))
             });
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_failure_is_not_kept() {
         let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
-        assert_eq!(cache.get_or_make(&1, || Err("no")).unwrap_err(), "no");
-        assert!(cache.get_or_make(&1, || Ok::<_, &str>(value(1))).is_ok());
+        assert_eq!(cache.get_or_compute(&1, || Err("no")).unwrap_err(), "no");
+        assert!(cache.get_or_compute(&1, || Ok::<_, &str>(value(1))).is_ok());
     }
 }

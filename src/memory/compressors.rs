@@ -8,7 +8,7 @@ use zstd::zstd_safe::zstd_sys::{ZSTD_EndDirective, ZSTD_estimateCStreamSize};
 use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::budget::Budget;
-use super::pool::{Lent, Pool};
+use super::pool::{Pool, Pooled};
 use crate::metrics::MemoryClass;
 
 /// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
@@ -72,7 +72,7 @@ impl Compressors {
         result
     }
 
-    fn lend(&self, level: i32, copied: usize, bound: usize) -> Lent<Context> {
+    fn lend(&self, level: i32, copied: usize, bound: usize) -> Pooled<Context> {
         let is_fit = |context: &Context| {
             let is_of_level = context.zstd.as_ref().is_some_and(|(other, _)| *other == level);
             is_of_level && context.original.capacity() >= copied && context.frame.capacity() >= bound

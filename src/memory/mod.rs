@@ -10,9 +10,9 @@ mod malloc;
 mod open_stream;
 mod pool;
 
-pub use budget::{Budget, Reservation, Shed};
+pub use budget::{Budget, Reclaim, Reservation};
 pub use cache::{ByteCache, Weight};
 pub use compressors::{Compressors, Original, STREAMED};
 pub use malloc::set_up_malloc;
 pub use open_stream::OpenStream;
-pub use pool::{Lent, Pool};
+pub use pool::{Pool, Pooled};

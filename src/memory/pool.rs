@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::budget::{Budget, Reservation, Shed};
+use super::budget::{Budget, Reclaim, Reservation};
 use super::malloc;
 use crate::metrics::MemoryClass;
 
@@ -19,17 +19,17 @@ struct Inner<T> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
     /// The one that was used last is the last.
-    idle: Mutex<Vec<Resting<T>>>,
+    idle: Mutex<Vec<IdleEntry<T>>>,
 }
 
-struct Resting<T> {
+struct IdleEntry<T> {
     thing: T,
     reservation: Reservation,
     since: u64,
 }
 
 /// A thing that goes back to its pool when it is dropped.
-pub struct Lent<T: Default> {
+pub struct Pooled<T: Default> {
     thing: T,
     reservation: Option<Reservation>,
     pool: Arc<Inner<T>>,
@@ -39,18 +39,18 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// An empty pool.
     pub(crate) fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         let inner = Arc::new(Inner { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
-        let shedder: Arc<dyn Shed> = Arc::<Inner<T>>::clone(&inner);
+        let shedder: Arc<dyn Reclaim> = Arc::<Inner<T>>::clone(&inner);
         budget.register(Arc::downgrade(&shedder));
         Self(inner)
     }
 
     /// An idle thing that is fit for use, the one used last if there are several.
-    pub(super) fn idle(&self, is_fit: impl FnMut(&T) -> bool) -> Option<Lent<T>> {
+    pub(super) fn idle(&self, is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
         let found = idle.iter().map(|resting| &resting.thing).rposition(is_fit)?;
-        let Resting { thing, reservation, .. } = idle.remove(found);
+        let IdleEntry { thing, reservation, .. } = idle.remove(found);
         drop(idle);
-        Some(Lent { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) })
+        Some(Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) })
     }
 
     /// Drops the idle thing that was not used for the longest time.
@@ -60,7 +60,7 @@ impl<T: Default + Send + 'static> Pool<T> {
 
     /// An idle thing that is fit for use, or else memory for a new one of `bytes`. Waits for that if need be; see
     /// [`Budget::reserve`].
-    pub fn get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Result<Lent<T>, Reservation> {
+    pub fn get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Result<Pooled<T>, Reservation> {
         match self.0.budget.reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit)) {
             Ok(reservation) => Err(reservation),
             Err(idle) => Ok(idle),
@@ -68,26 +68,26 @@ impl<T: Default + Send + 'static> Pool<T> {
     }
 
     /// The same if it can be had without waiting, and nobody else waits.
-    pub fn try_get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Option<Result<Lent<T>, Reservation>> {
+    pub fn try_get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Option<Result<Pooled<T>, Reservation>> {
         let found = self.0.budget.try_reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit))?;
         Some(found.map_or_else(Ok, Err))
     }
 
     /// A new thing, for whose memory there is a reservation.
-    pub fn lend(&self, thing: T, reservation: Reservation) -> Lent<T> {
-        Lent { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) }
+    pub fn lend(&self, thing: T, reservation: Reservation) -> Pooled<T> {
+        Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) }
     }
 }
 
 impl Pool<Vec<u8>> {
     /// A buffer that can hold `size` bytes without growing. Waits until the budget has room for it.
-    pub fn buffer(&self, size: usize) -> Lent<Vec<u8>> {
+    pub fn buffer(&self, size: usize) -> Pooled<Vec<u8>> {
         let found = self.get(size as u64, |buffer| is_fit_buffer(buffer, size));
         found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation))
     }
 
     /// The same if it can be had without waiting, and nobody else waits.
-    pub fn try_buffer(&self, size: usize) -> Option<Lent<Vec<u8>>> {
+    pub fn try_buffer(&self, size: usize) -> Option<Pooled<Vec<u8>>> {
         let found = self.try_get(size as u64, |buffer| is_fit_buffer(buffer, size))?;
         Some(found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation)))
     }
@@ -98,12 +98,12 @@ fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
 }
 
 impl<T> Inner<T> {
-    fn lock(&self) -> MutexGuard<'_, Vec<Resting<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Send> Shed for Inner<T> {
+impl<T: Send> Reclaim for Inner<T> {
     fn purpose(&self) -> MemoryClass {
         self.purpose
     }
@@ -117,11 +117,11 @@ impl<T: Send> Shed for Inner<T> {
         let oldest = (!idle.is_empty()).then(|| idle.remove(0));
         drop(idle);
         // The memory goes before the reservation does.
-        oldest.map(|Resting { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
+        oldest.map(|IdleEntry { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
     }
 }
 
-impl<T: Default> Lent<T> {
+impl<T: Default> Pooled<T> {
     /// Counts `bytes` for it from now on; see [`Reservation::resize`].
     pub fn account_for(&mut self, bytes: u64) {
         if let Some(reservation) = &mut self.reservation {
@@ -135,7 +135,7 @@ impl<T: Default> Lent<T> {
     }
 }
 
-impl<T: Default> Deref for Lent<T> {
+impl<T: Default> Deref for Pooled<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -143,18 +143,18 @@ impl<T: Default> Deref for Lent<T> {
     }
 }
 
-impl<T: Default> DerefMut for Lent<T> {
+impl<T: Default> DerefMut for Pooled<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.thing
     }
 }
 
-impl<T: Default> Drop for Lent<T> {
+impl<T: Default> Drop for Pooled<T> {
     fn drop(&mut self) {
         if let Some(reservation) = self.reservation.take() {
             let thing = std::mem::take(&mut self.thing);
             let since = self.pool.budget.now();
-            self.pool.lock().push(Resting { thing, reservation, since });
+            self.pool.lock().push(IdleEntry { thing, reservation, since });
             self.pool.budget.rests();
         }
     }
@@ -166,8 +166,8 @@ impl<T> fmt::Debug for Pool<T> {
     }
 }
 
-impl<T: Default> fmt::Debug for Lent<T> {
+impl<T: Default> fmt::Debug for Pooled<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Lent({} bytes)", self.accounted())
+        write!(formatter, "Pooled({} bytes)", self.accounted())
     }
 }

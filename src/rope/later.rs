@@ -67,8 +67,8 @@ impl Content for Later {
         self.get()?.read_at(offset, buffer)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.made.get().is_some_and(|made| made.is_prompt(offset, length))
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.made.get().is_some_and(|made| made.is_nonblocking(offset, length))
     }
 
     fn identity(&self) -> Option<Identity> {
@@ -102,7 +102,7 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(rope())
         });
-        assert_eq!((later.size(), later.is_prompt(0, 1), count.load(Ordering::SeqCst)), (3, false, 0));
+        assert_eq!((later.size(), later.is_nonblocking(0, 1), count.load(Ordering::SeqCst)), (3, false, 0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
@@ -112,7 +112,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!((later.is_prompt(0, 1), count.load(Ordering::SeqCst)), (true, 1));
+        assert_eq!((later.is_nonblocking(0, 1), count.load(Ordering::SeqCst)), (true, 1));
     }
 
     #[test]

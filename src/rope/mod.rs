@@ -21,7 +21,7 @@ pub use edit::{Edit, EditError, edited};
 pub use extent::{Extent, Source};
 pub use identity::{Identifier, Identity};
 pub use later::Later;
-pub use packed::{Joint, Packed};
+pub use packed::{BlockBoundary, Packed};
 pub use read::read_all;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
@@ -51,7 +51,7 @@ pub trait Content: Send + Sync + fmt::Debug {
 
     /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, or waits for a
     /// disk, and must not run on a thread that others wait for.
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         let _ = (offset, length);
         true
     }
@@ -69,7 +69,7 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// The block boundaries of the deflate stream in [`Content::packed`], ascending, if there is one: the first is the
     /// stream's beginning, the last is its end. Blocks that make a few KiB only are left together with the next. Reads
     /// all that has never been read before.
-    fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
+    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         Ok(None)
     }
 }
@@ -314,9 +314,9 @@ impl Content for Rope {
         extents.collect()
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.pieces(offset, length).all(|piece| match &piece.segment.origin {
-            Origin::Range { content, offset } => content.is_prompt(offset + piece.skip, piece.length),
+            Origin::Range { content, offset } => content.is_nonblocking(offset + piece.skip, piece.length),
             Origin::Literal(_) | Origin::Zeros => true,
         })
     }

@@ -17,7 +17,7 @@ pub struct Packed {
 
 /// A place in a deflate stream between two blocks (RFC 1951, section 3.2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joint {
+pub struct BlockBoundary {
     /// Offset in the compressed data in *bits*, counted from the least significant bit of each byte.
     pub bit: u64,
     /// Offset in the content.

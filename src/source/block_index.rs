@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::decoder::{Decoder, Stream};
 use super::inflate::Place;
 use super::stream_index::StreamIndex;
-use crate::rope::{Joint, ReadError};
+use crate::rope::{BlockBoundary, ReadError};
 
 /// Joints are noted at least so many bytes of output apart, so that no stream can make their list longer than 0.3 %
 /// of its content. zlib's blocks of incompressible data, the shortest usual ones, have 16 KiB.
@@ -31,7 +31,7 @@ const MOST_COST: u64 = 9 << 18;
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     /// The place.
-    pub(super) joint: Joint,
+    pub(super) joint: BlockBoundary,
     /// The up to 32 KiB of content before it, as a zstd frame; nothing at the beginning.
     pub(super) window: Box<[u8]>,
     /// Whether the window is known to be right. That of a recalled index is not at first.
@@ -40,7 +40,7 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// One that somebody else claims to be good.
-    pub(super) fn claimed(joint: Joint, window: Box<[u8]>) -> Self {
+    pub(super) fn claimed(joint: BlockBoundary, window: Box<[u8]>) -> Self {
         Self { joint, window, proved: AtomicBool::new(false) }
     }
 
@@ -61,7 +61,7 @@ pub(super) struct BlockIndex {
     /// Whether the end of the stream has been seen.
     pub(super) complete: bool,
     /// Where blocks begin; at last, where the stream ends.
-    pub(super) joints: Vec<Joint>,
+    pub(super) joints: Vec<BlockBoundary>,
     /// Where decoding can start; the first one is the beginning.
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
     /// Of everything before `indexed_to`.
@@ -76,7 +76,7 @@ impl Default for BlockIndex {
         Self {
             indexed_to: 0,
             complete: false,
-            joints: vec![Joint::default()],
+            joints: vec![BlockBoundary::default()],
             checkpoints: vec![Arc::new(start)],
             crc: crc32fast::Hasher::new(),
             windows: 0,
@@ -101,7 +101,7 @@ impl BlockIndex {
     }
 
     /// The first joint at or behind `offset`, or else the end.
-    pub(super) fn joint_from(&self, offset: u64) -> Option<Joint> {
+    pub(super) fn joint_from(&self, offset: u64) -> Option<BlockBoundary> {
         let found = self.joints.partition_point(|joint| joint.output < offset);
         self.joints.get(found).or(self.joints.last()).copied()
     }
@@ -111,7 +111,7 @@ impl BlockIndex {
         let checkpoints = self.checkpoints.capacity() * size_of::<Arc<Checkpoint>>();
         // An `Arc` has two counters.
         let each = size_of::<Checkpoint>() + 2 * size_of::<usize>();
-        let lists = self.joints.capacity() * size_of::<Joint>() + checkpoints + self.checkpoints.len() * each;
+        let lists = self.joints.capacity() * size_of::<BlockBoundary>() + checkpoints + self.checkpoints.len() * each;
         self.windows.saturating_add(lists as u64)
     }
 
@@ -150,9 +150,9 @@ impl BlockIndex {
 pub(super) struct IndexBuilder {
     /// What was indexed when this began.
     indexed_to: u64,
-    last: Joint,
+    last: BlockBoundary,
     checkpoint: Arc<Checkpoint>,
-    joints: Vec<Joint>,
+    joints: Vec<BlockBoundary>,
     checkpoints: Vec<Arc<Checkpoint>>,
     complete: bool,
     crc: crc32fast::Hasher,
@@ -180,8 +180,11 @@ impl IndexBuilder {
         if decoder.output < self.indexed_to {
             return Ok(());
         }
-        let joint =
-            |unused| Joint { bit: decoder.bit(unused), output: decoder.output, crc32: self.crc.clone().finalize() };
+        let joint = |unused| BlockBoundary {
+            bit: decoder.bit(unused),
+            output: decoder.output,
+            crc32: self.crc.clone().finalize(),
+        };
         match place {
             Place::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
                 self.last = joint(unused);
@@ -208,7 +211,7 @@ impl IndexBuilder {
     }
 
     /// Whether decoding from the last checkpoint to here costs more than a new checkpoint is worth.
-    fn is_far(&self, here: Joint) -> bool {
+    fn is_far(&self, here: BlockBoundary) -> bool {
         let last = &self.checkpoint;
         let output = here.output - last.joint.output;
         let cost = (here.bit - last.joint.bit) / 8 + output / OUTPUT_PER_INPUT;

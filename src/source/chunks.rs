@@ -13,7 +13,7 @@ use super::inflate::WINDOW;
 use super::stream_index::StreamIndex;
 use crate::index::Kind;
 use crate::metrics::MemoryClass;
-use crate::rope::{Joint, ReadError};
+use crate::rope::{BlockBoundary, ReadError};
 
 /// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;
@@ -162,7 +162,7 @@ impl Chunks {
     }
 
     /// All joints. What nobody has read yet is decoded.
-    pub(super) fn joints(&self) -> Result<Arc<[Joint]>, ReadError> {
+    pub(super) fn joints(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
         loop {
             let mut state = self.lock();
             self.restore(&mut state);

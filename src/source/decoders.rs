@@ -10,7 +10,7 @@ use super::bundle_headers::BundleHeaderCache;
 use super::chunks::CHUNK;
 use super::decoder::{Decoder, Stream};
 use super::loaded_indexes::LoadedIndexes;
-use crate::memory::{Budget, Reservation, Shed};
+use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::ReadError;
 
@@ -82,7 +82,7 @@ pub(super) struct Permit<'a> {
 impl Decoders {
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
         let (unused, indexes) = (Arc::<Unused>::default(), LoadedIndexes::new(budget));
-        for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Shed>, Arc::<LoadedIndexes>::clone(&indexes)] {
+        for part in [Arc::<Unused>::clone(&unused) as Arc<dyn Reclaim>, Arc::<LoadedIndexes>::clone(&indexes)] {
             budget.register(Arc::downgrade(&part));
         }
         Arc::new(Self {
@@ -184,7 +184,7 @@ impl Unused {
     }
 }
 
-impl Shed for Unused {
+impl Reclaim for Unused {
     fn purpose(&self) -> MemoryClass {
         MemoryClass::Streams
     }

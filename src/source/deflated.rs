@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::block_index::Checkpoint;
 use super::chunks::{CHUNK, Chunks};
 use super::decoder::Stream;
-use crate::rope::{Content, Identity, Joint, Packed, ReadError, check_range, copy_from};
+use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from};
 
 /// Compressed bytes read at once for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
@@ -52,7 +52,7 @@ impl Deflated {
     }
 
     /// Takes note of a read, and has what comes after it decoded if it is likely to be asked for.
-    fn read_on(&self, offset: u64, end: u64) {
+    fn on_read(&self, offset: u64, end: u64) {
         let mut reader = lock(&self.reader);
         if offset.abs_diff(reader.to) > OVERTAKING {
             (reader.from, reader.to) = (end, end);
@@ -79,7 +79,7 @@ impl Deflated {
         if !reader.is_served && reader.next < reader.end {
             reader.is_served = true;
             served.fetch_add(1, Ordering::Relaxed);
-            let service = Service { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
+            let service = ReadaheadTask { chunks: Arc::clone(&self.chunks), reader: Arc::clone(&self.reader) };
             drop(reader);
             if !resources.executor.run_in_background(move || service.run()) {
                 lock(&self.reader).is_served = false;
@@ -94,12 +94,12 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
 }
 
 /// Decodes ahead of a reader.
-struct Service {
+struct ReadaheadTask {
     chunks: Arc<Chunks>,
     reader: Arc<Mutex<Reader>>,
 }
 
-impl Service {
+impl ReadaheadTask {
     fn run(self) {
         loop {
             let mut reader = lock(&self.reader);
@@ -142,7 +142,7 @@ impl Content for Deflated {
             at += here as u64;
             rest = after;
         }
-        self.read_on(offset, at);
+        self.on_read(offset, at);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Content for Deflated {
         Ok(())
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         let end = offset.saturating_add(length as u64).div_ceil(CHUNK);
         (offset / CHUNK..end).all(|number| self.chunks.cached(number).is_some())
     }
@@ -185,7 +185,7 @@ impl Content for Deflated {
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
 
-    fn joints(&self) -> Result<Option<Arc<[Joint]>>, ReadError> {
+    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         self.chunks.joints().map(Some)
     }
 }

@@ -289,14 +289,14 @@ fn settle(content: &Deflated) {
 fn reading_on_is_prepared_for() {
     let (whole, packed) = with_checkpoints(12 << 20, 15);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 1 << 30);
-    assert!(!content.is_prompt(0, 1) && content.is_prompt(0, 0));
+    assert!(!content.is_nonblocking(0, 1) && content.is_nonblocking(0, 0));
     for offset in (0..1 << 20).step_by(128 << 10) {
         read(&content, offset, 128 << 10).unwrap();
     }
-    assert!(content.is_prompt(0, 1 << 20));
+    assert!(content.is_nonblocking(0, 1 << 20));
     let least = usize::try_from((AHEAD - AHEAD / 4) * CHUNK).unwrap();
     settle(&content);
-    assert!(content.is_prompt(1 << 20, least));
+    assert!(content.is_nonblocking(1 << 20, least));
     assert!(resources.counters.bytes_inflated.get() <= (1 << 20) + AHEAD * CHUNK, "and no farther");
     assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use lru::LruCache;
 
 use super::chunks::Chunks;
-use crate::memory::{Budget, Reservation, Shed};
+use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 
 /// Indexes do not leave as long as all of them take less than this part of the budget, or so many bytes.
@@ -81,7 +81,7 @@ impl LoadedIndexes {
     }
 }
 
-impl Shed for LoadedIndexes {
+impl Reclaim for LoadedIndexes {
     fn purpose(&self) -> MemoryClass {
         MemoryClass::Streams
     }

@@ -170,7 +170,7 @@ impl Content for Raw {
         self.wheel.read(&self.entry, data.saturating_add(offset), buffer)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.data.get().is_some_and(|data| is_cached(&self.wheel.file, data.saturating_add(offset), length))
     }
 
@@ -192,8 +192,8 @@ impl Content for Stored {
         self.0.read_at(offset, buffer)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.0.is_prompt(offset, length)
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.0.is_nonblocking(offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {

@@ -7,7 +7,7 @@ use serde_bytes::ByteBuf;
 
 use super::block_index::{BlockIndex, Checkpoint};
 use super::decoder::Stream;
-use crate::rope::Joint;
+use crate::rope::BlockBoundary;
 
 /// All that one pass found out about a stream. Offsets are kept as distances, which are short when written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,14 +48,14 @@ impl StreamIndex {
     }
 
     /// The joints, and the checkpoints but the first. `None` if they contradict each other or cannot be of `stream`.
-    pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<Joint>, Vec<Arc<Checkpoint>>)> {
+    pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<BlockBoundary>, Vec<Arc<Checkpoint>>)> {
         if self.outputs.len() != self.bits.len() || self.crcs.len() != self.bits.len() {
             return None;
         }
-        let mut at = Joint::default();
+        let mut at = BlockBoundary::default();
         let mut joints = vec![at];
         for ((&bits, &output), &crc32) in self.bits.iter().zip(&self.outputs).zip(&self.crcs) {
-            at = Joint { bit: at.bit.checked_add(bits)?, output: at.output.checked_add(output)?, crc32 };
+            at = BlockBoundary { bit: at.bit.checked_add(bits)?, output: at.output.checked_add(output)?, crc32 };
             joints.push(at);
         }
         let of_stream = self.size == stream.size && at.output == stream.size && at.bit <= stream.packed.size() * 8;

@@ -233,7 +233,7 @@ impl Content for TreeFile {
         read_unchanged(&file, &self.stamp, &self.entry, offset, buffer, &self.resources)
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.files.kept(self.id).is_some_and(|file| is_cached(&file, offset, length))
     }
 
@@ -392,9 +392,9 @@ mod tests {
         let resources = Resources::new(1 << 20);
         let input = Input::open(place.path(), &resources).unwrap();
         let content = content(&input, "data");
-        assert!(!content.is_prompt(0, 10));
+        assert!(!content.is_nonblocking(0, 10));
         content.read_at(0, &mut [0; 10]).unwrap();
-        assert!(content.is_prompt(0, 10));
+        assert!(content.is_nonblocking(0, 10));
         assert_eq!(content.backing().unwrap().open().unwrap().metadata().unwrap().len(), 10);
         assert_eq!(resources.counters.bytes_read.get(), 10);
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"x").unwrap();

@@ -82,12 +82,14 @@ fn members_are_listed_and_read() {
     // `date -u -d '2025-12-31 12:00' +%s` and so on.
     assert_eq!(times, [1_767_182_400, 1_577_880_000, 1_767_182_400, 1_709_208_000, 1_709_208_000]);
     assert_eq!(entry(&input, "pkg/dir").attributes.mode, 0o755);
-    assert!(!content(&input, "pkg/lib/a.so").is_prompt(0, 1));
+    assert!(!content(&input, "pkg/lib/a.so").is_nonblocking(0, 1));
     assert_eq!(read(&input, "pkg/lib/a.so").unwrap(), vec![7; 100_000]);
     assert_eq!(read(&input, "pkg/b").unwrap(), b"stored");
     assert_eq!(read(&input, "pkg/empty").unwrap(), b"");
     assert_eq!(read(&input, "pkg/empty2").unwrap(), b"");
-    assert!(content(&input, "pkg/b").is_prompt(0, 1) && content(&input, "pkg/lib/a.so").is_prompt(0, 100_000));
+    assert!(
+        content(&input, "pkg/b").is_nonblocking(0, 1) && content(&input, "pkg/lib/a.so").is_nonblocking(0, 100_000)
+    );
     let raw = content(&input, "pkg/lib/a.so").packed().unwrap();
     let mut bytes = vec![0; usize::try_from(raw.bytes.size()).unwrap()];
     raw.bytes.read_at(0, &mut bytes).unwrap();

@@ -112,7 +112,7 @@ impl Content for Linked {
         content.read_at(offset, buffer)
     }
 
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         false
     }
 }

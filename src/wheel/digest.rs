@@ -257,7 +257,7 @@ impl Content for Deferred {
         }
     }
 
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         match self {
             Self::Sha256(digest) => digest.known_sha256().is_some(),
             Self::Crc32(digest) => digest.crc32.get().is_some(),

@@ -3,9 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod changes;
+mod directory_readahead;
 mod lifecycle;
 mod model;
-mod neighbours;
 mod opening;
 mod semantics;
 mod support;

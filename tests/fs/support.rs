@@ -115,7 +115,7 @@ impl Content for Odd {
         }
     }
 
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         !matches!(self, Self::Waits(..))
     }
 }

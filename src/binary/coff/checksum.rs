@@ -58,7 +58,7 @@ impl Content for Checksum {
         copy_from(&self.sum()?, offset, buffer)
     }
 
-    fn is_prompt(&self, _: u64, _: usize) -> bool {
+    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         self.sum.get().is_some()
     }
 }

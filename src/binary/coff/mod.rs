@@ -1,13 +1,13 @@
 //! Windows executables and DLLs (PE32+) with device code.
 
 mod checksum;
+mod equivalence;
 mod image;
 mod joined;
 mod layout;
-mod preserved;
+mod lint;
 mod relocation;
 mod rewrite;
-mod rules;
 mod split;
 
 use std::ops::Range;

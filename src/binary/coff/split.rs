@@ -7,7 +7,7 @@ use object::LittleEndian as LE;
 use object::pe;
 
 use super::image::{Image, Section};
-use super::{FATBIN, MARKER, WRAPPERS, read_wrappers, relocation, rules};
+use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
 use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::rope::Content;
@@ -48,7 +48,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     if marker.is_none() {
         problems.push("it has no section .kpackrf".to_owned());
     }
-    rules::check(&image, &mut problems)?;
+    lint::check(&image, &mut problems)?;
     if let Some(section) = named(FATBIN)
         && has_content(&image, section)?
     {

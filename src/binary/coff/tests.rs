@@ -205,10 +205,10 @@ fn a_checksum_is_made_if_there_was_one() {
         let mut bytes = with(CHECKSUM, 0xdead);
         bytes.extend(overlay);
         let rope = scan(&bytes).unwrap().unwrap().rewrite(MARKER).unwrap();
-        assert!(!rope.is_prompt(CHECKSUM as u64, 1));
+        assert!(!rope.is_nonblocking(CHECKSUM as u64, 1));
         let mut piece = [0; 2];
         rope.read_at(CHECKSUM as u64 + 1, &mut piece).unwrap();
-        assert!(rope.is_prompt(CHECKSUM as u64, 1));
+        assert!(rope.is_nonblocking(CHECKSUM as u64, 1));
         let new = rope.to_vec().unwrap();
         assert_eq!(u32_at(&new, CHECKSUM), checksum(&new));
         assert_eq!(piece, new[CHECKSUM + 1..CHECKSUM + 3]);

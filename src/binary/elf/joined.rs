@@ -12,8 +12,8 @@ use object::pod::bytes_of;
 use object::{I64, LittleEndian as LE, U16, U32, U64};
 
 use super::image::{Image, Section, Segment, encode_sections, encode_segments, read_pod, read_wrappers};
-use super::relocation::{self, Carrier, Machine, Pointer};
-use super::{FATBIN, MARKER, Place, WRAPPERS, room, split, wrapper_at};
+use super::relocation::{self, Machine, Pointer, PointerEncoding};
+use super::{FATBIN, MARKER, Place, WRAPPERS, phdr_slot, split, wrapper_at};
 use crate::binary::changes::{Change, Piece};
 use crate::binary::joined::{Placed, wrapper};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS};
@@ -90,7 +90,7 @@ fn point_wrappers(
     for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
         let address = start.wrapping_add(*inside);
         changes.push(Change::patch(place.offset, wrapper(address)));
-        if let Carrier::Addend { entry } = pointer.carrier {
+        if let PointerEncoding::Addend { entry } = pointer.carrier {
             let old: Rela64<LE> = read_pod(&image.content, entry)?;
             let new = Rela64 {
                 r_offset: old.r_offset,
@@ -172,8 +172,8 @@ fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> b
     let table = image.header.e_phoff.get(LE);
     let is_other = |section: &&Section| section.name != MARKER && section.name != FATBIN && !section.is_null();
     let of_sections = image.sections.iter().filter(is_other).all(|it| is_apart(it.offset, it.end()));
-    let is_told = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
-    let of_segments = image.segments.iter().filter(is_told).all(|it| is_apart(it.offset, it.end()));
+    let kernel_knows = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
+    let of_segments = image.segments.iter().filter(kernel_knows).all(|it| is_apart(it.offset, it.end()));
     let first = pointers.first().map(|pointer| pointer.value);
     let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
     // Without sections nothing says how long the marker is.
@@ -192,13 +192,13 @@ fn segment(image: &Image, size: u64) -> Result<Home, BinaryError> {
     let too_large = || BinaryError::unsupported("its addresses are too high");
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
     let last = image.loads().map(|(_, load)| load.address.saturating_add(load.memory_size)).max().unwrap_or(0);
-    let free = room::unread_entry(image);
+    let free = phdr_slot::unread_entry(image);
     let table = if free.is_some() { 0 } else { (image.segments.len() as u64 + 1) * ENTRY };
     let in_front = table.next_multiple_of(CODE_ALIGNMENT);
     let file = image.content.size();
     let mut address = last.checked_next_multiple_of(unit).ok_or_else(too_large)?;
     let mut offset = file.checked_next_multiple_of(unit).ok_or_else(too_large)?;
-    if free.is_none() && room::is_executable(image) {
+    if free.is_none() && phdr_slot::is_executable(image) {
         // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
         let first = image.loads().next().map_or(0, |(_, first)| first.address.wrapping_sub(first.offset));
         let lowest = offset.checked_add(first).ok_or_else(too_large)?;

@@ -3,7 +3,7 @@
 //! Virtual addresses never change. The pages of the device code leave the file; the first of them stays, in the
 //! segment that maps it already, and holds what is new. What that segment holds behind the device code, its *tail*,
 //! is mapped on its own afterwards, so a hole without memory is left where the device code was. How the tail finds a
-//! program header is the business of [`room`](super::room).
+//! program header is the business of [`phdr_slot`](super::phdr_slot).
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramHeader64};
 
 use super::image::{Image, Section, Segment};
-use super::room::{self, Room};
+use super::phdr_slot::{self, PhdrSlot};
 use crate::binary::BinaryError;
 
 /// Alignment of what follows in the file when no segment asks for more; that of the strictest usual section.
@@ -76,9 +76,9 @@ impl Layout {
             return Err(BinaryError::unsupported("its device code is smaller than what has to replace it"));
         }
         let has_tail = load.end() > device.offsets.end || load.memory_size > load.file_size;
-        let rooms = if has_tail { room::candidates(image, device.load) } else { vec![Room::NotNeeded] };
-        for room in rooms {
-            if let Some(layout) = Self::with_room(image, device, kept, room)? {
+        let slots = if has_tail { phdr_slot::candidates(image, device.load) } else { vec![PhdrSlot::NotNeeded] };
+        for slot in slots {
+            if let Some(layout) = Self::with_slot(image, device, kept, slot)? {
                 return Ok(layout);
             }
         }
@@ -125,60 +125,60 @@ impl Layout {
         })
     }
 
-    /// The layout if this room can be used; `None` if it is none after all or if nothing is gained.
-    fn with_room(image: &Image, device: &Device, kept: u64, room: Room) -> Result<Option<Self>, BinaryError> {
+    /// The layout if this slot can be used; `None` if it is none after all or if nothing is gained.
+    fn with_slot(image: &Image, device: &Device, kept: u64, slot: PhdrSlot) -> Result<Option<Self>, BinaryError> {
         let load = image.segment(device.load)?;
         let in_place = image.header.e_phoff.get(LE);
         let mut table = in_place;
         let mut kept = kept;
-        if room == Room::Moved {
+        if slot == PhdrSlot::Moved {
             table = kept.next_multiple_of(8);
             kept = table + (image.segments.len() as u64 + 1) * ENTRY;
         }
-        let gap = match room {
-            Room::WithNext { next, .. } => Gap::between(image, load, image.segment(next)?),
-            Room::Joined { first, second } => Gap::between(image, image.segment(first)?, image.segment(second)?),
-            Room::NotNeeded | Room::Entry(_) | Room::Moved => Some(Gap::none(image)),
+        let gap = match slot {
+            PhdrSlot::WithNext { next, .. } => Gap::between(image, load, image.segment(next)?),
+            PhdrSlot::Joined { first, second } => Gap::between(image, image.segment(first)?, image.segment(second)?),
+            PhdrSlot::NotNeeded | PhdrSlot::Entry(_) | PhdrSlot::Moved => Some(Gap::none(image)),
         };
-        let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, room != Room::NotNeeded)?) else {
+        let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, slot != PhdrSlot::NotNeeded)?) else {
             return Ok(None);
         };
-        let table_moved = room == Room::Moved;
+        let table_moved = slot == PhdrSlot::Moved;
         let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved, added: Added::default() };
         // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
-        let is_table_pushed = layout.moved(table) != table && room::is_executable(image);
+        let is_table_pushed = layout.moved(table) != table && phdr_slot::is_executable(image);
         if layout.gain() <= 0 || is_table_pushed {
             return Ok(None);
         }
-        layout.place_segments(image, device, room)?;
+        layout.place_segments(image, device, slot)?;
         Ok(layout.is_loadable(image).then_some(layout))
     }
 
-    fn place_segments(&mut self, image: &Image, device: &Device, room: Room) -> Result<(), BinaryError> {
+    fn place_segments(&mut self, image: &Image, device: &Device, slot: PhdrSlot) -> Result<(), BinaryError> {
         let load = image.segment(device.load)?;
         let tail = self.tail(image, load);
         for (index, old) in image.segments.iter().enumerate() {
             let here = Segment { offset: self.moved(old.offset), ..old.clone() };
-            match room {
+            match slot {
                 _ if index == device.load => {
                     let before = self.cut.start - load.offset;
                     let front = Segment { file_size: before, memory_size: before, ..here };
                     self.segments.push(front.with_flags_of_sections(image));
-                    if matches!(room, Room::Entry(_) | Room::Joined { .. } | Room::Moved) {
+                    if matches!(slot, PhdrSlot::Entry(_) | PhdrSlot::Joined { .. } | PhdrSlot::Moved) {
                         self.segments.push(tail.clone());
                     }
                 }
-                Room::Entry(free) if index == free => {}
+                PhdrSlot::Entry(free) if index == free => {}
                 // The tail takes the permissions of what follows and is protected with it after relocation.
-                Room::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
-                Room::WithNext { protection, .. } if index == protection => {
+                PhdrSlot::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
+                PhdrSlot::WithNext { protection, .. } if index == protection => {
                     self.segments.push(Segment { flags: here.flags, ..tail.joined(&here) });
                 }
-                Room::Joined { first, second } if index == first => {
+                PhdrSlot::Joined { first, second } if index == first => {
                     let second = image.segment(second)?;
                     self.segments.push(here.joined(second));
                 }
-                Room::Joined { second, .. } if index == second => {}
+                PhdrSlot::Joined { second, .. } if index == second => {}
                 _ if old.file_size > 0 && old.offset < device.offsets.end && old.end() > device.offsets.start => {
                     return Err(BinaryError::unsupported("another program header covers a part of its device code"));
                 }

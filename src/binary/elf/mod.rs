@@ -1,15 +1,15 @@
 //! ELF executables and shared libraries with device code.
 
-mod headerless;
+mod equivalence;
 mod image;
 mod joined;
 mod layout;
-mod preserved;
-mod registration;
+mod lint;
+mod phdr_slot;
+mod prefilter;
 mod relocation;
 mod rewrite;
-mod room;
-mod rules;
+mod sectionless;
 mod split;
 mod symbols;
 
@@ -22,7 +22,7 @@ use object::elf;
 use self::image::{Image, Section, Segment, read_wrappers};
 pub(super) use self::joined::join;
 use self::layout::Device;
-use self::relocation::{Carrier, Pointer};
+use self::relocation::{Pointer, PointerEncoding};
 pub(super) use self::split::read_split;
 pub(super) use self::symbols::Symbols;
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper, any_overlap};
@@ -38,7 +38,7 @@ const MARKER: &[u8] = b".rocm_kpack_ref";
 /// Whether a file may have device code or have had some. What is compressed tells it by little; of others nothing is read.
 pub(super) fn may_have_code(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
-    Ok(!is_compressed || registration::is_possible(content)?)
+    Ok(!is_compressed || prefilter::is_possible(content)?)
 }
 
 /// A file with device code that has been looked through, but not read.
@@ -59,7 +59,7 @@ struct ElfWrapper {
     offset: u64,
     /// File offset of the bundle it points at.
     bundle: u64,
-    carrier: Carrier,
+    carrier: PointerEncoding,
 }
 
 impl FatElf {
@@ -99,7 +99,7 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
 
 /// The device code of an image, and where its wrappers lead.
 fn look_through(image: &Image) -> Result<Option<(Found, Vec<ElfWrapper>)>, BinaryError> {
-    let found = if image.sections.is_empty() { headerless::find(image)? } else { find(image)? };
+    let found = if image.sections.is_empty() { sectionless::find(image)? } else { find(image)? };
     let Some(found) = found else { return Ok(None) };
     check_segments(image, &found.device)?;
     let slots: Vec<_> = found.places.iter().map(Place::pointer).collect();

@@ -18,7 +18,7 @@ const CHUNK: u64 = 4096;
 
 /// What makes a pointer's value, and so what has to be patched to change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carrier {
+pub(super) enum PointerEncoding {
     /// A relocation with an addend: the file offset of its entry.
     Addend {
         /// Where the `Elf64_Rela` is in the file.
@@ -34,7 +34,7 @@ pub(super) struct Pointer {
     /// The address that it holds at run time, relative to the load base.
     pub(super) value: u64,
     /// What has to be patched.
-    pub(super) carrier: Carrier,
+    pub(super) carrier: PointerEncoding,
 }
 
 /// Relocation types of one machine, from its psABI.
@@ -250,7 +250,7 @@ impl Walk<'_> {
         if self.slots.contains(place) {
             let pointer = match value {
                 Some(value) if kind == self.machine.relative || kind == self.machine.absolute => {
-                    Ok(Pointer { value, carrier: Carrier::Addend { entry } })
+                    Ok(Pointer { value, carrier: PointerEncoding::Addend { entry } })
                 }
                 _ => Err(BinaryError::unsupported(format!(
                     "the wrapper pointer at {place:#x} has an unusual relocation"
@@ -289,7 +289,7 @@ impl Walk<'_> {
         for place in places {
             let value = window.word(place)?;
             if self.slots.contains(place) {
-                self.note(place, Ok(Pointer { value, carrier: Carrier::InPlace }));
+                self.note(place, Ok(Pointer { value, carrier: PointerEncoding::InPlace }));
             } else {
                 self.check_stranger(place, Some(value))?;
             }
@@ -342,7 +342,7 @@ impl Walk<'_> {
             return Err(BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} is not relocated")));
         }
         let value = self.image.read_at_address::<U64<LE>>(slot)?.get(LE);
-        Ok(Pointer { value, carrier: Carrier::InPlace })
+        Ok(Pointer { value, carrier: PointerEncoding::InPlace })
     }
 
     /// Calls `visit` with each entry of a table at the addresses `table` and with its file offset.

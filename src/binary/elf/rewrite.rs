@@ -9,7 +9,7 @@ use object::{I64, LittleEndian as LE, U16, U32, U64};
 use super::FatElf;
 use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
 use super::layout::{Layout, unit_of_move};
-use super::relocation::{Carrier, Machine};
+use super::relocation::{Machine, PointerEncoding};
 use super::symbols;
 use crate::binary::BinaryError;
 use crate::binary::changes::{Change, Piece};
@@ -65,7 +65,7 @@ impl FatElf {
         for (index, wrapper) in self.wrappers.iter().enumerate() {
             let address = self.addresses.start.wrapping_add(form.place(wrapper.bundle)?);
             changes.push(Change::patch(wrapper.offset, form.wrapper(index, address)));
-            if let Carrier::Addend { entry } = wrapper.carrier {
+            if let PointerEncoding::Addend { entry } = wrapper.carrier {
                 let old: Rela64<LE> = read_pod(&self.image.content, entry)?;
                 let new = Rela64 {
                     r_offset: old.r_offset,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::image::{Image, Section, read_table, read_wrappers};
-use super::relocation::{self, Carrier, Pointer};
-use super::{FATBIN, Fields, MARKER, Place, WRAPPERS, headerless, rules, wrapper_at};
+use super::relocation::{self, Pointer, PointerEncoding};
+use super::{FATBIN, Fields, MARKER, Place, WRAPPERS, lint, sectionless, wrapper_at};
 use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::kpack;
@@ -54,7 +54,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     if found.is_empty() {
         problems.push("it has a marker but no wrappers".to_owned());
     }
-    rules::check(&image, &mut problems)?;
+    lint::check(&image, &mut problems)?;
     problems.extend(leftovers(&image));
     let marker = match marker {
         Some(section) if !section.is_nobits() && section.is_allocated() => Some(section),
@@ -79,9 +79,9 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
         return Ok(None);
     }
     let mut problems = Problems::default();
-    rules::check(image, &mut problems)?;
+    lint::check(image, &mut problems)?;
     let found = places.iter().map(|place| Found::read(image, place)).collect::<Result<_, _>>()?;
-    if let Err(error) = headerless::find(image) {
+    if let Err(error) = sectionless::find(image) {
         problems.push(error.to_string());
     }
     let wrappers = follow(image, found, None, &mut problems);
@@ -92,7 +92,7 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
 pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
     let mut markers = Markers::default();
     let mut places = Vec::new();
-    for (place, address) in headerless::candidates(image, HIPK_MAGIC)? {
+    for (place, address) in sectionless::candidates(image, HIPK_MAGIC)? {
         let marker = markers.get(address, || read_marker(image, None, address));
         if marker.is_ok_and(|bytes| kpack::read_marker(&bytes).is_ok()) {
             places.push(place);
@@ -169,7 +169,7 @@ fn resolve(image: &Image, found: &[Found]) -> Vec<Result<Pointer, BinaryError>> 
 
 /// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
 fn disagreement(position: usize, found: &Found, pointer: Pointer) -> Option<String> {
-    let Carrier::Addend { .. } = pointer.carrier else { return None };
+    let PointerEncoding::Addend { .. } = pointer.carrier else { return None };
     (found.pointer != 0 && found.pointer != pointer.value).then(|| {
         let (in_place, relocated) = (found.pointer, pointer.value);
         format!("the pointer of wrapper {position} is {in_place:#x} in place but {relocated:#x} when relocated")

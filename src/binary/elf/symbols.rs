@@ -155,8 +155,8 @@ impl Content for Changed {
         parts.into_iter().map(extent).collect()
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
-        self.original.is_prompt(self.symbols.offset + offset, length)
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.original.is_nonblocking(self.symbols.offset + offset, length)
     }
 }
 

@@ -81,7 +81,7 @@ fn the_next_session_makes_nothing() {
     let archives = archives(&second);
     let cost = work(&second, || {
         for (archive, expected) in archives.iter().zip(expected()) {
-            assert!(archive.made().is_some_and(|content| content.is_prompt(0, expected.len())));
+            assert!(archive.made().is_some_and(|content| content.is_nonblocking(0, expected.len())));
             assert!(read(archive).unwrap() == expected);
         }
     });
@@ -102,10 +102,10 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
         assert!(archive.restore_lengths(&lengths));
         let content = archive.made().unwrap();
         let whole = usize::try_from(content.size()).unwrap();
-        assert!(!content.is_prompt(0, whole) && content.is_prompt(0, 64));
+        assert!(!content.is_nonblocking(0, whole) && content.is_nonblocking(0, 64));
         let cost = work(&resources, || assert!(read(archive).unwrap() == expected()[1]));
         assert_eq!(cost, (BUNDLES, OF_ONE));
-        assert!(content.is_prompt(0, whole));
+        assert!(content.is_nonblocking(0, whole));
     }
     // The first read has all of them made.
     let directory = tempfile::tempdir().unwrap();

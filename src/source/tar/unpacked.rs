@@ -171,7 +171,7 @@ impl Content for Scratch {
         read.map_err(|source| ReadError::io(&"the unpacked archive".into(), source))
     }
 
-    fn is_prompt(&self, offset: u64, length: usize) -> bool {
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         is_cached(&self.file, offset, length)
     }
 

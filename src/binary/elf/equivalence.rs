@@ -9,7 +9,7 @@ use object::elf::{self, ProgramHeader64, Rela64};
 
 use super::image::{Image, Section, Segment};
 use super::layout::Device;
-use super::relocation::Carrier;
+use super::relocation::PointerEncoding;
 use super::{FatElf, WRAPPERS, look_through, symbols};
 use crate::binary::changes;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
@@ -119,7 +119,7 @@ impl FatElf {
         let mut ranges = vec![0..HEADER, table..table.saturating_add(table_size), self.device.offsets.clone()];
         for wrapper in &self.wrappers {
             ranges.push(wrapper.offset..wrapper.offset + FATBIN_WRAPPER_SIZE);
-            if let Carrier::Addend { entry } = wrapper.carrier {
+            if let PointerEncoding::Addend { entry } = wrapper.carrier {
                 ranges.push(entry..entry + size_of::<Rela64<LE>>() as u64);
             }
         }

@@ -11,7 +11,7 @@ use super::image::{Image, Segment};
 
 /// A way to map the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum PhdrSlot {
     /// There is no tail.
     NotNeeded,
     /// In an entry that is not used, or that nobody reads.
@@ -35,13 +35,13 @@ pub(super) enum Room {
 }
 
 /// What can be tried, the best first.
-pub(super) fn candidates(image: &Image, load: usize) -> Vec<Room> {
-    let mut rooms = Vec::new();
-    rooms.extend(unread_entry(image).map(Room::Entry));
-    rooms.extend(protected_next(image, load));
-    rooms.extend(neighbours(image, load));
-    rooms.extend(may_move(image, load).then_some(Room::Moved));
-    rooms
+pub(super) fn candidates(image: &Image, load: usize) -> Vec<PhdrSlot> {
+    let mut slots = Vec::new();
+    slots.extend(unread_entry(image).map(PhdrSlot::Entry));
+    slots.extend(protected_next(image, load));
+    slots.extend(neighbours(image, load));
+    slots.extend(may_move(image, load).then_some(PhdrSlot::Moved));
+    slots
 }
 
 fn position(image: &Image, kind: elf::ProgramType) -> Option<usize> {
@@ -59,7 +59,7 @@ pub(super) fn unread_entry(image: &Image) -> Option<usize> {
 
 /// The next segment, if it begins with what the loader makes read-only (`PT_GNU_RELRO`), and if the tail is not to be
 /// executed.
-fn protected_next(image: &Image, load: usize) -> Option<Room> {
+fn protected_next(image: &Image, load: usize) -> Option<PhdrSlot> {
     let segment = image.segments.get(load)?;
     let (next, following) = image.loads().find(|(_, other)| other.address > segment.address)?;
     let protection = position(image, elf::PT_GNU_RELRO)?;
@@ -74,7 +74,7 @@ fn protected_next(image: &Image, load: usize) -> Option<Room> {
         && !is_writable(segment)
         && segment.memory_size == segment.file_size
         && !may_be_code;
-    fits.then_some(Room::WithNext { next, protection })
+    fits.then_some(PhdrSlot::WithNext { next, protection })
 }
 
 /// Whether there is code behind the device code of an executable segment.
@@ -89,7 +89,7 @@ fn tail_has_code(image: &Image, segment: &Segment) -> bool {
 
 /// Two segments with the same permissions next to each other, as lld lays out data: what is made read-only after
 /// relocation, and the rest.
-fn neighbours(image: &Image, load: usize) -> Vec<Room> {
+fn neighbours(image: &Image, load: usize) -> Vec<PhdrSlot> {
     let loads: Vec<_> = image.loads().collect();
     let permissions = |flags: ProgramFlags| flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0);
     let Some(device_end) = image.segments.get(load).map(Segment::end) else { return Vec::new() };
@@ -98,7 +98,7 @@ fn neighbours(image: &Image, load: usize) -> Vec<Room> {
             let device_is_apart = *first != load && *second != load;
             let follows = a.offset >= device_end;
             (device_is_apart && follows && permissions(a.flags) == permissions(b.flags))
-                .then_some(Room::Joined { first: *first, second: *second })
+                .then_some(PhdrSlot::Joined { first: *first, second: *second })
         }
         _ => None,
     });

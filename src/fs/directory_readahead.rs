@@ -24,11 +24,11 @@ const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.
 #[derive(Debug, Default)]
-pub(super) struct Neighbours(Mutex<VecDeque<Run>>);
+pub(super) struct DirectoryReadahead(Mutex<VecDeque<Sequence>>);
 
 /// Reading in the order of one directory.
 #[derive(Debug)]
-struct Run {
+struct Sequence {
     directory: NodeId,
     /// The position of the file that was asked for last; of the first one that is small if none was.
     at: usize,
@@ -42,7 +42,7 @@ struct Run {
     is_served: bool,
 }
 
-impl Neighbours {
+impl DirectoryReadahead {
     /// A directory was listed to its end. If something was asked for from the one before it, its reader will probably go on
     /// here: the first files are given in the background, all but the very first, which tells whether that is so.
     pub(super) fn listed(&self, directory: NodeId, shared: &Arc<Shared>) {
@@ -56,7 +56,7 @@ impl Neighbours {
         let is_expected = runs.front().is_some_and(|last| last.is_begun);
         // Whoever lists only must not drive out those who read.
         runs.retain(|run| run.is_begun);
-        let mut run = Run { is_begun: false, end: first, ..Run::new(directory, first) };
+        let mut run = Sequence { is_begun: false, end: first, ..Sequence::new(directory, first) };
         if is_expected {
             run.serve(shared);
         }
@@ -65,11 +65,11 @@ impl Neighbours {
 
     /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
     /// the next ones are given in the background.
-    pub(super) fn reached(&self, node: NodeId, shared: &Arc<Shared>) {
+    pub(super) fn record_access(&self, node: NodeId, shared: &Arc<Shared>) {
         let Some((directory, position)) = shared.nodes.place(node) else { return };
         let mut runs = self.lock();
         let Some(run) = runs.iter_mut().find(|run| run.directory == directory) else {
-            remember(&mut runs, Run::new(directory, position));
+            remember(&mut runs, Sequence::new(directory, position));
             return;
         };
         run.is_begun = true;
@@ -78,7 +78,7 @@ impl Neighbours {
             return;
         }
         if !(run.at..=run.end).contains(&position) {
-            *run = Run { is_served: run.is_served, ..Run::new(directory, position) };
+            *run = Sequence { is_served: run.is_served, ..Sequence::new(directory, position) };
             return;
         }
         run.at = position;
@@ -89,10 +89,10 @@ impl Neighbours {
 
     /// Gives the kernel the files at these positions, the last one first: so a reader who is as fast gets the first ones by
     /// asking at the same time, and they meet only once.
-    fn give(&self, directory: NodeId, files: Vec<(usize, NodeId)>, shared: &Shared) {
+    fn push_to_page_cache(&self, directory: NodeId, files: Vec<(usize, NodeId)>, shared: &Shared) {
         for (position, node) in files.into_iter().rev() {
             let is_past = self.lock().iter().any(|run| run.directory == directory && run.at >= position);
-            if is_past || !shared.give(node) {
+            if is_past || !shared.push_to_page_cache(node) {
                 break;
             }
         }
@@ -101,13 +101,13 @@ impl Neighbours {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Run>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Sequence>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Remembers one more directory, in the place of the oldest one if there are too many.
-fn remember(runs: &mut VecDeque<Run>, run: Run) {
+fn remember(runs: &mut VecDeque<Sequence>, run: Sequence) {
     runs.truncate(DIRECTORIES - 1);
     runs.push_front(run);
 }
@@ -119,7 +119,7 @@ fn small_size(nodes: &Nodes, number: NodeId) -> Option<u64> {
     (1..=SMALL).contains(&size).then_some(size)
 }
 
-impl Run {
+impl Sequence {
     fn new(directory: NodeId, position: usize) -> Self {
         Self { directory, at: position, is_begun: true, end: position + 1, step: FIRST, is_served: false }
     }
@@ -135,8 +135,10 @@ impl Run {
         }
         let job = Arc::clone(shared);
         // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
-        self.is_served =
-            shared.resources.executor.run_in_background(move || job.neighbours.give(directory, next, &job));
+        self.is_served = shared
+            .resources
+            .executor
+            .run_in_background(move || job.directory_readahead.push_to_page_cache(directory, next, &job));
     }
 
     /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is;
@@ -151,7 +153,7 @@ impl Run {
             let number = nodes.number(child.node);
             let size = small_size(nodes, number);
             // The kernel does not take those that it was not told of.
-            if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.is_told(number)) {
+            if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.kernel_knows(number)) {
                 self.end = position;
                 if !files.is_empty() {
                     files.remove(files.len() * 3 / 4);
