@@ -221,7 +221,7 @@ mod tests {
         for _ in &held {
             told.recv_timeout(Duration::from_secs(10)).unwrap();
         }
-        // All of them wait, and still there is a thread for whoever comes.
+        // All of them wait, and still there is a thread for the next request.
         workers.run(move || tell.send(()).unwrap());
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!((held.len()..=MAX_THREADS).contains(&workers.threads()), "{}", workers.threads());

@@ -26,7 +26,7 @@ pub struct Environment {
     pub path_prefix: Vec<PathBuf>,
     /// `ROCM_KPACK_DISABLE`: nothing is loaded.
     pub is_disabled: bool,
-    /// `ROCM_KPACK_DEBUG`: every step of a search is told on stderr.
+    /// `ROCM_KPACK_DEBUG`: every step of a search is printed to stderr.
     pub is_verbose: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::source::Source;
 /// Archives are releases that nobody changes. One that is changed all the same is noticed before each load by its size and
 /// time, and answers with an I/O error from then on. A file that shrinks while a load reads its mapping would end the
 /// process with SIGBUS, as would a page that cannot be read; so only files on local disks are mapped, where the first takes
-/// somebody who truncates an installed file in the very millisecond, and the second a broken disk. Everything else (FUSE,
+/// a program that truncates an installed file in the very millisecond, and the second a broken disk. Everything else (FUSE,
 /// NFS, …) is read with pread, which answers with an error in both cases.
 #[derive(Debug)]
 pub struct ArchiveFile {
@@ -50,7 +50,7 @@ const LOCAL: [u64; 10] = [
 impl ArchiveFile {
     /// Opens a regular file. Its first bytes are not read yet.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        // Opening a FIFO would wait for somebody who writes to it.
+        // Opening a FIFO would wait for a writer.
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| {
             let is_missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
             if is_missing { Error::FileNotFound } else { Error::Read(error) }

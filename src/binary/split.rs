@@ -1,4 +1,4 @@
-//! Binaries that have been split, by kpackfs or by anybody else: what a loader would find in them.
+//! Binaries that have been split, by kpackfs or by other tools: what a loader would find in them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{BinaryError, coff, elf};
 use crate::rope::Content;
 
-/// The most problems that are told of one binary.
+/// The most problems that are reported for one binary.
 const MAX_PROBLEMS: usize = 100;
 
 /// The most markers that the wrappers of one binary may lead to; those of real ones share one.

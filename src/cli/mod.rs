@@ -127,7 +127,7 @@ fn text(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whoever reads our output may stop reading. `serde_json` wraps what a writer answers.
+/// The reader of the output may stop reading. `serde_json` wraps what a writer answers.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
         Some(json) => json.io_error_kind(),

@@ -198,7 +198,7 @@ impl CacheOptions {
     }
 }
 
-/// What the variable names, or the user's place for what can be made anew (XDG Base Directory Specification).
+/// What the variable names, or the user's place for what can be made again (XDG Base Directory Specification).
 fn default_directory() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("KPACKFS_CACHE_DIR") {
         return Some(named.into());

@@ -101,7 +101,7 @@ impl Serving {
         }
         let usable = || {
             if self.foreground {
-                // Whoever reads it may be gone.
+                // The reader may be gone.
                 writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
             } else {
                 log::to_system();

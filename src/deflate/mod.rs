@@ -2,7 +2,7 @@
 //!
 //! A rewritten member is the original without its device code and with some patches. Its deflate stream is *spliced*:
 //! whole blocks (RFC 1951, section 3.2.3) whose content is kept, and whose history of 32 KiB is what it was, are
-//! ranges of the original's compressed bytes. Only the rest is encoded anew: what was changed, the 32 KiB behind it,
+//! ranges of the original's compressed bytes. Only the rest is encoded again: what was changed, the 32 KiB behind it,
 //! and from there to the next block. Empty blocks in between lead to the bit at which the next range starts, so no bit
 //! is ever shifted, and the stream is a rope of source ranges and short literals.
 
@@ -23,7 +23,7 @@ use crate::rope::{BlockBoundary, Content, Edit, EditError, ReadError, Rope, edit
 /// Farthest back that a match reaches (RFC 1951, section 2).
 const WINDOW: u64 = 32 << 10;
 
-/// Most bytes that are encoded anew for one splice. What becomes of them is held in memory.
+/// Most bytes that are encoded again for one splice. What becomes of them is held in memory.
 const MOST_SPLICED: u64 = 64 << 20;
 
 /// The longest content that is deflated as a whole. What becomes of it is held in memory.

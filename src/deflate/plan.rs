@@ -1,4 +1,4 @@
-//! Which blocks of the original's deflate stream are taken over, and what is encoded anew.
+//! Which blocks of the original's deflate stream are taken over, and what is encoded again.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const WORTH_BITS: u64 = 16;
 /// A piece of the new stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// These bytes of the new content are encoded anew.
+    /// These bytes of the new content are encoded again.
     Anew(Range<u64>),
     /// The blocks between these joints are taken over.
     CacheEntry(BlockBoundary, BlockBoundary),

@@ -200,7 +200,7 @@ fn little_is_encoded_anew() {
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
     assert_eq!(counters.bytes_deflated.get(), 7);
 
-    // Something behind everything: the final block has to be encoded anew, and with it what shares its joint.
+    // Something behind everything: the final block has to be encoded again, and with it what shares its joint.
     let counters = Counters::default();
     let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
     let expected = [&whole, &b"kpackfs"[..]].concat();

@@ -211,7 +211,7 @@ fn finish(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
     set_time(path, attributes)
 }
 
-/// Owner and group; whoever may not give files away keeps them. Permissions come after, because changing the owner
+/// Owner and group; a user who may not give files away keeps them. Permissions come after, because changing the owner
 /// clears set-uid.
 fn set_attributes(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
     match lchown(path, Some(attributes.uid), Some(attributes.gid)) {

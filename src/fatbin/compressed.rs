@@ -33,7 +33,7 @@ pub struct Compressed {
     label: Option<Arc<str>>,
     id: u64,
     resources: Arc<Resources>,
-    /// The decompressed bundle as long as anybody uses it, also when it is not in the cache. Locked while it is being
+    /// The decompressed bundle as long as it is used, also when it is not in the cache. Locked while it is being
     /// decompressed.
     in_use: Mutex<Weak<Decompressed>>,
     /// How often decoding was begun.
@@ -97,7 +97,7 @@ impl Compressed {
     }
 
     /// Gives as many of the first bytes as it is asked for, fewer if there are not so many, without decompressing the rest.
-    /// Whoever asks for more the next time has nothing decompressed twice.
+    /// Asking for more the next time decompresses nothing twice.
     pub(super) fn beginning(&self) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError> + '_, FatbinError> {
         let failed = |error: io::Error| malformed(self.packing.start, error.to_string());
         let mut stream = self.reader().map_err(failed)?;
@@ -123,7 +123,7 @@ impl Compressed {
         self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
     }
 
-    /// Whether somebody holds it decompressed.
+    /// Whether it is held decompressed.
     pub fn is_resident(&self) -> bool {
         self.in_use.try_lock().is_ok_and(|in_use| in_use.strong_count() > 0)
     }
@@ -145,7 +145,7 @@ impl Compressed {
         self.resources.budget.busy();
     }
 
-    /// The same, but if it is decompressed now it is kept only as long as somebody holds it.
+    /// The same, but if it is decompressed now it is kept only as long as it is held.
     pub fn hold(&self) -> Result<Arc<Decompressed>, ReadError> {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = in_use.upgrade() {

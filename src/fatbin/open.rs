@@ -14,7 +14,7 @@ const STEP: usize = 1 << 20;
 pub enum OpenBundle {
     /// The whole bundle, decompressed.
     Whole(Arc<Decompressed>),
-    /// A stream of it, unless somebody reads that now.
+    /// A stream of it, unless it is being read now.
     Stream(Option<Pooled<OpenStream>>),
     /// There is no compressed bundle.
     #[default]

@@ -48,7 +48,7 @@ const STATFS_BLOCK: u32 = 4096;
 const WORTH_PASSING: u64 = 4 << 20;
 
 /// File systems that the input's may lie upon, and ours may be laid under: one of two at most
-/// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to whoever overlays the mount.
+/// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to a filesystem over the mount.
 const STACK_DEPTH: u32 = 1;
 
 const CAPABILITIES: [InitFlags; 5] = [
@@ -161,7 +161,7 @@ impl Filesystem for Adapter {
             config.add_capabilities(capability).ok();
         }
         if !self.shared.nodes.are_sized() {
-            // Then only the first part of a listing comes with attributes, unless somebody asks for them.
+            // Then only the first part of a listing comes with attributes, unless they are asked for.
             config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
         }
         config.set_max_background(MAX_BACKGROUND).ok();
@@ -238,7 +238,7 @@ impl Filesystem for Adapter {
             }
             let opening = shared.guarded("open", node.0, || {
                 if !self.passthrough.is_usable(&reply) {
-                    // From now on the kernel opens everything by itself. Whoever writes is refused when writing.
+                    // From now on the kernel opens everything by itself. Writing is refused at the write.
                     return Err(Failure::Plain(Errno::ENOSYS));
                 }
                 let content = shared.nodes.known_content(node.0);
@@ -351,7 +351,7 @@ impl Filesystem for Adapter {
     ) {
         self.answer_now(RequestKind::Change, |_| reply.error(Errno::EROFS));
         if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            // Somebody has remounted read-write and written to a mapping, and the kernel keeps what was written even
+            // The mount was remounted read-write and written to a mapping, and the kernel keeps what was written even
             // when nobody takes it. Not in this thread, which the kernel would wait for.
             let shared = Arc::clone(&self.shared);
             self.shared.resources.executor.run_in_background(move || shared.forget_pages(node.0));

@@ -19,7 +19,7 @@ const FIRST: usize = 8;
 const MOST: usize = 128;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Directories that are remembered: those that somebody began to read from last, and the one that was listed last.
+/// Directories that are remembered: those from which files were read last, and the one that was listed last.
 const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.
@@ -38,7 +38,7 @@ struct Sequence {
     end: usize,
     /// Files to be given next.
     step: usize,
-    /// Whether somebody is giving.
+    /// Whether files are being pushed.
     is_served: bool,
 }
 
@@ -54,7 +54,7 @@ impl DirectoryReadahead {
             return;
         }
         let is_expected = runs.front().is_some_and(|last| last.is_begun);
-        // Whoever lists only must not drive out those who read.
+        // Listing alone must not evict directories that are read.
         runs.retain(|run| run.is_begun);
         let mut run = Sequence { is_begun: false, end: first, ..Sequence::new(directory, first) };
         if is_expected {
@@ -134,7 +134,7 @@ impl Sequence {
             return;
         }
         let job = Arc::clone(shared);
-        // Never on this thread: the kernel makes whoever gives wait for requests that this one has to answer.
+        // Never on this thread: the kernel makes the pushing thread wait for requests that this one has to answer.
         self.is_served = shared
             .resources
             .executor

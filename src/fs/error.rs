@@ -74,7 +74,7 @@ pub enum FsError {
     /// Another kpackfs was mounted at the place of ours.
     #[error("{}: this mount is gone or covered by another one", .0.display())]
     NotOurs(PathBuf),
-    /// Somebody uses the mount.
+    /// The mount is in use.
     #[error("{}: in use; close what is open in it, or unmount lazily", .0.display())]
     Busy(PathBuf),
     /// The kernel refused to unmount.
@@ -101,7 +101,7 @@ pub enum FsError {
         /// What is wrong with it.
         source: io::Error,
     },
-    /// The mount was made by whoever started this process, who has to end it.
+    /// The mount was made by the program that started this process, which has to end it.
     #[error("{}: mounted by the caller, who has to unmount it", .0.display())]
     NotMade(PathBuf),
     /// The tree could not be prepared; the text is the whole reason.

@@ -1,6 +1,6 @@
 //! The tree as the kernel sees it: inode numbers, link counts, attributes and how long they stay true.
 //!
-//! A live report is written anew whenever its name is looked up, and its time of change tells the kernel to forget what
+//! A live report is written again whenever its name is looked up, and its time of change tells the kernel to forget what
 //! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without telling.
 
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ impl Nodes {
         self.tree.links(node).0
     }
 
-    /// Takes note that the kernel is told of a node, or has forgotten it.
+    /// Takes note that the kernel got a reference to a node, or has forgotten it.
     pub(super) fn set_told(&self, number: NodeId, kernel_knows: bool) {
         self.told.set(number, kernel_knows);
     }
@@ -155,7 +155,7 @@ impl Nodes {
         }
     }
 
-    /// Writes a live report anew; leaves other files alone.
+    /// Writes a live report again; leaves other files alone.
     pub(super) fn renew(&self, node: NodeId) -> Result<(), Failure> {
         let Some(body @ Body::Live(_)) = self.body(node) else { return Ok(()) };
         let content = body.content()?;
@@ -242,7 +242,7 @@ impl Nodes {
 
     /// The value of an extended attribute.
     pub(super) fn extended(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Failure> {
-        // Labels and access control lists: `ls -l` asks each file for both until it is told that there are none anywhere.
+        // Labels and access control lists: `ls -l` asks each file for both until an answer says that there are none anywhere.
         if !name.starts_with(b"user.") {
             return Err(Failure::Plain(Errno::EOPNOTSUPP));
         }
@@ -266,7 +266,7 @@ impl Nodes {
     }
 }
 
-/// What the kernel was told of and has not forgotten since: a bit for each node, in views that somebody has visited.
+/// What the kernel knows and has not forgotten since: a bit for each node, in views that were visited.
 #[derive(Debug)]
 struct Told {
     nodes: usize,

@@ -76,7 +76,7 @@ impl Passthrough {
         };
         let file = match backing.open() {
             Err(error @ ReadError::Changed { .. }) => return Err(error),
-            // For want of descriptors, say: whoever reads it will be told if that does not pass.
+            // For want of descriptors, say: a read reports it if that does not pass.
             result => result.ok(),
         };
         let mut opened = self.opened.entry(node).or_insert_with(|| {

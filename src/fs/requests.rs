@@ -54,7 +54,7 @@ fn errno(failure: &Failure) -> Errno {
 /// What all threads that answer requests share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Where it is mounted, for messages; nothing if whoever made the mount has not said so.
+    /// Where it is mounted, for messages; nothing if the program that made the mount has not said so.
     place: PathBuf,
     pub(super) nodes: Nodes,
     pub(super) total_bytes: u64,
@@ -163,7 +163,7 @@ impl Shared {
         let length = readable(&*content, 0, u32::MAX);
         let given = self.buffers.with(length, |buffer| {
             let bytes = buffer.get_mut(..length).unwrap_or_default();
-            // Whoever reads the file meets the same error, or panic, and is told.
+            // A read of the file meets the same error, or panic, and reports it.
             let read = catch_unwind(AssertUnwindSafe(|| content.read_at(0, bytes)));
             matches!(read, Ok(Ok(()))) && notifier.store(INodeNo(node), 0, bytes).is_ok()
         });

@@ -33,7 +33,7 @@ pub(super) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Whether somebody serves the filesystem at `path`: statfs(2), because the kernel answers stat(2) from its cache even
+/// Whether a daemon serves the filesystem at `path`: statfs(2), because the kernel answers stat(2) from its cache even
 /// when the daemon is dead.
 pub(super) fn probe(path: &CStr) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call with a C structure")]
@@ -45,7 +45,7 @@ pub(super) fn probe(path: &CStr) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Takes over a file that whoever started this process has opened for it, by its number.
+/// Takes over a file that the program which started this process has opened for it, by its number.
 pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     #[expect(unsafe_code, reason = "a system call, and a number that becomes a file")]
     // SAFETY: the first call shows that the descriptor is open, and closes it in programs that this process starts. Callers

@@ -26,7 +26,7 @@ pub struct CacheEntry {
 /// A temporary file that was not written for so long belongs to a session that was killed.
 const ORPHANED: Duration = Duration::from_secs(3600);
 
-/// Regular files in a folder that are named like ours and begin as an index does. Others are somebody else's.
+/// Regular files in a folder that are named like ours and begin as an index does. Others belong to other programs.
 fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, RecordsError> {
     let found = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

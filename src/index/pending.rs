@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(count(), 1, "the index");
     }
 
-    /// Waits until somebody is blocked by a lock of this file: `/proc/locks` marks such a line with an arrow.
+    /// Waits until a process is blocked by a lock of this file: `/proc/locks` marks such a line with an arrow.
     fn wait_for_blocked(file: &File) {
         let inode = format!(":{} ", file.metadata().unwrap().ino());
         let is_blocked = || {

@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(next.get::<u64>(Kind::Scan, &identity(2)), None);
     }
 
-    /// The keeper saves while the session ends, and whoever began earlier must not write later.
+    /// The keeper saves while the session ends, and a save that began earlier must not write later.
     #[test]
     fn one_saves_at_a_time() {
         let place = tempfile::tempdir().unwrap();

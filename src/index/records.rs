@@ -90,7 +90,7 @@ pub(super) struct Header {
 pub(super) struct Record {
     pub(super) kind: u8,
     pub(super) identity: Identity,
-    /// The last day on which somebody had use for it, counted from 1970.
+    /// The last day on which it was used, counted from 1970.
     pub(super) day: u32,
     pub(super) bytes: Arc<[u8]>,
 }
@@ -195,7 +195,7 @@ pub(super) fn write(
     let temporary = path.with_extension(format!("{}.{number}.{TEMPORARY}", process::id()));
     let write = || {
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
-        // Without its checksum it is no index yet, but whoever finds it knows what it was going to be.
+        // Without its checksum it is no index yet, but its name says what it was going to be.
         (&file).write_all(&[&MAGIC[..], &[0; FRAME - MAGIC.len()]].concat())?;
         let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, &file), LEVEL)?;
         encoder.set_pledged_src_size(Some(size.saturating_add(4 + header.len() as u64)))?;

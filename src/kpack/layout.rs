@@ -36,7 +36,7 @@ pub struct Archive {
     compression: Compression,
     entries: Vec<ArchiveEntry>,
     made: Mutex<Option<Arc<dyn Content>>>,
-    /// Under what the lengths of its frames are remembered. Empty until somebody tried to recall them.
+    /// Under what the lengths of its frames are remembered. Empty until they were looked up.
     remembered: OnceLock<Option<Identity>>,
 }
 
@@ -118,7 +118,7 @@ impl Archive {
 
     /// Bytes of code objects that are compressed, while the archive is being made.
     pub fn progress(&self) -> Option<u64> {
-        // Whoever makes the archive holds the lock until it is made.
+        // The thread that makes the archive holds the lock until it is made.
         let Err(TryLockError::WouldBlock) = self.made.try_lock() else { return None };
         let made = self.entries.iter().filter(|entry| entry.frame.known_length().is_some());
         Some(made.map(|entry| entry.frame.object.content.size()).sum())

@@ -3,7 +3,7 @@
 //! Caches take what nobody else needs. A reservation for a buffer first makes caches give up what was not used for the
 //! longest time, then waits until other work gives back.
 //!
-//! Nobody waits forever. Uses have an order, bundles before compression: whoever holds a reservation
+//! Deadlock freedom: reservations are taken in an order, bundles before compression. A thread that holds a reservation
 //! waits only for uses that come later in it, and never for a second one of the same use. If the caches have nothing left
 //! to give, the first reservation of its use is let through even if it does not fit. So the last use always goes on; when
 //! it has given back, the one before does, and so forth. Therefore a bundle larger than the whole budget can be read, too,
@@ -192,7 +192,7 @@ impl Budget {
         }
     }
 
-    /// Whether somebody waits for memory for this use.
+    /// Whether a thread waits for memory for this use.
     pub(super) fn is_awaited(&self, purpose: MemoryClass) -> bool {
         !self.lock().account(purpose).waiting.is_empty()
     }

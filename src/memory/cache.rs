@@ -12,7 +12,7 @@ use crate::metrics::MemoryClass;
 
 /// How many bytes a cached value takes.
 pub trait Weight {
-    /// Whether the value has a reservation of its own, which lasts as long as anybody uses it.
+    /// Whether the value has a reservation of its own, which lasts as long as it is used.
     const IS_RESERVED: bool = false;
 
     /// Bytes of memory.
@@ -152,7 +152,7 @@ where
         drop(held);
     }
 
-    /// The value, made by `make` if it is not held. Whoever asks for a value that is being made waits for it.
+    /// The value, made by `make` if it is not held. A caller that asks for a value which is being made waits for it.
     pub fn get_or_compute<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         if let Some(value) = self.get(key) {
             return Ok(value);

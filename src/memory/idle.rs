@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::budget::Budget;
 use super::malloc::trim_malloc;
 
-/// Longer than there is between the requests of a reader, shorter than somebody looks at an idle daemon.
+/// Longer than there is between the requests of a reader, shorter than a user looks at an idle daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Knows whether something happened since it looked last.

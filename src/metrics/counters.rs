@@ -40,7 +40,7 @@ pub struct Counters {
     pub bytes_read: Counter,
     /// Made by inflating wheel members.
     pub bytes_inflated: Counter,
-    /// Member bytes that were deflated anew.
+    /// Member bytes that were deflated again.
     pub bytes_deflated: Counter,
     /// Made by decompressing offload bundles.
     pub bytes_decompressed: Counter,

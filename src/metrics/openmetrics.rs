@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::requests::BUCKETS;
 use super::{Counters, Gauges};
 
-/// What is told at a moment.
+/// Values at one moment.
 pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// Work done so far.
     fn counters(&self) -> &Counters;

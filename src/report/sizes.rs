@@ -23,7 +23,7 @@ pub struct Sizes {
     pub host_wheels: Vec<WheelSize>,
     /// The device parts by key.
     pub parts: BTreeMap<String, PartSize>,
-    /// What whoever has one of these GPUs needs.
+    /// What a user of one of these GPUs needs.
     pub users: BTreeMap<String, UserSize>,
 }
 

@@ -1,4 +1,4 @@
-//! A content that is worked out when somebody reads it, although its size is known.
+//! A content that is computed when it is read, although its size is known.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -88,7 +88,7 @@ pub trait Make: Send + Sync + fmt::Debug {
     /// The content if it was made before.
     fn made(&self) -> Option<Arc<dyn Content>>;
 
-    /// The content; whoever asks first makes it, and others wait.
+    /// The content; the first caller makes it, and others wait.
     fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
 }
 

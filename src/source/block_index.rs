@@ -39,7 +39,7 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// One that somebody else claims to be good.
+    /// One whose caller claims that it is good.
     pub(super) fn claimed(joint: BlockBoundary, window: Box<[u8]>) -> Self {
         Self { joint, window, proved: AtomicBool::new(false) }
     }
@@ -53,7 +53,7 @@ impl Checkpoint {
     }
 }
 
-/// The index of a stream. It is built exactly as far as somebody has read.
+/// The index of a stream. It is built exactly as far as it was read.
 #[derive(Debug)]
 pub(super) struct BlockIndex {
     /// The content up to here is indexed.

@@ -1,4 +1,4 @@
-//! The content of a deflated member, cut into chunks that are decoded when somebody asks for them.
+//! The content of a deflated member, cut into chunks that are decoded on demand.
 //!
 //! A *decode* in flight goes from where an idle decoder stands, or from a checkpoint, up to the end of the chunk that is
 //! wanted. Readers that need what it is about to make wait for it. Only one decode at a time goes on beyond what is
@@ -212,7 +212,7 @@ impl Chunks {
         self.stream.decoders.indexes.account(self.number, &self.this, state.index.bytes());
     }
 
-    /// Finds out who makes a chunk, and waits if it is somebody else.
+    /// Finds out who makes a chunk, and waits if it is another thread.
     fn task(&self, number: u64) -> Result<Task<'_>, ReadError> {
         let start = number * CHUNK;
         let end = start.saturating_add(CHUNK).min(self.stream.size);

@@ -136,7 +136,7 @@ impl Decoders {
         Ok(decoder)
     }
 
-    /// Keeps a decoder: for `owner` to read on, or for anybody to use again.
+    /// Keeps a decoder: for `owner` to read on, or for reuse.
     pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
         let memory = self.budget.claim(MemoryClass::Streams, DECODER);
         let mut decoders = self.unused.decoders();

@@ -37,7 +37,7 @@ struct Reader {
     /// The chunk to be decoded ahead next, and the first one that is not.
     next: u64,
     end: u64,
-    /// Whether somebody is at it.
+    /// Whether a thread is at it.
     is_served: bool,
 }
 
@@ -65,7 +65,7 @@ impl Deflated {
         let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
         let end = after.saturating_add(ahead).min(self.chunks.count());
-        // Waking somebody up for one chunk each time would cost more than it gains.
+        // Waking a thread for one chunk each time would cost more than it gains.
         if reader.to - reader.from < STEADY || after >= end || ahead < 2 {
             return;
         }

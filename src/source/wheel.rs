@@ -107,7 +107,7 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
         let found = archive.by_index_data(number).map_err(|error| broken(&error))?;
         let name = found.name().map_err(|error| broken(&error))?.into_owned();
         let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
-        // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whoever wrote them.
+        // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
         let mode = found.external_attributes() >> 16;
         let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
         let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());

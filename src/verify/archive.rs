@@ -27,7 +27,7 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
     }
 }
 
-/// Checks all archives. Those of somebody else have to be readable, but may name what they hold as they like.
+/// Checks all archives. Those of other tools have to be readable, but may name what they hold as they like.
 pub(super) fn check_all(
     shelf: &Shelf,
     kind: Kind,

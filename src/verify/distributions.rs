@@ -258,7 +258,7 @@ pub(super) fn check_code(
     }
 }
 
-/// Whether markers lead to all archives that device distributions installed. Those of somebody else may be for other uses.
+/// Whether markers lead to all archives that device distributions installed. Those of other packages may be for other uses.
 pub(super) fn check_archives(
     parts: &Parts,
     distributions: &[Distribution<'_>],

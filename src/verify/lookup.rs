@@ -36,7 +36,7 @@ pub(super) struct Shelved {
     pub(super) label: String,
     content: Arc<dyn Content>,
     pub(super) reader: Reader,
-    /// Whether a marker leads to it. What no marker leads to belongs to somebody else.
+    /// Whether a marker leads to it. What no marker leads to belongs to another package.
     reached: AtomicBool,
     /// The names in it that wrappers ask for.
     asked: Mutex<HashSet<String>>,

@@ -1,7 +1,7 @@
 //! Checks a split from its outputs alone: what a loader, a runtime and a package manager will do with it.
 //!
 //! It takes nothing from the planner. Archives are found by walking from the wrappers as a runtime does, so it judges
-//! splits by kpackfs and by anybody else alike.
+//! splits by kpackfs and by other tools alike.
 
 mod against;
 mod against_code;

@@ -69,7 +69,7 @@ impl Context<'_> {
     }
 
     /// Whether a RECORD can be used at all. There are wheels in the world whose RECORD states no digest; a split has to
-    /// make it anew.
+    /// make it again.
     fn states_something(&self, distribution: &Distribution<'_>) -> bool {
         let states = distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some());
         let has_to = distribution.is_of_split()

@@ -208,7 +208,7 @@ impl Parts {
     }
 }
 
-/// Sorts the paths: artifacts are told by their manifests; what `split` and `mount` write and show is told by the names of
+/// Sorts the paths: artifacts are recognised by their manifests; what `split` and `mount` write and show by the names of
 /// its directories; a directory of wheels stands for its wheels; several other directories or wheels are arranged by what
 /// they hold; everything else stands for itself.
 pub(super) fn open(

@@ -230,7 +230,7 @@ fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, 
     Some((name, kind))
 }
 
-/// Whether a device part is wanted that somebody else split off.
+/// Whether a device part is wanted that another tool split off.
 fn is_wanted(name: &ArtifactName, options: &Options) -> bool {
     let target = name.family.parse::<TargetId>();
     target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
@@ -332,7 +332,7 @@ fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
 }
 
 impl ArtifactPart {
-    /// A part that somebody split off before, as it is; its witnesses, and a note about what its manifest does not name.
+    /// A part that was split off before, as it is; its witnesses, and a note about what its manifest does not name.
     fn take_over(
         location: &Path,
         name: ArtifactName,

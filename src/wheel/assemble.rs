@@ -93,14 +93,14 @@ impl Wheels {
         }
     }
 
-    /// Where a path of the input is in a part's wheel; `None` if the part makes that file anew or does without it.
+    /// Where a path of the input is in a part's wheel; `None` if the part makes that file again or does without it.
     pub fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         // A variant wheel has variant.json, but its own.
         let name = if let Part::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
         Ok(self.fat.path_in(&name, path))
     }
 
-    /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes anew or does
+    /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes again or does
     /// without.
     ///
     /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory

@@ -27,7 +27,7 @@ pub struct Sums {
     pub crc32: u32,
 }
 
-/// A content, and its digests once somebody has asked for them.
+/// A content, and its digests once they were asked for.
 ///
 /// Digests that the input claims are taken over without reading the content. When it is read for another reason, both are
 /// computed: a wrong CRC-32 is damage, a wrong SHA-256 is said in the log and not passed on.

@@ -14,7 +14,7 @@ const LONGEST_TEXT: u64 = 16 << 20;
 /// Longest RECORD: about half a million lines.
 const LONGEST_RECORD: u64 = 64 << 20;
 
-/// Files of a dist-info directory that are not taken over: what is made anew, signatures of what is made anew (PEP 815),
+/// Files of a dist-info directory that are not taken over: what is made again, signatures of what is made again (PEP 815),
 /// and what installers leave behind (Recording installed projects).
 const NOT_TAKEN_OVER: [&[u8]; 9] = [
     b"METADATA",
@@ -55,7 +55,7 @@ impl FatWheel {
         let mut warnings = Vec::new();
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
-        // RECORD is made anew; what the old one says only saves work.
+        // RECORD is made again; what the old one says only saves work.
         let claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
             Ok(claims) => claims,
             Err(error) => {

@@ -30,7 +30,7 @@ impl FatCoff {
             changes.push(Change::patch(start, bytes));
             return Ok(changes);
         }
-        // Whoever had it computed wants it to be right.
+        // A file with a checksum is expected to have a right one.
         let field = usize::try_from(FIELD).unwrap_or(0);
         let behind = field + usize::try_from(CHECKSUM_SIZE).unwrap_or(0);
         let replacement = vec![
@@ -73,7 +73,7 @@ impl FatCoff {
         headers.optional_header.check_sum = U32::new(LE, 0);
         let device = image.sections.get(self.section).map(|section| section.header.characteristics.get(LE).0);
         if device.is_some_and(|flags| flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0) {
-            // Linkers do not agree on what else counts, so the sum is corrected and not made anew.
+            // Linkers do not agree on what else counts, so the sum is corrected and not made again.
             let size = headers.optional_header.size_of_initialized_data.get(LE);
             let cut = cut_size(layout)?;
             headers.optional_header.size_of_initialized_data = U32::new(LE, size.checked_sub(cut).unwrap_or(size));

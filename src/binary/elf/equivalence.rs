@@ -192,7 +192,7 @@ impl FatElf {
     }
 }
 
-/// Whether a program header tells of bytes that are in no segment in memory. `PT_GNU_RELRO` tells of addresses only.
+/// Whether a program header describes bytes that are in no segment in memory. `PT_GNU_RELRO` describes addresses only.
 fn is_unloaded(image: &Image, segment: &Segment) -> bool {
     let is_apart = |load: &Segment| segment.end() <= load.offset || load.end() <= segment.offset;
     let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD | elf::PT_GNU_RELRO);

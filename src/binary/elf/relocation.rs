@@ -64,7 +64,7 @@ pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Resu
     slots.iter().map(|slot| walk.pointer(*slot)).collect()
 }
 
-/// The same for each pointer by itself, whoever else points anywhere.
+/// The same for each pointer by itself, whatever else points there.
 pub(super) fn resolve_each(image: &Image, slots: &[u64]) -> Vec<Result<Pointer, BinaryError>> {
     match walk(image, slots, &(0..0)) {
         Ok(walk) => slots.iter().map(|slot| walk.pointer(*slot)).collect(),

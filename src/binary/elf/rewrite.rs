@@ -21,7 +21,7 @@ const MARKER: &[u8] = b".rocm_kpack_ref\0";
 /// What is added to the section names, and where.
 struct Names {
     change: Change,
-    /// The name of each section, if they have been packed anew.
+    /// The name of each section, if they have been packed again.
     packed: Vec<u32>,
     /// Where the table begins in the new file.
     offset: u64,

@@ -47,7 +47,7 @@ pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
     File::open(file).and_then(|namespace| sys::enter_namespace(&namespace)).map_err(failed)
 }
 
-/// Prepares a tree, mounts it, and serves it until somebody unmounts it or a signal comes.
+/// Prepares a tree, mounts it, and serves it until it is unmounted or a signal comes.
 ///
 /// `prepare` makes the tree; the text of its error (`{:#}`) becomes [`FsError::Prepare`]. `ready` runs as soon as the
 /// mount can be used. Both may still write to the terminal.
@@ -59,7 +59,7 @@ pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
 /// SIGTERM unmounts lazily and waits for those who still use the mount; SIGINT unmounts at once if nobody does; a second
 /// signal ends the process at once. So does the first one if the caller made the mount (see [`mount`]).
 ///
-/// A service manager is told about all this (`sd_notify(3)`).
+/// A service manager is notified of all this (`sd_notify(3)`).
 pub fn serve<E: Display>(
     options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,

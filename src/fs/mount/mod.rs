@@ -92,7 +92,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
             let device = attach(&place, options)?;
             match mountinfo::topmost(&place)? {
                 Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
-                // Somebody was faster and covered it or took it away; with `device` the session ends.
+                // Another process was faster and covered it or took it away; with `device` the session ends.
                 _ => return Err(FsError::NotOurs(place)),
             }
         }
@@ -186,7 +186,7 @@ fn is_dead(place: &Path) -> bool {
 fn recover(place: &Path) -> Result<(), FsError> {
     tracing::warn!(path = %place.display(), "the daemon of the kpackfs mount here is gone: removed");
     match umount(place, true) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(FsError::NotMounted(_) | FsError::Foreign { .. }) => Ok(()),
         result => result,
     }
@@ -225,7 +225,7 @@ impl Mounted {
         &self.unmounter
     }
 
-    /// Serves until somebody unmounts, from wherever. After a lazy unmount, this is when the last user is gone.
+    /// Serves until it is unmounted, by any process. After a lazy unmount, this is when the last user is gone.
     pub fn wait(mut self) -> Result<(), FsError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         match session.join() {
@@ -252,7 +252,7 @@ impl Unmounter {
         &self.place
     }
 
-    /// Unmounts; if lazily, whoever uses the mount may go on. Fails with [`FsError::NotOurs`] if the mount is gone
+    /// Unmounts; if lazily, programs that use the mount may go on. Fails with [`FsError::NotOurs`] if the mount is gone
     /// or covered, and with [`FsError::NotMade`] if the caller made it.
     pub fn unmount(&self, lazy: bool) -> Result<(), FsError> {
         let place = &self.place;

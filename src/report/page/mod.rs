@@ -42,7 +42,7 @@ pub struct Page {
     folded: Folded,
 }
 
-/// The page as a file. Planning has counted what it shows; sizes are looked up, and the page is written, when somebody asks
+/// The page as a file. Planning has counted what it shows; sizes are looked up, and the page is written, when it is asked
 /// for it.
 #[derive(Debug)]
 pub struct PageFile {

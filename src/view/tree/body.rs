@@ -12,7 +12,7 @@ pub enum Body {
     Ready(Arc<dyn Content>),
     /// Their number is known only after work.
     Made(Arc<dyn Make>),
-    /// They change: a report that is written anew each time somebody looks.
+    /// They change: a report that is written again at each lookup.
     Live(Arc<dyn Report>),
 }
 

@@ -1,4 +1,4 @@
-//! Views that come into being when somebody looks for them by name.
+//! Views that come into being when they are looked up by name.
 
 use std::collections::HashMap;
 use std::fmt;
