@@ -33,7 +33,7 @@ struct Code {
     /// What it is for by its header; the least specific of its names if that does not say.
     own: TargetId,
     /// Whether the header says it.
-    kernel_knows: bool,
+    is_certain: bool,
     place: String,
 }
 
@@ -118,13 +118,13 @@ fn code(
     if let Some(problem) = code_problem(&header, &target) {
         return Err(failed(&problem));
     }
-    let told = code_target(&header).filter(|_| tells_features(&header));
+    let of_header = code_target(&header).filter(|_| tells_features(&header));
     let is_strict = |own: &TargetId| target.processor().strip_suffix("-strict") == Some(own.processor());
     // The header of code for a strict target is that of the processor.
-    let own = told.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
+    let own = of_header.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
-    Ok(Code { stored, packed, names: BTreeSet::from([target]), own, kernel_knows: told.is_some(), place })
+    Ok(Code { stored, packed, names: BTreeSet::from([target]), own, is_certain: of_header.is_some(), place })
 }
 
 /// Code does not become a thousand times as much when it is decompressed. The entry may have been made to exhaust memory.
@@ -144,7 +144,7 @@ fn fold(mut found: Vec<Code>) -> Result<Vec<CodeObject>, String> {
     let mut distinct = Vec::<Code>::new();
     for code in found {
         let is_alias =
-            |other: &Code| other.own == code.own || (!code.kernel_knows && code.own.candidates().contains(&other.own));
+            |other: &Code| other.own == code.own || (!code.is_certain && code.own.candidates().contains(&other.own));
         let mut twin = None;
         for other in distinct.iter_mut().filter(|other| is_alias(other)) {
             if is_same(other, &code).map_err(|error| error.to_string())? {
