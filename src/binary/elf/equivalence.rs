@@ -119,7 +119,7 @@ impl FatElf {
         let mut ranges = vec![0..HEADER, table..table.saturating_add(table_size), self.device.offsets.clone()];
         for wrapper in &self.wrappers {
             ranges.push(wrapper.offset..wrapper.offset + FATBIN_WRAPPER_SIZE);
-            if let PointerEncoding::Addend { entry } = wrapper.carrier {
+            if let PointerEncoding::Addend { entry } = wrapper.encoding {
                 ranges.push(entry..entry + size_of::<Rela64<LE>>() as u64);
             }
         }

@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
-use object::{I64, LittleEndian as LE, U16, U32, U64};
+use object::{LittleEndian as LE, U16, U32, U64};
 
-use super::image::{Image, Section, Segment, encode_sections, encode_segments, read_pod, read_wrappers};
-use super::relocation::{self, Machine, Pointer, PointerEncoding};
+use super::image::{Image, Section, Segment, encode_sections, encode_segments, read_wrappers};
+use super::relocation::{self, Machine, Pointer};
 use super::{FATBIN, MARKER, Place, WRAPPERS, phdr_slot, split, wrapper_at};
 use crate::binary::changes::{Change, Piece};
 use crate::binary::joined::{Placed, wrapper};
@@ -90,15 +90,7 @@ fn point_wrappers(
     for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
         let address = start.wrapping_add(*inside);
         changes.push(Change::patch(place.offset, wrapper(address)));
-        if let PointerEncoding::Addend { entry } = pointer.carrier {
-            let old: Rela64<LE> = read_pod(&image.content, entry)?;
-            let new = Rela64 {
-                r_offset: old.r_offset,
-                r_info: U64::new(LE, machine.relative.into()),
-                r_addend: I64::new(LE, address.cast_signed()),
-            };
-            changes.push(Change::patch(entry, bytes_of(&new)));
-        }
+        changes.extend(pointer.encoding.lead_to(address, machine, image)?);
     }
     Ok(changes)
 }
@@ -172,8 +164,8 @@ fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> b
     let table = image.header.e_phoff.get(LE);
     let is_other = |section: &&Section| section.name != MARKER && section.name != FATBIN && !section.is_null();
     let of_sections = image.sections.iter().filter(is_other).all(|it| is_apart(it.offset, it.end()));
-    let kernel_knows = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
-    let of_segments = image.segments.iter().filter(kernel_knows).all(|it| is_apart(it.offset, it.end()));
+    let has_bytes = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
+    let of_segments = image.segments.iter().filter(has_bytes).all(|it| is_apart(it.offset, it.end()));
     let first = pointers.first().map(|pointer| pointer.value);
     let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
     // Without sections nothing says how long the marker is.

@@ -59,7 +59,7 @@ struct ElfWrapper {
     offset: u64,
     /// File offset of the bundle it points at.
     bundle: u64,
-    carrier: PointerEncoding,
+    encoding: PointerEncoding,
 }
 
 impl FatElf {
@@ -292,5 +292,5 @@ fn wrapper(
         )));
     }
     let bundle = device.offsets.start + (pointer.value - addresses.start);
-    Ok(ElfWrapper { offset: place.offset, bundle, carrier: pointer.carrier })
+    Ok(ElfWrapper { offset: place.offset, bundle, encoding: pointer.encoding })
 }

@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
-use object::pod::slice_from_bytes;
-use object::{LittleEndian as LE, U64};
+use object::pod::{bytes_of, slice_from_bytes};
+use object::{I64, LittleEndian as LE, U64};
 
 use super::image::{Image, Window, read_pod};
 use crate::binary::BinaryError;
+use crate::binary::changes::Change;
 
 /// Entries read at a time.
 const CHUNK: u64 = 4096;
@@ -28,13 +29,27 @@ pub(super) enum PointerEncoding {
     InPlace,
 }
 
+impl PointerEncoding {
+    /// What has to change besides the wrapper so that the pointer leads to an address.
+    pub(super) fn lead_to(self, address: u64, machine: Machine, image: &Image) -> Result<Option<Change>, BinaryError> {
+        let Self::Addend { entry } = self else { return Ok(None) };
+        let old: Rela64<LE> = read_pod(&image.content, entry)?;
+        let new = Rela64 {
+            r_offset: old.r_offset,
+            r_info: U64::new(LE, machine.relative.into()),
+            r_addend: I64::new(LE, address.cast_signed()),
+        };
+        Ok(Some(Change::patch(entry, bytes_of(&new))))
+    }
+}
+
 /// The value of one pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pointer {
     /// The address that it holds at run time, relative to the load base.
     pub(super) value: u64,
     /// What has to be patched.
-    pub(super) carrier: PointerEncoding,
+    pub(super) encoding: PointerEncoding,
 }
 
 /// Relocation types of one machine, from its psABI.
@@ -250,7 +265,7 @@ impl Walk<'_> {
         if self.slots.contains(place) {
             let pointer = match value {
                 Some(value) if kind == self.machine.relative || kind == self.machine.absolute => {
-                    Ok(Pointer { value, carrier: PointerEncoding::Addend { entry } })
+                    Ok(Pointer { value, encoding: PointerEncoding::Addend { entry } })
                 }
                 _ => Err(BinaryError::unsupported(format!(
                     "the wrapper pointer at {place:#x} has an unusual relocation"
@@ -289,7 +304,7 @@ impl Walk<'_> {
         for place in places {
             let value = window.word(place)?;
             if self.slots.contains(place) {
-                self.note(place, Ok(Pointer { value, carrier: PointerEncoding::InPlace }));
+                self.note(place, Ok(Pointer { value, encoding: PointerEncoding::InPlace }));
             } else {
                 self.check_stranger(place, Some(value))?;
             }
@@ -342,7 +357,7 @@ impl Walk<'_> {
             return Err(BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} is not relocated")));
         }
         let value = self.image.read_at_address::<U64<LE>>(slot)?.get(LE);
-        Ok(Pointer { value, carrier: PointerEncoding::InPlace })
+        Ok(Pointer { value, encoding: PointerEncoding::InPlace })
     }
 
     /// Calls `visit` with each entry of a table at the addresses `table` and with its file offset.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use object::elf::{self, FileHeader64, ProgramHeader64, Rela64, SectionFlags, SectionHeader64};
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
-use object::{I64, LittleEndian as LE, U16, U32, U64};
+use object::{LittleEndian as LE, U16, U32, U64};
 
 use super::FatElf;
-use super::image::{Image, Section, encode_sections, encode_segments, read_pod};
+use super::image::{Image, Section, encode_sections, encode_segments};
 use super::layout::{Layout, unit_of_move};
-use super::relocation::{Machine, PointerEncoding};
+use super::relocation::Machine;
 use super::symbols;
 use crate::binary::BinaryError;
 use crate::binary::changes::{Change, Piece};
@@ -65,15 +65,7 @@ impl FatElf {
         for (index, wrapper) in self.wrappers.iter().enumerate() {
             let address = self.addresses.start.wrapping_add(form.place(wrapper.bundle)?);
             changes.push(Change::patch(wrapper.offset, form.wrapper(index, address)));
-            if let PointerEncoding::Addend { entry } = wrapper.carrier {
-                let old: Rela64<LE> = read_pod(&self.image.content, entry)?;
-                let new = Rela64 {
-                    r_offset: old.r_offset,
-                    r_info: U64::new(LE, machine.relative.into()),
-                    r_addend: I64::new(LE, address.cast_signed()),
-                };
-                changes.push(Change::patch(entry, bytes_of(&new)));
-            }
+            changes.extend(wrapper.encoding.lead_to(address, machine, &self.image)?);
         }
         Ok(changes)
     }

@@ -169,7 +169,7 @@ fn resolve(image: &Image, found: &[Found]) -> Vec<Result<Pointer, BinaryError>> 
 
 /// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
 fn disagreement(position: usize, found: &Found, pointer: Pointer) -> Option<String> {
-    let PointerEncoding::Addend { .. } = pointer.carrier else { return None };
+    let PointerEncoding::Addend { .. } = pointer.encoding else { return None };
     (found.pointer != 0 && found.pointer != pointer.value).then(|| {
         let (in_place, relocated) = (found.pointer, pointer.value);
         format!("the pointer of wrapper {position} is {in_place:#x} in place but {relocated:#x} when relocated")
