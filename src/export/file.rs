@@ -1,7 +1,7 @@
 //! Writing the bytes of one file. Ranges of other files are shared with them or copied by the kernel, zeros are left out as holes,
 //! and everything else goes through a buffer.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,8 @@ struct Target<'a, K> {
     block: u64,
     sharing: &'a Sharing<K>,
     buffer: Vec<u8>,
+    /// Where the last byte that was written ends.
+    end: u64,
 }
 
 /// A file of the input, opened.
@@ -52,26 +54,24 @@ struct Range {
     length: u64,
 }
 
-/// Writes a content to an empty file, which errors call `path`. Adds the bytes to `done`.
+/// Writes a content to an empty file with this metadata, which errors call `path`. Adds the bytes to `done`.
 pub(super) fn write<K: Kernel>(
     content: &dyn Content,
     file: &File,
+    metadata: &Metadata,
     path: &Path,
     sharing: &Sharing<K>,
     done: &AtomicU64,
 ) -> Result<(), ExportError> {
-    let metadata = file.metadata().map_err(at(path))?;
     let block = metadata.blksize().max(1);
     let (device, buffer) = (metadata.dev(), Vec::new());
-    let mut target = Target { content, file, path, device, block, sharing, buffer };
-    // What is not written is a hole then.
-    file.set_len(content.size()).map_err(at(path))?;
+    let mut target = Target { content, file, path, device, block, sharing, buffer, end: 0 };
     let mut input: Option<Input<'_>> = None;
     let mut to = 0;
     for Extent { length, source } in content.extents(0, content.size()) {
         match source {
             Source::Zeros => {}
-            Source::Read => target.write_read(to, length)?,
+            Source::Read => target.write_read(to, length, |offset, piece| content.read_at(offset, piece))?,
             Source::File { file, offset } => {
                 if !input.as_ref().is_some_and(|input| std::ptr::addr_eq(input.backing, file)) {
                     input.iter().try_for_each(Input::check).map_err(reading(path))?;
@@ -84,6 +84,10 @@ pub(super) fn write<K: Kernel>(
         }
         to += length;
         done.fetch_add(length, Ordering::Relaxed);
+    }
+    if target.end < content.size() {
+        // What is not written is a hole.
+        file.set_len(content.size()).map_err(at(path))?;
     }
     // After the last byte, so that those of a file that changed meanwhile are never kept.
     input.iter().try_for_each(Input::check).map_err(reading(path))
@@ -164,14 +168,17 @@ impl<K: Kernel> Target<'_, K> {
     }
 
     /// Has a range share its blocks with the input. `false` if that cannot be.
-    fn share(&self, input: &Input<'_>, range: Range) -> Result<bool, ExportError> {
+    fn share(&mut self, input: &Input<'_>, range: Range) -> Result<bool, ExportError> {
         let Sharing { kernel, .. } = self.sharing;
         let pair = (input.device, self.device);
         if !self.sharing.may(Way::Share, pair) {
             return Ok(false);
         }
         match kernel.share(&input.file, range.from, self.file, range.to, range.length) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.reaches(range.to + range.length);
+                Ok(true)
+            }
             Err(error) if self.sharing.must_share() => {
                 let source = std::io::Error::from(error);
                 Err(ExportError::NotShared { path: self.path.to_owned(), source })
@@ -187,7 +194,13 @@ impl<K: Kernel> Target<'_, K> {
         }
         for part in input.data(range) {
             let copied = self.copy_in_kernel(input, part)?;
-            self.write_read(part.to + copied, part.length - copied)?;
+            self.reaches(part.to + copied);
+            let content = self.content;
+            // Not by way of the content, which would open the file once more. But what cannot be read, it can name.
+            self.write_read(part.to + copied, part.length - copied, |offset, piece| {
+                let read = input.file.read_exact_at(piece, part.from + (offset - part.to));
+                read.or_else(|_| content.read_at(offset, piece))
+            })?;
         }
         Ok(())
     }
@@ -217,8 +230,18 @@ impl<K: Kernel> Target<'_, K> {
         Ok(copied)
     }
 
-    /// Reads bytes of the content and writes them.
-    fn write_read(&mut self, start: u64, length: u64) -> Result<(), ExportError> {
+    /// Takes note of where bytes end that were written.
+    fn reaches(&mut self, end: u64) {
+        self.end = self.end.max(end);
+    }
+
+    /// Reads bytes of the content by `read`, which is given where they are, and writes them.
+    fn write_read(
+        &mut self,
+        start: u64,
+        length: u64,
+        read: impl Fn(u64, &mut [u8]) -> Result<(), ReadError>,
+    ) -> Result<(), ExportError> {
         let end = start + length;
         let mut offset = start;
         while offset < end {
@@ -227,9 +250,10 @@ impl<K: Kernel> Target<'_, K> {
                 self.buffer.resize(here, 0);
             }
             let (piece, _) = self.buffer.split_at_mut(here);
-            self.content.read_at(offset, piece).map_err(reading(self.path))?;
+            read(offset, piece).map_err(reading(self.path))?;
             self.file.write_all_at(piece, offset).map_err(at(self.path))?;
             offset += here as u64;
+            self.reaches(offset);
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
 
+mod directory;
 mod file;
 mod sharing;
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use filetime::{FileTime, set_symlink_file_times};
 use rayon::prelude::*;
-use tempfile::Builder;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
+use self::directory::Ready;
 use self::sharing::{Linux, Sharing};
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
@@ -111,7 +111,7 @@ pub fn write_with(
     }
     // Writing into a directory changes its time, so directories get theirs last, from the bottom up.
     for (path, attributes) in jobs.directories.iter().rev() {
-        set_attributes(path, attributes)?;
+        set_owner(path, attributes)?;
         let permissions = fs::Permissions::from_mode(attributes.mode.into());
         fs::set_permissions(path, permissions).map_err(at(path))?;
         set_time(path, attributes)?;
@@ -143,7 +143,7 @@ fn write_directories(
         }
         NodeKind::Symlink(target) => {
             symlink(std::ffi::OsStr::from_bytes(target), path).map_err(at(path))?;
-            set_attributes(path, &attributes)?;
+            set_owner(path, &attributes)?;
             set_time(path, &attributes)?;
         }
         NodeKind::File { link_group, .. } => {
@@ -162,31 +162,14 @@ fn write_directories(
 fn write_files(files: Vec<Job>, reflink: Reflink, progress: &Progress) -> Result<(), ExportError> {
     // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
     let mut ready = Vec::with_capacity(files.len());
-    for job in files {
-        let content = job.body.content().map_err(reading(&job.path))?;
+    for Job { path, body, attributes } in files {
+        let content = body.content().map_err(reading(&path))?;
         progress.total.fetch_add(content.size(), Ordering::Relaxed);
-        ready.push((job, content));
+        ready.push(Ready { path, content, attributes });
     }
-    ready.sort_by_key(|(_, content)| Reverse(content.size()));
     let sharing = Sharing::new(Linux, reflink);
-    ready.par_iter().with_max_len(1).try_for_each(|(job, content)| write_file(job, &**content, &sharing, progress))
-}
-
-/// Writes a file under another name until it is complete, so that what is left of a split that was interrupted does not look
-/// like the result of one. Until then only its owner can open it.
-fn write_file(
-    job: &Job,
-    content: &dyn Content,
-    sharing: &Sharing<Linux>,
-    progress: &Progress,
-) -> Result<(), ExportError> {
-    let directory = job.path.parent().unwrap_or(&job.path);
-    let temporary = Builder::new().prefix(".kpackfs-").suffix(".partial").tempfile_in(directory);
-    let file = temporary.map_err(at(&job.path))?;
-    file::write(content, file.as_file(), &job.path, sharing, &progress.done)?;
-    finish(file.path(), &job.attributes)?;
-    file.persist_noclobber(&job.path).map_err(|error| at(&job.path)(error.error))?;
-    Ok(())
+    let batches = directory::batches(ready);
+    batches.into_par_iter().with_max_len(1).try_for_each(|batch| batch.write(&sharing, &progress.done))
 }
 
 /// Writes a content to a file piece by piece, which errors call `path`. Adds the bytes to `done`.
@@ -205,15 +188,9 @@ pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU6
     Ok(())
 }
 
-fn finish(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
-    set_attributes(path, attributes)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(attributes.mode.into())).map_err(at(path))?;
-    set_time(path, attributes)
-}
-
-/// Owner and group; a user who may not give files away keeps them. Permissions come after, because changing the owner
-/// clears set-uid.
-fn set_attributes(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
+/// Owner and group of a symlink or a directory; a user who may not give files away keeps them. Permissions come after, because
+/// changing the owner clears set-uid.
+fn set_owner(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
     match lchown(path, Some(attributes.uid), Some(attributes.gid)) {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(at(path)(error)),
         _ => Ok(()),
@@ -221,8 +198,12 @@ fn set_attributes(path: &Path, attributes: &Attributes) -> Result<(), ExportErro
 }
 
 fn set_time(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
-    let time = FileTime::from_unix_time(attributes.mtime, attributes.mtime_nanoseconds);
-    set_symlink_file_times(path, time, time).map_err(at(path))
+    utimensat(CWD, path, &times(attributes), AtFlags::SYMLINK_NOFOLLOW).map_err(|error| at(path)(error.into()))
+}
+
+fn times(attributes: &Attributes) -> Timestamps {
+    let time = Timespec { tv_sec: attributes.mtime, tv_nsec: attributes.mtime_nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
 }
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {

@@ -1,0 +1,180 @@
+//! Writing the files of one directory. They are made relative to it, so that the kernel does not look up the same path for
+//! each, and by one thread, since a directory takes one new name at a time.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, futimens, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::sharing::{Kernel, Sharing};
+use super::{ExportError, at, file, times};
+use crate::rope::Content;
+use crate::source::Attributes;
+
+/// A file of at least this many bytes is work for a thread of its own.
+const LARGE: u64 = 1 << 20;
+
+/// Smaller files that one thread writes, so that one large directory keeps all threads busy.
+const MOST_FILES: usize = 256;
+
+/// What a file is created with. Until it is complete only its owner can open it.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A file to write, and what it consists of.
+pub(super) struct Ready {
+    pub(super) path: PathBuf,
+    pub(super) content: Arc<dyn Content>,
+    pub(super) attributes: Attributes,
+}
+
+/// Files of one directory that one thread writes.
+pub(super) struct Batch {
+    directory: PathBuf,
+    files: Vec<Ready>,
+}
+
+/// Files as batches: large ones first, since they take longest, then directory by directory.
+pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
+    let (mut large, mut small): (Vec<Batch>, BTreeMap<PathBuf, Vec<Ready>>) = Default::default();
+    for file in files {
+        let directory = file.path.parent().unwrap_or(Path::new("")).to_owned();
+        if file.content.size() >= LARGE {
+            large.push(Batch { directory, files: vec![file] });
+        } else {
+            small.entry(directory).or_default().push(file);
+        }
+    }
+    large.sort_by_key(|batch| std::cmp::Reverse(batch.files.iter().map(|file| file.content.size()).sum::<u64>()));
+    for (directory, mut files) in small {
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(MOST_FILES));
+            large.push(Batch { directory: directory.clone(), files: std::mem::replace(&mut files, rest) });
+        }
+    }
+    large
+}
+
+impl Batch {
+    /// Writes the files. Adds their bytes to `done`.
+    pub(super) fn write<K: Kernel>(&self, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, &self.directory, flags, Mode::empty());
+        let directory = directory.map_err(|error| at(&self.directory)(error.into()))?;
+        for ready in &self.files {
+            let name = ready.path.file_name().unwrap_or_default();
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = openat(&directory, name, flags, PRIVATE).map_err(|error| at(&ready.path)(error.into()))?;
+            if let Err(error) = ready.fill(&File::from(file), sharing, done) {
+                // What is incomplete keeps no name.
+                unlinkat(&directory, name, AtFlags::empty()).ok();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Ready {
+    /// Gives a new file its bytes and attributes.
+    fn fill<K: Kernel>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
+        let refused = |error: Errno| at(&self.path)(error.into());
+        let metadata = file.metadata().map_err(at(&self.path))?;
+        file::write(&*self.content, file, &metadata, &self.path, sharing, done)?;
+        self.set_owner(file, &metadata).map_err(refused)?;
+        // After the owner, which clears set-uid.
+        fchmod(file, Mode::from_raw_mode(self.attributes.mode.into())).map_err(refused)?;
+        futimens(file, &times(&self.attributes)).map_err(refused)
+    }
+
+    /// Owner and group; a user who may not give files away keeps them.
+    fn set_owner(&self, file: &File, metadata: &Metadata) -> Result<(), Errno> {
+        let Attributes { uid, gid, .. } = self.attributes;
+        if (metadata.uid(), metadata.gid()) == (uid, gid) {
+            return Ok(());
+        }
+        match fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
+            Err(Errno::PERM | Errno::ACCESS) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::export::Reflink;
+    use crate::export::sharing::Linux;
+    use crate::rope::{ReadError, Rope, Segment};
+
+    fn ready(path: PathBuf, content: Arc<dyn Content>) -> Ready {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let attributes = Attributes { mode: 0o4751, uid, gid, mtime: -7, mtime_nanoseconds: 5 };
+        Ready { path, content, attributes }
+    }
+
+    fn of(length: usize) -> Arc<dyn Content> {
+        Arc::new(Rope::new([Segment::literal(vec![b'x'; length])]).unwrap())
+    }
+
+    #[test]
+    fn large_files_come_first_and_small_ones_by_directory() {
+        let sizes = [("b/1", 1), ("a/large", 1 << 20), ("a/2", 2), ("b/3", 3), ("b/larger", 3 << 20)];
+        let many = (0..600).map(|number| (format!("c/{number}"), 1));
+        let files = sizes.map(|(path, size)| (path.to_owned(), size)).into_iter().chain(many);
+        let found = batches(files.map(|(path, size)| ready(path.into(), of(size))).collect());
+        let shape = |batch: &Batch| (batch.directory.to_string_lossy().into_owned(), batch.files.len());
+        let expected = [("b", 1), ("a", 1), ("a", 1), ("b", 2), ("c", 256), ("c", 256), ("c", 88)];
+        assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), expected.map(|(name, files)| (name.to_owned(), files)));
+        assert_eq!(found[3].files.iter().map(|file| file.content.size()).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn a_file_gets_its_bytes_and_attributes() {
+        let place = tempfile::tempdir().unwrap();
+        let done = AtomicU64::new(0);
+        let sharing = Sharing::new(Linux, Reflink::Auto);
+        let path = place.path().join("x");
+        batches(vec![ready(path.clone(), of(5))])[0].write(&sharing, &done).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec()), (0o4751, -7, 5));
+        assert_eq!((fs::read(&path).unwrap(), done.into_inner()), (b"xxxxx".to_vec(), 5));
+    }
+
+    /// A file of which no byte can be read.
+    #[derive(Debug)]
+    struct Damaged;
+
+    impl Content for Damaged {
+        fn size(&self) -> u64 {
+            5
+        }
+
+        fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
+            Err(ReadError::Changed { entry: "lib/x".into() })
+        }
+    }
+
+    #[test]
+    fn what_fails_leaves_no_name_and_what_is_there_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let sharing = Sharing::new(Linux, Reflink::Auto);
+        let write = |name: &str, content| {
+            let batches = batches(vec![ready(place.path().join(name), content)]);
+            batches[0].write(&sharing, &AtomicU64::new(0)).map_err(|error| error.to_string())
+        };
+        let said = write("x", Arc::new(Damaged)).unwrap_err();
+        assert!(said.contains("/x: lib/x"), "{said}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        fs::write(place.path().join("y"), "there").unwrap();
+        assert!(write("y", of(3)).unwrap_err().contains("File exists"));
+        assert_eq!(fs::read(place.path().join("y")).unwrap(), b"there");
+    }
+}
