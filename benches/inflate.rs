@@ -1,4 +1,4 @@
-//! What reading the largest member of wheels costs, beside inflating it.
+//! What reading the largest member of wheels costs, in addition to inflating it.
 //!
 //! `cargo bench --bench inflate -- WHEEL…`. Each round does everything once, so that what else the machine does falls on
 //! all alike; the table has medians. Ratios are CPU time of a bare inflate over CPU time of the subject, or wall time

@@ -1,4 +1,4 @@
-//! Splices the fat members of wheels and tells what it costs, beside deflating the same bytes anew.
+//! Splices the fat members of wheels, and compares the cost with that of deflating the same bytes again.
 //!
 //! `cargo bench --bench splice -- [-o DIR] WHEEL…`; `-o` writes the streams and what they must inflate to,
 //! for `tests/splice_inflaters.py`.

@@ -114,7 +114,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 fn is_gone(process: &str) -> bool {
-    // A daemon whose parent is gone is a zombie until init looks after it.
+    // A daemon whose parent is gone is a zombie until init reaps it.
     let status = fs::read_to_string(format!("/proc/{process}/stat"));
     status.map_or(true, |text| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }

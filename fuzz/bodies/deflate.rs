@@ -74,7 +74,7 @@ fn spliced(member: &Arc<dyn Content>, truth: &[u8], random: &mut Random) {
     assert!(other.is_err() || other.is_ok_and(|other| other == expected), "another decoder");
 }
 
-/// Reads with what another session has learnt, and with what a false one says.
+/// Reads with what another session has recorded, and with what a false one says.
 fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     let place = directory();
     let (size, crc32) = (truth.len() as u64, crc32fast::hash(truth));
@@ -91,7 +91,7 @@ fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     assert!(same_in_pieces(&*content(&path, &second).expect("it is there"), truth, random));
     let index = second.index.file().expect("it was saved").to_owned();
     crate::records::damage(&index, random);
-    // What the index says of the stream may be false now: then it is found out anew.
+    // What the index says of the stream may be false now: then it is found out again.
     let third = session();
     let member = content(&path, &third).expect("it is there");
     assert!(same_in_pieces(&*member, truth, random), "an index that lies");

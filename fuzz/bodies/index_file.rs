@@ -38,7 +38,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let header = records::header(&body).expect("it is whole");
     let with_header = [header, bytes].concat();
     for file in [bytes.to_vec(), records::close(bytes), records::close(&with_header)] {
-        // Other files are somebody else's.
+        // Other files are not ours.
         let is_ours = file.starts_with(b"KPFSIDX\n");
         fs::write(&index, file).expect("a file can be written");
         let index = open();

@@ -1,4 +1,4 @@
-//! Takes arbitrary bytes for a marker and two archives beside a split binary, and joins them.
+//! Takes arbitrary bytes for a marker and two archives next to a split binary, and joins them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

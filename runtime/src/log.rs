@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes a line to stderr. Nobody can be told if that fails.
+/// Writes a line to stderr. If that fails, there is no other place to report it.
 pub(crate) fn line(message: impl Display) {
     drop(writeln!(std::io::stderr(), "kpack: {message}"));
 }

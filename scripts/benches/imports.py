@@ -10,7 +10,7 @@ from .results import seconds
 
 PROGRAM = Path(__file__).with_name("load.py")
 
-# How `open` is told to buffer. To decide by itself, Python up to 3.13 asks of each file whether it is a terminal, which the
+# The `buffering` argument of `open`. To decide by itself, Python up to 3.13 asks of each file whether it is a terminal, which the
 # kernel passes on to the file system each time; importlib has it decide.
 BUFFERED = -1
 UNBUFFERED = 0

@@ -25,7 +25,7 @@ def split(bench, source, *options, processors=None, then=lambda out: None):
 
 
 def cost(bench, tree, allowed):
-    """CPU seconds. `allowed` speaks of a machine, so the speed of zstd on the same objects stands beside it."""
+    """CPU seconds. `allowed` is for one machine, so the speed of zstd on the same objects is printed next to it."""
     subject, writing, yardstick, peaks = [], [], [], []
 
     def write(out):

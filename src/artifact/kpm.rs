@@ -1,4 +1,4 @@
-//! The `.kpm` manifest of old runtimes: which archives lie beside it, in MessagePack.
+//! The `.kpm` manifest of old runtimes: which archives lie next to it, in MessagePack.
 
 use std::collections::BTreeMap;
 

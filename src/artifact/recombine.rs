@@ -145,7 +145,7 @@ mod tests {
         }
     }"#;
 
-    /// The names of the parts beside the numbers.
+    /// The names of the parts next to the numbers.
     fn decide(parts: &[(&str, &str)]) -> (Recombination, Vec<(String, Vec<String>)>) {
         let config = PackagingConfig::parse(CONFIG.as_bytes(), Path::new("c")).unwrap();
         let names: Vec<_> = parts.iter().map(|(_, name)| ArtifactName::parse(name).unwrap()).collect();

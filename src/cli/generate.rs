@@ -1,4 +1,4 @@
-//! `kpackfs generate`: what an installation has besides the program; for `scripts/install`.
+//! `kpackfs generate`: what an installation has in addition to the program; for `scripts/install`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use crate::fs::FsError;
 /// Options of `kpackfs mount` that are no mount options: mount(8) has arguments of its own for what they do.
 const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
 
-/// Who calls, if it is one of them: mount(8) by the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o …`.
+/// The caller, if it is one of these: mount(8) by the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o …`.
 pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
     let (program, arguments) = arguments.split_first()?;
     if Path::new(program).file_name()?.as_bytes().starts_with(b"mount.") {

@@ -54,7 +54,7 @@ pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
     rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
 }
 
-/// Address space that is needed beside what --memory allows: stacks, the program itself, and what the list of an input takes.
+/// Address space that is needed in addition to what --memory allows: stacks, the program itself, and what the list of an input takes.
 const BESIDE: u64 = 192 << 20;
 
 /// Fails if the address space is limited (`ulimit -v`) to less than work with so much memory needs: running out of it would abort.

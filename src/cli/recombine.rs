@@ -56,7 +56,7 @@ pub(super) struct Recombine {
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
 
-    /// Put .kpm manifests beside the archives, for old runtimes
+    /// Put .kpm manifests next to the archives, for old runtimes
     #[arg(long)]
     kpm: bool,
 

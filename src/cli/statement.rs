@@ -1,4 +1,4 @@
-//! What `split` writes beside its parts for `verify`: what it was asked for, and which parts there are.
+//! What `split` writes next to its parts for `verify`: what it was asked for, and which parts there are.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::source::EntryPath;
 use crate::split::Statement;
 use crate::view::REPORTS;
 
-/// A statement, and what the new parts take the place of besides what has their names.
+/// A statement, and what the new parts replace in addition to what has their names.
 pub(super) struct Stated {
     file: PathBuf,
     statement: Statement,

@@ -1,4 +1,4 @@
-//! Databases of kernels: files beside the libraries that hold device code, or tuning data, for one architecture each.
+//! Databases of kernels: files next to the libraries that hold device code, or tuning data, for one architecture each.
 //!
 //! Each library names its files in its own way, so there is one handler for each. They look at names only. Loose code
 //! objects that none of them claims are known by their headers. What is left stays in the host part, where every
@@ -65,7 +65,7 @@ pub enum Arch {
 /// A file that belongs to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Who claimed it.
+    /// The handler that claimed it.
     pub handler: Handler,
     /// What it is for.
     pub arch: Arch,

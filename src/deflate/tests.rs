@@ -207,7 +207,7 @@ fn little_is_encoded_anew() {
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
     assert!((8..7 + longest + 1).contains(&counters.bytes_deflated.get()), "{}", counters.bytes_deflated.get());
 
-    // The end cut off at a block boundary: only the final block is new.
+    // The end truncated at a block boundary: only the final block is new.
     let counters = Counters::default();
     let middle = joints[joints.len() / 2].output;
     let edits = [Edit::cut(middle, 8 << 20)];

@@ -14,7 +14,7 @@ use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
-/// Memory of a decoder besides its window: its tables, and buffers of one block (128 KiB) each for input and output.
+/// Memory of a decoder in addition to its window: its tables, and buffers of one block (128 KiB) each for input and output.
 pub const DECODER: u64 = 1 << 20;
 
 /// Bytes that are skipped at a time on the way to an offset in a stream.

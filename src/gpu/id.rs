@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hierarchy::generic_isa_of;
 
-/// Longest name that is taken over; it has to fit into file names beside a package's name.
+/// Longest name that is taken over; it has to fit into file names next to a package's name.
 const MAX_LENGTH: usize = 128;
 
 /// Each feature doubles the number of [`TargetId::candidates`]; real targets have two at most (sramecc, xnack).

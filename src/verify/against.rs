@@ -252,7 +252,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// What an installation holds besides the distributions of the split; `None` if it is none.
+    /// What an installation holds in addition to the distributions of the split; `None` if it is none.
     fn of_other_distributions(&self) -> Option<Others> {
         let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
         let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);

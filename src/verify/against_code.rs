@@ -228,7 +228,7 @@ impl Comparison<'_> {
                 }
             }
         }
-        // Held so that it is decompressed once for all targets. Who holds one may not wait for memory for another, nor for a
+        // Held so that it is decompressed once for all targets. A thread that holds one may not wait for memory for another, nor for a
         // stream.
         let _held = match compressed.as_slice() {
             [bundle] if bundle.is_held_whole() => Some(bundle.hold()?),

@@ -53,7 +53,7 @@ pub struct Options {
     pub databases: Option<Databases>,
     /// The targets that the split was restricted to; what the split says, or all, if `None`.
     pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Targets that the split does not have, besides those that it says.
+    /// Targets that the split does not have, in addition to those that it names.
     pub exclude_targets: Vec<BundleKey>,
     /// The GPUs that all of it is cut down to, if it does not say so itself.
     pub thin: Option<GpuSet>,

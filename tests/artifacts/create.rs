@@ -6,7 +6,7 @@ use rocm_kpack::{Archive, ArchiveFile};
 
 use crate::support::{Place, set};
 
-/// Code objects of a fixture in a directory, with what is none beside them.
+/// Code objects of a fixture in a directory, next to files that are none.
 fn loose() -> Place {
     let place = Place::new();
     place.fixture("x.so", "features.so");

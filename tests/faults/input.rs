@@ -156,7 +156,7 @@ impl Content for Faulty {
     }
 }
 
-/// A filesystem with one file, which returns EIO when it is told to.
+/// A filesystem with one file, which returns EIO on demand.
 fn faulty_disk(name: &str, bytes: Vec<u8>, place: &Path, fails: &Arc<AtomicBool>) -> Mounted {
     let attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 0 };
     let mut tree = Tree::new(attributes);

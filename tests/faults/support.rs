@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Whoever waits longer hangs.
+/// A process that waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files by their path.

@@ -115,7 +115,7 @@ fn nothing_can_be_changed_even_when_remounted() {
         assert!(errno == libc::EROFS || by_the_kernel.contains(&errno), "{what}: {errno}");
     }
     let limit = Instant::now() + Duration::from_secs(10);
-    // The kernel forgets what was written to the mapping as soon as it is told to.
+    // The kernel forgets what was written to the mapping on request.
     while fs::read(mount.at("host/lib/small.txt")).unwrap() != b"hello" {
         assert!(Instant::now() < limit, "still there");
     }

@@ -19,7 +19,7 @@ fn unmounting_from_outside_ends_the_session() {
     let file = File::open(mount.at("host/two")).unwrap();
     assert!(matches!(umount(mount.place.path(), false), Err(FsError::Busy(_))));
     run("umount", [&"-l", &mount.place.path()]);
-    // Whoever has a file open goes on.
+    // A process that has a file open goes on.
     let mut bytes = [0; 6];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"shared");

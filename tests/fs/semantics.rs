@@ -45,7 +45,7 @@ fn extended_attributes_tell_the_origin_and_are_not_copied() {
     assert_eq!(extended(&a, "user.kpackfs.origin", 1000).unwrap(), entry.as_bytes());
     assert_eq!(extended(&b, "user.kpackfs.kind", 7).unwrap(), b"archive", "a buffer that just fits");
     assert_eq!(extended(&mount.at("host"), "user.kpackfs.kind", 100).unwrap(), b"made");
-    // Size 0 asks for the size, and a buffer that is too small is told so (getxattr(2)).
+    // Size 0 asks for the size, and a buffer that is too small gets ERANGE (getxattr(2)).
     assert_eq!(rustix::fs::getxattr_query(&a, "user.kpackfs.origin"), Ok(entry.as_bytes().len()));
     assert_eq!(extended(&a, "user.kpackfs.origin", 204), Err(Errno::RANGE));
     assert_eq!(extended(&b, "user.kpackfs.kind", 6), Err(Errno::RANGE));

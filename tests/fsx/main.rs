@@ -24,7 +24,7 @@ use subject::{Subject, files, fixtures};
 const PROCESSES: u64 = 2;
 const THREADS: u64 = 2;
 
-/// What a process is told that does a part of the operations: seed, their number, mount and oracle.
+/// The arguments of a process that does a part of the operations: seed, their number, mount and oracle.
 const WORKER: &str = "--worker";
 
 fn main() -> ExitCode {

@@ -52,7 +52,7 @@ fn a_damaged_member_is_an_error_of_its_own() {
         let error = fs::read(mount.at("host/demo/text")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
     }
-    // The input's RECORD tells no digests, so that one which is to be told has to be computed.
+    // The input's RECORD has no digests, so that one that is asked for has to be computed.
     let record = Path::new("demo-1.0.dist-info/RECORD");
     let error = fs::read(mount.at("host").join(record)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");

@@ -99,7 +99,7 @@ impl Programs {
         }
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        // Cargo puts it beside the tests.
+        // Cargo puts it next to the tests.
         let library = std::env::current_exe().unwrap().with_file_name("librocm_kpack.so");
         symlink(&library, at("librocm_kpack.so.0")).unwrap();
         let flags =

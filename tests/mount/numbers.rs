@@ -1,4 +1,4 @@
-//! Inode numbers: whoever remembers one, such as a backup program or an NFS client, may meet it again in the next mount.
+//! Inode numbers: a backup program or an NFS client that remembers one may meet it again in the next mount.
 
 use std::collections::BTreeMap;
 use std::fs;

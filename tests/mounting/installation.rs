@@ -10,7 +10,7 @@ use super::sandbox::{has, program};
 fn install(destination: &Path) {
     let mut install = Command::new("scripts/install");
     install.args(["--runtime".as_ref(), program().as_os_str()]).env("DESTDIR", destination).env("PREFIX", "/usr");
-    // Cargo puts it beside the tests; a release build would take minutes.
+    // Cargo puts it next to the tests; a release build would take minutes.
     install
         .env("SBINDIR", "/usr/sbin")
         .env("KPACKFS_RUNTIME", std::env::current_exe().unwrap().with_file_name("librocm_kpack.so"));

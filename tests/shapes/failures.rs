@@ -50,7 +50,7 @@ fn pointers_without_relocations_lead_to_the_marker() {
 #[test]
 fn pointers_relocated_in_place_lead_to_the_marker() {
     all_lead_to_the_marker("relr.so");
-    // And all others, whoever linked them.
+    // And all others, by any linker.
     for name in expected().keys().filter(|name| is_rewritten_elf(name) && name.as_str() != "noheaders.so") {
         all_lead_to_the_marker(name);
     }
@@ -235,7 +235,7 @@ fn program_headers_describe_themselves() {
     assert!(seen > 10, "{seen}");
 }
 
-/// A program header can tell of something behind the section names, which become longer and push it aside.
+/// A program header can describe something behind the section names, which become longer and push it aside.
 #[test]
 fn notes_that_are_not_loaded_are_found_again() {
     const NOTE: &[u8] = b"\x05\0\0\0\x04\0\0\0\x01\0\0\0note\0\0\0\0\x12\x34\x56\x78";

@@ -31,7 +31,7 @@ fn nothing_to_verify_is_an_error() {
         let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(message.contains(": there is nothing to verify: no split binary"), "{message}");
     }
-    // Beside something that can be verified, too, in either order.
+    // Next to something that can be verified, too, in either order.
     let split = Split::make(&[]);
     for name in ["empty", "text"] {
         assert!(is_nothing(&[at(name), split.out()]) && is_nothing(&[split.out(), at(name)]), "{name}");

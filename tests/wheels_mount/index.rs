@@ -20,7 +20,7 @@ fn kpackfs(arguments: &[&str]) -> Output {
 
 fn index(input: &Path, directory: &Path) -> PathBuf {
     run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("index").arg(input).arg(cache(directory)));
-    // Beside it are compressed code objects.
+    // Next to it are compressed code objects.
     let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let index = found.next().unwrap();
     assert!(found.next().is_none());

@@ -279,7 +279,7 @@ fn reports_tell_what_is_known() {
     }
     assert!(markdown.contains("| host + gfx1100 + gfx110x + gfx11 |") && !markdown.contains("--sizes"), "{markdown}");
     assert_eq!(inspect(&input, &[])["parts"]["gfx90a"]["archive_size"], serde_json::Value::Null);
-    // What is told without work is what the work tells.
+    // What is reported without work is what the work reports.
     let known = inspect(&input, &["--compression=none"]);
     let made = inspect(&input, &["--compression=none", "--sizes"]);
     assert_eq!(known["parts"], made["parts"]);

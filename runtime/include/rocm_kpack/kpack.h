@@ -10,7 +10,7 @@
  *
  * Archives are taken for immutable. They are mapped if they are on a local filesystem, and otherwise (FUSE, NFS, ...) read.
  * One whose size or time changes after it was opened answers KPACK_ERROR_IO_ERROR from then on; to replace an archive, rename
- * a new file over it. Whoever truncates a mapped archive in the moment in which a thread loads from it can still end the
+ * a new file over it. A process that truncates a mapped archive while a thread loads from it can still end this
  * process with SIGBUS.
  *
  * MIT licence.
@@ -86,10 +86,10 @@ void kpack_free_kernel(void *kernel);
 
 /*
  * Makes a cache. The environment is read here, once:
- *   ROCM_KPACK_PATH         archives, separated by colons, that are looked into instead of those that metadata names
- *   ROCM_KPACK_PATH_PREFIX  archives, separated by colons, that are looked into before those that metadata names
+ *   ROCM_KPACK_PATH         archives, separated by colons, that are searched instead of those that metadata names
+ *   ROCM_KPACK_PATH_PREFIX  archives, separated by colons, that are searched before those that metadata names
  *   ROCM_KPACK_DISABLE      if it begins with anything but 0, every load fails with 8
- *   ROCM_KPACK_DEBUG        if it begins with anything but 0, searches are told on stderr
+ *   ROCM_KPACK_DEBUG        if it begins with anything but 0, searches are logged on stderr
  * Fails with 1.
  */
 kpack_error_t kpack_cache_create(kpack_cache_t *cache);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{archive, around, with_toc};
 
-/// The interface, and nothing besides.
+/// The interface, and nothing else.
 const SYMBOLS: [&str; 14] = [
     "kpack_cache_create",
     "kpack_cache_destroy",
@@ -29,7 +29,7 @@ const SYMBOLS: [&str; 14] = [
     "kpack_open",
 ];
 
-/// The shared library, which cargo puts beside the tests.
+/// The shared library, which cargo puts next to the tests.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("librocm_kpack.so")
 }

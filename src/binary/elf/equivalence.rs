@@ -64,7 +64,7 @@ impl FatElf {
         self.compare_unloaded(&old, &other)
     }
 
-    /// Compares what program headers tell of and no segment loads; one can follow the section names, which become longer.
+    /// Compares what program headers describe and no segment loads; one can follow the section names, which become longer.
     /// The number of the first one that is not there any more.
     fn compare_segments(
         &self,

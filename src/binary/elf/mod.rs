@@ -131,7 +131,7 @@ impl Place {
 }
 
 /// gABI, "Program Header": loadable segments are in ascending order of their addresses. What is changed in one must not
-/// be seen in another, and no other header may tell of device code as of something else.
+/// be seen in another, and no other header may describe device code as something else.
 fn check_segments(image: &Image, device: &Device) -> Result<(), BinaryError> {
     let is_other = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO);
     let code = &device.offsets;

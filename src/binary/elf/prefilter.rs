@@ -1,6 +1,6 @@
 //! Whether a file can have device code at all, told from its dynamic symbols.
 //!
-//! clang puts a constructor beside every fat binary wrapper, which hands it to `__hipRegisterFatBinary` (HIP's
+//! clang puts a constructor next to every fat binary wrapper, which hands it to `__hipRegisterFatBinary` (HIP's
 //! `hip_fatbin.cpp`; clang's CGCUDANV.cpp). So a dynamic object without that name among its dynamic strings has device
 //! code only if the HIP runtime is linked into it, and then it names functions of the layers below.
 //!
@@ -26,7 +26,7 @@ const STEP: u64 = 1 << 20;
 /// The most entries of a dynamic section that are looked at; real ones have less than a hundred.
 const MAX_ENTRIES: u64 = 4096;
 
-/// Whether there can be device code. `true` also if that cannot be told this way.
+/// Whether there can be device code. `true` also if this check cannot decide.
 pub(super) fn is_possible(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     match registers(content) {
         Err(BinaryError::Malformed(_)) => Ok(true),

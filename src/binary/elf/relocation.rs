@@ -1,4 +1,4 @@
-//! Which value the loader puts into a pointer, and who else points into the device code.
+//! Which value the loader puts into a pointer, and what else points into the device code.
 //!
 //! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
 //! the truth to the relocation's addend. So the relocation is asked, never the place.
@@ -30,7 +30,7 @@ pub(super) enum PointerEncoding {
 }
 
 impl PointerEncoding {
-    /// What has to change besides the wrapper so that the pointer leads to an address.
+    /// What has to change in addition to the wrapper, so that the pointer leads to an address.
     pub(super) fn lead_to(self, address: u64, machine: Machine, image: &Image) -> Result<Option<Change>, BinaryError> {
         let Self::Addend { entry } = self else { return Ok(None) };
         let old: Rela64<LE> = read_pod(&image.content, entry)?;

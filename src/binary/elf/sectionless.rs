@@ -56,7 +56,7 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
 }
 
 /// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no
-/// part of the file is read for many of them. Fails if one begins but its end cannot be told.
+/// part of the file is read for many of them. Fails if one begins but its end cannot be found.
 fn bundles(image: &Image, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, BinaryError> {
     let mut bundles = BTreeMap::new();
     let mut limit = image.content.size();
