@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import sys
 import time
 from statistics import median
@@ -29,6 +30,15 @@ def share(value):
 
 def plain(value):
     return f"{value:.2f}"
+
+
+def commit():
+    """The commit of this tree, also if `KPACKFS` names a program of another one. A bare machine has no git."""
+    command = ["git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 class Results:
@@ -82,4 +92,4 @@ class Results:
             model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
         load = f"load {self.load_before:.1f} before, {os.getloadavg()[0]:.1f} after"
         rounds = f"{min(self.rounds, default=0)} rounds" if len(self.rounds) < 2 else f"{min(self.rounds)} to {max(self.rounds)} rounds"
-        return f"{self.started} UTC, {os.cpu_count()} cores of {model}, Linux {platform.release()}, {', '.join([load, rounds, *self.notes])}"
+        return f"{self.started} UTC, commit {commit()}, {os.cpu_count()} cores of {model}, Linux {platform.release()}, {', '.join([load, rounds, *self.notes])}"
