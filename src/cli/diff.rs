@@ -31,7 +31,7 @@ const MOST_ROWS_OF_COMMENT: usize = 15;
 /// The least memory that can be chosen, in MiB.
 const LEAST_MEMORY: u64 = 16;
 
-/// Tell what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
+/// List what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
 ///
 /// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of artifacts, of
 /// one kind or of two. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in the

@@ -16,7 +16,7 @@ use super::terminal::message;
 use crate::report::{Making, Sizes};
 use crate::source::EntryKind;
 
-/// Learn about an input ahead of time, so that mounting and reading it waits for nothing
+/// Build the index of an input in advance, so that mounting and reading start at once
 ///
 /// The files of a wheel are compared with its RECORD. The index is kept in the cache directory. It is used by every later
 /// mount, split and inspect with any options; sizes of archives and wheels only by those with the same options.

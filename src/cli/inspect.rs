@@ -17,7 +17,7 @@ use crate::report::{EmbeddedSummary, Making, Page, Report, Sizes};
 use crate::source::Input;
 use crate::split::{Progress, embedded};
 
-/// Tell what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
+/// Report what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]

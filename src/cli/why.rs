@@ -25,7 +25,7 @@ const NOT_FOUND: u8 = 1;
 /// Exit code if nothing can be said.
 const UNREADABLE: u8 = 2;
 
-/// Tell why a HIP runtime finds no kernel, and what mends it
+/// Explain why a HIP runtime finds no kernel, and what mends it
 ///
 /// It does what a runtime does with each library, without loading it: wrappers, marker, environment, every archive that would be
 /// tried, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not seen but follow from how runtimes work.
