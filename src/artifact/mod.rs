@@ -4,6 +4,8 @@
 //! directories of the artifact that are laid over each other when it is installed. A split artifact is
 //! `<component>_generic` with host code and `<component>_<processor>` for each processor. A *shard* is the directory of
 //! all artifacts of one build.
+//!
+//! It does not know device code: `split` decides which file goes where.
 
 mod config;
 mod find;

@@ -1,4 +1,6 @@
 //! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
+//!
+//! It does not know where code objects go: the marker or the bundle that a wrapper leads to is given to it.
 
 mod changes;
 mod coff;

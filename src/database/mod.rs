@@ -3,6 +3,8 @@
 //! Each library names its files in its own way, so there is one handler for each. They look at names only. Loose code
 //! objects that none of them claims are known by their headers. What is left stays in the host part, where every
 //! architecture finds it.
+//!
+//! It does not know the split: it says for which architecture a file is, or that it cannot say.
 
 mod aotriton;
 mod codeobject;

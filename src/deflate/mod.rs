@@ -5,6 +5,8 @@
 //! ranges of the original's compressed bytes. Only the rest is encoded again: what was changed, the 32 KiB behind it,
 //! and from there to the next block. Empty blocks in between lead to the bit at which the next range starts, so no bit
 //! is ever shifted, and the stream is a rope of source ranges and short literals.
+//!
+//! It does not know entries and their names: streams are given to it, and come out as ropes.
 
 mod change;
 mod encode;

@@ -1,4 +1,6 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
+//!
+//! It does not know splits, wheels and archives: it writes the trees that `fs` serves.
 
 mod directory;
 mod file;

@@ -2,6 +2,8 @@
 //!
 //! A bundle is taken from where a wrapper points; payload is never searched for magics, since device code may contain
 //! them.
+//!
+//! It does not know host binaries: a content and the place of a bundle in it are given to it.
 
 mod bundle;
 mod compressed;

@@ -2,6 +2,8 @@
 //!
 //! fuser speaks the protocol. Mounting and unmounting are our own code: fuser 0.18 can unmount a foreign filesystem
 //! when its session ends, forgets the subtype for root, and does not escape the name of the source.
+//!
+//! It does not know splits, wheels and archives: it serves the tree of a view.
 
 mod adapter;
 mod announce;

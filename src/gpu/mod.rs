@@ -1,4 +1,6 @@
 //! GPU targets: their names, where they stand in the packaging hierarchy, and which of them this machine has.
+//!
+//! It knows targets by their names and imports no other room.
 
 mod detect;
 mod hierarchy;

@@ -2,6 +2,8 @@
 //!
 //! A wrapper of a split binary leads to code objects in archives. They are found as a loader finds them, and the binary is
 //! replaced by a fat one that reads them there. So all that is made of fat binaries can be made of split ones.
+//!
+//! It does not know what is made of the joined input.
 
 mod sets;
 mod shelf;

@@ -1,6 +1,8 @@
 //! Writing `.kpack` archives, and reading them out of whatever content holds one.
 //!
 //! The format itself is the crate `rocm_kpack`, so that what is written is what its runtime library reads.
+//!
+//! It does not know binaries and views: `split` decides which code objects an archive has.
 
 mod frame;
 mod jobs;

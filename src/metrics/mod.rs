@@ -1,4 +1,6 @@
 //! What work was done and what memory is used: counters, gauges, and the kernel's requests by kind.
+//!
+//! It imports no other room; what counts decides when.
 
 mod counters;
 mod gauges;

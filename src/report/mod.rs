@@ -1,4 +1,6 @@
 //! What there is to tell about a split, as numbers, tables and a page.
+//!
+//! It prints nothing: `cli` does.
 
 mod details;
 pub mod diff;

@@ -2,6 +2,8 @@
 //!
 //! A file's size has to be exact before its first byte is made: tools that trust `st_size` are silently wrong
 //! otherwise. So planning fixes lengths, and reading copies ranges.
+//!
+//! It imports no other room: a source is whatever implements [`Content`].
 
 mod compare;
 mod edit;

@@ -2,6 +2,8 @@
 //!
 //! An input is an install tree, an unpacked wheel, a `.whl` file, a tar archive or a single binary. It is never written, and it is read with pread
 //! rather than mapped: a mapped file that shrinks kills the process that touches it.
+//!
+//! It does not know what entries mean, but for the magics of headers that it captures while it inflates.
 
 mod binary;
 mod block_index;

@@ -1,4 +1,6 @@
 //! What a user sees: the tree of host, device and merged views.
+//!
+//! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 
 mod artifacts;
 mod installed;

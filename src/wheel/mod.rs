@@ -10,6 +10,8 @@
 //! [binary distribution format]: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 //! [core metadata]: https://packaging.python.org/en/latest/specifications/core-metadata/
 //! [recording installed projects]: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
+//!
+//! It does not know binaries and archives: the payload is given to it as contents.
 
 mod assemble;
 mod devices;
