@@ -2,7 +2,7 @@
 
 use crate::error::{Error, malformed};
 
-/// Bytes before the first code object of archives that are written here; others may have [`HEADER_FIELDS`] only.
+/// Bytes before the first code object of archives that are written here; others may have `HEADER_FIELDS` only.
 pub const HEADER_SIZE: u64 = 64;
 /// The first bytes of an archive.
 pub const MAGIC: &[u8; 4] = b"KPAK";

@@ -40,7 +40,7 @@ pub struct Claim {
 }
 
 impl Claims {
-    /// Reads a RECORD file. It says nothing if there are more than [`MOST_LINES`].
+    /// Reads a RECORD file. It says nothing if there are more than `MOST_LINES`.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut rows = HashMap::<Box<[u8]>, Stated>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);

@@ -10,7 +10,7 @@ use super::{WheelError, normalise};
 /// What stands for the target in a requirement.
 pub(super) const TARGET: &str = "@GFXARCH@";
 
-/// Checks that a text is a requirement ([dependency specifiers]) wherever [`TARGET`] stands for a target. It becomes one
+/// Checks that a text is a requirement ([dependency specifiers]) wherever `TARGET` stands for a target. It becomes one
 /// line of METADATA, so it has no control characters.
 ///
 /// [dependency specifiers]: https://packaging.python.org/en/latest/specifications/dependency-specifiers/

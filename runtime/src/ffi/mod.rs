@@ -1,7 +1,7 @@
 //! The C interface: names, order of arguments and codes are those of rocm-kpack's `librocm_kpack.so.0`. What each function
 //! does is said in `include/rocm_kpack/kpack.h`.
 //!
-//! Every function runs behind [`guarded`], so that nothing unwinds into the caller.
+//! Every function runs behind `guarded`, so that nothing unwinds into the caller.
 
 #![expect(unsafe_code, reason = "the C interface: pointers of the caller are believed as far as the header says")]
 #![allow(clippy::missing_safety_doc, reason = "the header says what callers have to keep to")]
