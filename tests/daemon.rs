@@ -5,7 +5,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::fs::{self, File, OpenOptions};
+mod common;
+
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -244,8 +246,7 @@ fn main() {
         }
         return;
     }
-    if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened; NOTHING was mounted or checked ***\n");
+    if !common::can_mount() {
         return;
     }
     let tests: [(&str, fn()); 8] = [

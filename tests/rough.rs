@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
+mod common;
+
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -10,6 +12,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use common::{can_mount, skipped};
 use tempfile::TempDir;
 
 /// A name that would forge a row, and paint it.
@@ -33,17 +36,12 @@ fn tree(libraries: &[(&str, &str)]) -> TempDir {
     place
 }
 
-fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
-}
-
 /// A mount that ends with the test. `None` if mounting cannot be tried.
 struct Mount(PathBuf);
 
 impl Mount {
     fn new(place: &Path, options: &[&str]) -> Option<Self> {
-        if OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
-            skipped("/dev/fuse cannot be opened; NOTHING was mounted");
+        if !can_mount() {
             return None;
         }
         fs::create_dir_all(place.join("mount")).unwrap();

@@ -5,6 +5,8 @@
 
 mod archives;
 mod batch;
+#[path = "../common/mod.rs"]
+mod common;
 mod create;
 mod interrupted;
 mod recombine;

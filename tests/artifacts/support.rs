@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,6 +11,8 @@ use kpackfs::kpack::Reader;
 use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use tempfile::TempDir;
+
+pub(crate) use crate::common::can_mount;
 
 /// A directory to fill.
 pub(crate) struct Place(TempDir);
@@ -137,15 +139,6 @@ pub(crate) fn renamed(fixture: &str, names: &[(&str, &str)]) -> Vec<u8> {
         bytes[start + 32..start + 32 + table.len()].copy_from_slice(&table);
     }
     bytes
-}
-
-/// Whether mounting can be tried. Says so past the test harness, which shows nothing of a test that passes.
-pub(crate) fn can_mount() -> bool {
-    let found = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if !found {
-        std::io::stderr().write_all(b"\n*** SKIPPED: /dev/fuse cannot be opened; NOTHING was mounted ***\n").unwrap();
-    }
-    found
 }
 
 /// Unmounts at the end of a test.

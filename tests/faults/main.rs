@@ -4,6 +4,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod cache;
+#[path = "../common/mod.rs"]
+mod common;
 mod input;
 mod limits;
 mod memory;

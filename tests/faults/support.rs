@@ -1,7 +1,7 @@
 //! Inputs, and mounts by a process of their own whose log can be read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A process that waits longer hangs.
+pub(crate) use crate::common::{can_mount, skipped};
+
+/// Whoever waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files by their path.
@@ -105,7 +107,7 @@ impl Tmpfs {
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Self(place));
         }
-        eprintln!("\n*** SKIPPED: no tmpfs can be mounted; NOTHING was checked ***\n");
+        skipped("no tmpfs can be mounted; NOTHING was checked");
         None
     }
 }
@@ -132,7 +134,7 @@ impl SmallDisk {
         if made.is_ok_and(|made| made.status.success()) && mount().is_ok_and(|output| output.status.success()) {
             return Some(Self { mounted, _image: image_place });
         }
-        eprintln!("\n*** SKIPPED: no ext4 in a file can be mounted; a full disk was NOT tried ***\n");
+        skipped("no ext4 in a file can be mounted; a full disk was NOT tried");
         None
     }
 
@@ -163,8 +165,7 @@ impl Mount {
 
     /// The same after a command of the shell that sets limits.
     pub(crate) fn limited(limits: &str, input: &Path, options: &[&str]) -> Option<Self> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-            eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
+        if !can_mount() {
             return None;
         }
         let (place, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

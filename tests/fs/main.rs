@@ -3,6 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod changes;
+#[path = "../common/mod.rs"]
+mod common;
 mod directory_readahead;
 mod lifecycle;
 mod model;

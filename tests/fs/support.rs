@@ -1,7 +1,7 @@
 //! A tree of every kind of node, and a mount of it that never outlives its test.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,21 +18,14 @@ use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, Make, NodeKind, Origin, OriginKind, ROOT, Report, Tree};
 
+pub(crate) use crate::common::can_mount;
+
 pub(crate) const DIRECTORY: Attributes =
     Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
 pub(crate) const FILE: Attributes = Attributes { mode: 0o644, ..DIRECTORY };
 pub(crate) const MADE_SIZE: usize = 70_000;
 pub(crate) const BIG_SIZE: usize = 3_000_001;
 pub(crate) const SOURCE: &str = "/in/a,b\\c wheel.whl";
-
-/// Whether mounting can be tried at all. A machine without it must not look like one where everything passed.
-pub(crate) fn can_mount() -> bool {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    if let Err(error) = &device {
-        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
-    }
-    device.is_ok()
-}
 
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()

@@ -7,11 +7,12 @@
 
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod operations;
 mod random;
 mod subject;
 
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
 use std::thread;
@@ -36,8 +37,7 @@ fn main() -> ExitCode {
         // What libtest would do with a filter of other tests' names.
         [_, filter, ..] if !filter.starts_with('-') && !"fsx".contains(filter) => {}
         _ => {
-            if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-                eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or read ***\n");
+            if !common::can_mount() {
                 return ExitCode::SUCCESS;
             }
             return every_operation_reads_what_split_writes();

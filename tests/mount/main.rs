@@ -3,6 +3,8 @@
 #![allow(missing_docs, reason = "tests")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod damage;
 mod kernels;
 mod loading;

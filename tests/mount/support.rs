@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,17 +10,10 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+pub(crate) use crate::common::can_mount;
+
 /// A name that is no UTF-8.
 pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
-
-/// Whether mounting can be tried at all. A machine without it must not look like one where everything passed.
-pub(crate) fn can_mount() -> bool {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    if let Err(error) = &device {
-        eprintln!("\n*** SKIPPED: /dev/fuse cannot be opened ({error}); NOTHING was mounted or checked ***\n");
-    }
-    device.is_ok()
-}
 
 /// A program from the `PATH` that a test cannot do without.
 pub(crate) fn has(program: &str) -> bool {

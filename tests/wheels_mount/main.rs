@@ -2,6 +2,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod edges;
 mod index;
 mod support;

@@ -1,23 +1,20 @@
 //! Wheels to split, the program under test, and mounts that end with the test.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub(crate) use crate::common::{can_mount, skipped};
+
 /// Files by their path below a directory.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// Says that something is not tested, past the test harness, which shows nothing of a test that passes.
-pub(crate) fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
-}
 
 /// Runs the program under test.
 pub(crate) fn kpackfs<const N: usize>(arguments: [&str; N]) -> Output {
@@ -164,8 +161,7 @@ pub(crate) struct Mount(TempDir);
 impl Mount {
     /// `None` if this machine cannot mount.
     pub(crate) fn new(input: &Path, arguments: &[&str]) -> Option<Self> {
-        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-            skipped(&format!("cannot mount: /dev/fuse: {error}"));
+        if !can_mount() {
             return None;
         }
         let place = tempfile::tempdir().unwrap();
