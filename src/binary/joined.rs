@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::changes::{self, Change};
+use super::changes::{self, Change, Piece};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FatBinary, coff, elf};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::{Content, Rope};
@@ -34,6 +34,18 @@ impl Placed {
             placed.bundles.push((start, length));
         }
         if placed.size > i64::MAX.unsigned_abs() / 4 { Err(too_large()) } else { Ok(placed) }
+    }
+
+    /// The bundles, with zeros between them and up to `length`.
+    pub(super) fn pieces(&self, length: u64) -> Vec<Piece> {
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        for (number, &(start, length)) in self.bundles.iter().enumerate() {
+            pieces.extend([Piece::Zeros(start - at), Piece::Made { number, length }]);
+            at = start + length;
+        }
+        pieces.push(Piece::Zeros(length.saturating_sub(at)));
+        pieces.retain(|piece| !matches!(piece, Piece::Zeros(0) | Piece::Made { length: 0, .. }));
+        pieces
     }
 }
 

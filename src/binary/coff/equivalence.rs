@@ -7,8 +7,8 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::pe::{self, ImageDebugDirectory};
 
-use super::FatCoff;
 use super::image::{Image, Section};
+use super::{FATBIN, FatCoff, MARKER, UNUSED};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
 use crate::rope::Content;
 
@@ -27,13 +27,16 @@ impl FatCoff {
         }
         let patched = self.patched();
         for (index, section) in self.image.sections.iter().enumerate() {
-            let Some(twin) = other.sections.iter().find(|twin| twin.address == section.address) else {
-                return Ok(Some(format!("there is no section at {:#x} any more", section.address)));
-            };
+            // If it was behind all others, nothing need be there.
             if index == self.section {
                 continue;
             }
-            if attributes(twin) != attributes(section) {
+            let Some(twin) = other.sections.iter().find(|twin| twin.address == section.address) else {
+                return Ok(Some(format!("there is no section at {:#x} any more", section.address)));
+            };
+            // What is joined has another section for device code, and the one that the marker has in `other` is unused.
+            let is_unused = section.header.name == UNUSED && [FATBIN, MARKER].contains(&twin.header.name);
+            if attributes(twin) != attributes(section) || (twin.header.name != section.header.name && !is_unused) {
                 return Ok(Some(format!("the section at {:#x} has changed", section.address)));
             }
             if let Some(at) = self.compare(section, &other, &patched)? {
@@ -89,7 +92,7 @@ impl FatCoff {
 
     /// Compares what follows the sections in the file, such as symbols, without certificates.
     fn compare_rest(&self, other: &Image) -> Result<Option<String>, BinaryError> {
-        let (start, other_start) = (rest(&self.image), rest(other));
+        let (start, other_start) = (self.image.end_of_sections(), other.end_of_sections());
         let size = self.image.content.size();
         let certificates = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
         let signed = certificates.filter(|&(at, length)| at >= start && at + length == size);
@@ -124,10 +127,5 @@ fn fixed(image: &Image) -> impl PartialEq {
 }
 
 fn attributes(section: &Section) -> impl PartialEq {
-    (section.header.name, section.virtual_size, section.header.characteristics.get(LE))
-}
-
-/// Where the last section ends in the file.
-fn rest(image: &Image) -> u64 {
-    image.sections.iter().filter(|section| section.raw_size > 0).map(Section::end).max().unwrap_or(0)
+    (section.virtual_size, section.header.characteristics.get(LE))
 }

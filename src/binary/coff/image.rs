@@ -117,6 +117,16 @@ impl Image {
         Ok(bytes)
     }
 
+    /// Where the last section ends in the file.
+    pub(super) fn end_of_sections(&self) -> u64 {
+        self.sections.iter().filter(|section| section.raw_size > 0).map(Section::end).max().unwrap_or(0)
+    }
+
+    /// What sections in the file are aligned to.
+    pub(super) fn file_unit(&self) -> u64 {
+        u64::from(self.headers.optional_header.file_alignment.get(LE)).max(1)
+    }
+
     /// The address that the image is linked for.
     pub(super) fn base(&self) -> u64 {
         self.headers.optional_header.image_base.get(LE)

@@ -1,13 +1,197 @@
 //! A split image with its device code in it again.
+//!
+//! The bundles go into the section that the marker has if its addresses suffice: splitters leave it as long in memory as the
+//! device code was. Otherwise they get a section of their own behind all others. There is no place for its header in some
+//! files; nothing else can be moved for it, since the first section follows the headers in memory.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use object::pe::{self, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
+use object::pod::bytes_of_slice;
+use object::{LittleEndian as LE, U16, U32};
+
+use super::image::Image;
+use super::layout::Layout;
+use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
+use super::{FATBIN, MARKER, MAX_SECTIONS, Places, UNUSED, WRAPPERS, check, only, relocation};
 use crate::binary::BinaryError;
-use crate::binary::changes::Change;
-use crate::binary::joined::Placed;
+use crate::binary::changes::{Change, Piece};
+use crate::binary::joined::{Placed, wrapper};
 use crate::rope::Content;
 
+/// Bytes of a section header.
+const HEADER: u64 = size_of::<ImageSectionHeader>() as u64;
+
+/// Images take at most so much memory: Windows loads no larger ones ("PE Format" leaves it to the loader; link.exe refuses
+/// them with LNK1248).
+const LARGEST: u64 = 1 << 31;
+
 /// The changes after which a split image has bundles.
-pub(in crate::binary) fn join(_: &Arc<dyn Content>, _: &Placed) -> Result<Vec<Change>, BinaryError> {
-    Err(BinaryError::unsupported("device code is not put back into images for Windows"))
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> Result<Vec<Change>, BinaryError> {
+    let image = Image::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
+    check(&image)?;
+    let others = || BinaryError::malformed("its wrappers have changed");
+    let (_, section) = only(&image, WRAPPERS)?.ok_or_else(others)?;
+    let wrappers = Places::find(&image, section)?.split;
+    if wrappers.len() != bundles.bundles.len() {
+        return Err(others());
+    }
+    let slots: Vec<_> = wrappers.iter().map(|offset| section.address + (offset - section.offset) + 8).collect();
+    let range = section.address..section.address + section.virtual_size;
+    let pointers = relocation::resolve(&image, &slots, &range, &(0..0))?;
+    let home = match Home::old(&image, &pointers, bundles.size)? {
+        Some(home) => home,
+        None => Home::new(&image, bundles.size)?,
+    };
+    let mut changes: Vec<_> = wrappers
+        .iter()
+        .zip(&bundles.bundles)
+        .map(|(offset, (inside, _))| Change::patch(*offset, wrapper(image.base().wrapping_add(home.address + inside))))
+        .collect();
+    changes.push(home.content(bundles));
+    changes.push(home.sections(&image)?);
+    changes.extend(move_debug_data(&image, &home.layout)?);
+    changes.extend(drop_signature(&image, &home.layout));
+    changes.push(patch_headers(&image, &home.headers(&image)?));
+    Ok(changes)
+}
+
+/// Where device code goes.
+struct Home {
+    /// The number of its section; behind all others if it is new.
+    number: usize,
+    /// The header of its section.
+    header: ImageSectionHeader,
+    /// Its RVA.
+    address: u64,
+    /// The bytes of the file that it replaces; none if it is put in.
+    replaced: Range<u64>,
+    /// Zeros before it in the file.
+    before: u64,
+    /// Bytes that it takes in the file.
+    length: u64,
+    layout: Layout,
+}
+
+impl Home {
+    /// The section of the marker, or what is left of the one that device code had, if the next one begins far enough behind.
+    fn old(image: &Image, pointers: &[u64], size: u64) -> Result<Option<Self>, BinaryError> {
+        let marker = only(image, MARKER)?.filter(|(_, it)| {
+            pointers
+                .iter()
+                .all(|pointer| pointer.checked_sub(it.address).is_some_and(|inside| inside < it.virtual_size))
+        });
+        let Some((number, section)) = only(image, FATBIN)?.or(marker) else { return Ok(None) };
+        let end = image.sections.get(number + 1).map_or(LARGEST, |next| next.address);
+        let has_room = section.address.checked_add(size).is_some_and(|needed| needed <= end);
+        if section.raw_size == 0 || !has_room {
+            return Ok(None);
+        }
+        // What follows in the file moves by whole units, so it is aligned as before.
+        let added = size.saturating_sub(section.raw_size).next_multiple_of(image.file_unit());
+        let length = section.raw_size + added;
+        let replaced = section.offset..section.end();
+        let layout = Layout::grown(image, replaced.clone(), added);
+        let header = ImageSectionHeader {
+            name: FATBIN,
+            virtual_size: word(section.virtual_size.max(size))?,
+            size_of_raw_data: word(length)?,
+            ..moved_section(section, true, &layout)?
+        };
+        Ok(Some(Self { number, header, address: section.address, replaced, before: 0, length, layout }))
+    }
+
+    /// A section behind all others.
+    fn new(image: &Image, size: u64) -> Result<Self, BinaryError> {
+        let last = image.sections.last().ok_or_else(|| BinaryError::malformed("it has no sections"))?;
+        check_headers(image)?;
+        let unit = u64::from(image.headers.optional_header.section_alignment.get(LE)).max(1);
+        let address = (last.address + last.virtual_size).next_multiple_of(unit);
+        if address.checked_add(size).is_none_or(|end| end > LARGEST) {
+            return Err(BinaryError::unsupported("with its device code it would take more than 2 GiB of memory"));
+        }
+        let end = image.end_of_sections();
+        let offset = end.next_multiple_of(image.file_unit());
+        let (before, length) = (offset - end, size.next_multiple_of(image.file_unit()));
+        let flags = SectionFlags(pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 | pe::IMAGE_SCN_MEM_READ.0);
+        let header = ImageSectionHeader {
+            name: FATBIN,
+            virtual_size: word(size)?,
+            virtual_address: word(address)?,
+            size_of_raw_data: word(length)?,
+            pointer_to_raw_data: word(offset)?,
+            pointer_to_relocations: word(0)?,
+            pointer_to_linenumbers: word(0)?,
+            number_of_relocations: U16::new(LE, 0),
+            number_of_linenumbers: U16::new(LE, 0),
+            characteristics: U32::new(LE, flags),
+        };
+        let layout = Layout::grown(image, end..end, before + length);
+        Ok(Self { number: image.sections.len(), header, address, replaced: end..end, before, length, layout })
+    }
+
+    fn content(&self, bundles: &Placed) -> Change {
+        let mut replacement = bundles.pieces(self.length);
+        if self.before > 0 {
+            replacement.insert(0, Piece::Zeros(self.before));
+        }
+        Change { start: self.replaced.start, end: self.replaced.end, replacement }
+    }
+
+    /// The section table. What else was there for device code gets another name, so that there is one section of each.
+    fn sections(&self, image: &Image) -> Result<Change, BinaryError> {
+        let mut headers = Vec::with_capacity(image.sections.len() + 1);
+        for (number, section) in image.sections.iter().enumerate() {
+            if number == self.number {
+                headers.push(self.header);
+                continue;
+            }
+            let mut header = moved_section(section, false, &self.layout)?;
+            if header.name == FATBIN || header.name == MARKER {
+                header.name = UNUSED;
+            }
+            headers.push(header);
+        }
+        if self.number == image.sections.len() {
+            headers.push(self.header);
+        }
+        Ok(Change::patch(image.table_offset, bytes_of_slice(&headers)))
+    }
+
+    fn headers(&self, image: &Image) -> Result<ImageNtHeaders64, BinaryError> {
+        let mut headers = moved_headers(image, &self.layout)?;
+        let (file, optional) = (&mut headers.file_header, &mut headers.optional_header);
+        if self.number == image.sections.len() {
+            file.number_of_sections = U16::new(LE, file.number_of_sections.get(LE).saturating_add(1));
+        }
+        // "PE Format": SizeOfImage is a multiple of the section alignment.
+        let unit = u64::from(optional.section_alignment.get(LE)).max(1);
+        let end = (self.address + u64::from(self.header.virtual_size.get(LE))).next_multiple_of(unit);
+        optional.size_of_image = word(end.max(optional.size_of_image.get(LE).into()))?;
+        if self.header.characteristics.get(LE).0 & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0 {
+            let size = u64::from(optional.size_of_initialized_data.get(LE));
+            optional.size_of_initialized_data = word(size + self.length - (self.replaced.end - self.replaced.start))?;
+        }
+        Ok(headers)
+    }
+}
+
+/// Whether there is a place for another section header: linkers fill up the headers, and tools put things there.
+fn check_headers(image: &Image) -> Result<(), BinaryError> {
+    let no_place = || BinaryError::unsupported("there is no place for the header of another section");
+    let table_end = image.table_offset + image.sections.len() as u64 * HEADER;
+    let first = image.sections.iter().filter(|section| section.raw_size > 0).map(|section| section.offset).min();
+    let end = u64::from(image.headers.optional_header.size_of_headers.get(LE)).min(first.unwrap_or(0));
+    if image.sections.len() >= MAX_SECTIONS || table_end + HEADER > end.min(image.content.size()) {
+        return Err(no_place());
+    }
+    let mut bytes = vec![0; size_of::<ImageSectionHeader>()];
+    image.content.read_at(table_end, &mut bytes)?;
+    if bytes.iter().any(|&byte| byte != 0) { Err(no_place()) } else { Ok(()) }
+}
+
+fn word(value: u64) -> Result<U32<LE>, BinaryError> {
+    let value = u32::try_from(value).map_err(|_| BinaryError::unsupported("its device code is too large"))?;
+    Ok(U32::new(LE, value))
 }

@@ -8,7 +8,7 @@ use object::{LittleEndian as LE, U32};
 
 use super::checksum::{Checksum, FIELD};
 use super::image::{Image, Section};
-use super::rewrite::MAX_DEBUG;
+use super::offsets::MAX_DEBUG;
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 use crate::rope::{Content, Edit, edited};

@@ -6,6 +6,7 @@ mod image;
 mod joined;
 mod layout;
 mod lint;
+mod offsets;
 mod relocation;
 mod rewrite;
 mod split;
@@ -33,6 +34,8 @@ const FATBIN: [u8; 8] = *b".hip_fat";
 const WRAPPERS: [u8; 8] = *b".hipFatB";
 /// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
 const MARKER: [u8; 8] = *b".kpackrf";
+/// What is left of a section for device code or a marker that is not used.
+const UNUSED: [u8; 8] = *b".kpackun";
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 const MAX_SECTIONS: usize = 96;
@@ -93,7 +96,7 @@ impl FatCoff {
         };
         let (section, fatbin) = match fatbin {
             // What rocm-kpack has split keeps a piece of the old section.
-            _ if offsets.is_empty() && split => return Ok(None),
+            _ if offsets.is_empty() && !split.is_empty() => return Ok(None),
             Some(_) if offsets.is_empty() => {
                 return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
             }
@@ -142,12 +145,13 @@ fn read_wrappers(image: &Image, section: &Section) -> Result<Vec<u8>, BinaryErro
     image.read_at_address(section.address, size)
 }
 
-/// The file offsets of the wrappers that have device code.
+/// The file offsets of wrappers.
 #[derive(Default)]
 struct Places {
+    /// Of those that have device code.
     offsets: Vec<u64>,
-    /// Whether there are wrappers that a splitter has been at.
-    split: bool,
+    /// Of those that are split.
+    split: Vec<u64>,
 }
 
 impl Places {
@@ -168,14 +172,11 @@ impl Places {
             let word = |at| rest.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
             let step = match (word(0), word(4)) {
                 (Some(FATBIN_WRAPPER_MAGIC), Some(1)) => {
-                    if places.offsets.len() == MAX_WRAPPERS {
-                        return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
-                    }
                     places.offsets.push(offset);
                     FATBIN_WRAPPER_SIZE
                 }
                 (Some(HIPK_MAGIC), Some(1)) => {
-                    places.split = true;
+                    places.split.push(offset);
                     FATBIN_WRAPPER_SIZE
                 }
                 (Some(0), Some(0)) => 8,
@@ -183,8 +184,11 @@ impl Places {
             };
             rest = usize::try_from(step).ok().and_then(|step| rest.get(step..)).unwrap_or_default();
             offset += step;
+            if places.offsets.len() + places.split.len() > MAX_WRAPPERS {
+                return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
+            }
         }
-        if places.split && !places.offsets.is_empty() {
+        if !places.split.is_empty() && !places.offsets.is_empty() {
             return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
         }
         Ok(places)
@@ -284,5 +288,7 @@ fn find_bundles(
     offsets.iter().zip(addresses).map(find).collect()
 }
 
+#[cfg(test)]
+mod joined_tests;
 #[cfg(test)]
 mod tests;

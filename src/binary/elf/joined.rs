@@ -270,14 +270,7 @@ impl Home {
             header.e_phoff = U64::new(LE, self.moved(old));
             changes.push(Change::patch(old, table));
         }
-        let mut at = 0;
-        for (number, &(start, length)) in layout.bundles.iter().enumerate() {
-            content.push(Piece::Zeros(start - at));
-            content.push(Piece::Made { number, length });
-            at = start + length;
-        }
-        content.push(Piece::Zeros((self.length - self.in_front(layout)).saturating_sub(at)));
-        content.retain(|piece| !matches!(piece, Piece::Zeros(0) | Piece::Made { length: 0, .. }));
+        content.extend(layout.pieces(self.length - self.in_front(layout)));
         let mut end = Vec::new();
         if image.sections.is_empty() {
             header.e_shoff = U64::new(LE, 0);

@@ -1,0 +1,84 @@
+//! What an image has file offsets in, apart from its sections' bytes: headers, debug data, certificates.
+
+use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageNtHeaders64, ImageSectionHeader};
+use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
+use object::{LittleEndian as LE, U32};
+
+use super::checksum::{CHECKSUM_SIZE, FIELD};
+use super::image::{Image, Section};
+use super::layout::Layout;
+use crate::binary::BinaryError;
+use crate::binary::changes::{Change, Piece};
+
+/// The most debug directory entries that are looked at; linkers write a handful.
+pub(super) const MAX_DEBUG: u64 = 1024;
+
+/// The header of a section. One that is replaced begins where it did.
+pub(super) fn moved_section(
+    section: &Section,
+    is_replaced: bool,
+    layout: &Layout,
+) -> Result<ImageSectionHeader, BinaryError> {
+    let mut header = section.header;
+    if section.raw_size > 0 && !is_replaced {
+        header.pointer_to_raw_data = U32::new(LE, layout.moved(header.pointer_to_raw_data.get(LE))?);
+    }
+    header.pointer_to_relocations = U32::new(LE, layout.moved(header.pointer_to_relocations.get(LE))?);
+    header.pointer_to_linenumbers = U32::new(LE, layout.moved(header.pointer_to_linenumbers.get(LE))?);
+    Ok(header)
+}
+
+/// The file and optional header, without a checksum.
+pub(super) fn moved_headers(image: &Image, layout: &Layout) -> Result<ImageNtHeaders64, BinaryError> {
+    let mut headers = image.headers;
+    let symbols = layout.moved(headers.file_header.pointer_to_symbol_table.get(LE))?;
+    headers.file_header.pointer_to_symbol_table = U32::new(LE, symbols);
+    headers.optional_header.check_sum = U32::new(LE, 0);
+    Ok(headers)
+}
+
+/// Puts headers in the place of the image's. A file with a checksum is expected to have a right one.
+pub(super) fn patch_headers(image: &Image, headers: &ImageNtHeaders64) -> Change {
+    let (start, bytes) = (image.headers_offset, bytes_of(headers));
+    if image.headers.optional_header.check_sum.get(LE) == 0 {
+        return Change::patch(start, bytes);
+    }
+    let field = usize::try_from(FIELD).unwrap_or(0);
+    let behind = field + usize::try_from(CHECKSUM_SIZE).unwrap_or(0);
+    let replacement = vec![
+        Piece::literal(bytes.get(..field).unwrap_or_default()),
+        Piece::Checksum,
+        Piece::literal(bytes.get(behind..).unwrap_or_default()),
+    ];
+    Change { start, end: start + bytes.len() as u64, replacement }
+}
+
+/// Debug data need not be loaded, so its directory has file offsets beside RVAs.
+pub(super) fn move_debug_data(image: &Image, layout: &Layout) -> Result<Option<Change>, BinaryError> {
+    let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
+    let count = size / size_of::<ImageDebugDirectory>() as u64;
+    if count > MAX_DEBUG {
+        return Err(BinaryError::unsupported(format!("it has {count} debug directory entries")));
+    }
+    let malformed = || BinaryError::malformed("its debug directory is not in the file");
+    let start = image.offset_of(address, size).ok_or_else(malformed)?;
+    let bytes = image.read_at_address(address, size)?;
+    let count = usize::try_from(count).map_err(|_| malformed())?;
+    let (entries, _) = slice_from_bytes::<ImageDebugDirectory>(&bytes, count).map_err(|()| malformed())?;
+    let mut entries = entries.to_vec();
+    for entry in &mut entries {
+        entry.pointer_to_raw_data = U32::new(LE, layout.moved(entry.pointer_to_raw_data.get(LE))?);
+    }
+    Ok(Some(Change::patch(start, bytes_of_slice(&entries))))
+}
+
+/// No signature is valid after a change, so there must not seem to be one; see [`Layout::certificates`].
+pub(super) fn drop_signature(image: &Image, layout: &Layout) -> Vec<Change> {
+    let index = pe::IMAGE_DIRECTORY_ENTRY_SECURITY;
+    if image.directories.get(index).is_none() {
+        return Vec::new();
+    }
+    let size = size_of::<ImageDataDirectory>();
+    let entry = image.directories_offset() + (index * size) as u64;
+    vec![Change::patch(entry, vec![0; size]), Change::cut(layout.certificates.start, layout.certificates.end)]
+}
