@@ -10,7 +10,7 @@ use super::{VerifyError, distributions};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
-use crate::wheel::{Metadata, normalise};
+use crate::wheel::{Metadata, accepts, normalise};
 
 /// A directory or wheel as it was named.
 #[derive(Debug)]
@@ -106,9 +106,8 @@ impl Candidate {
     /// not say where it belongs, such as a part of a tree, belongs to whatever it is named with.
     fn belongs_to(&self, host: &Self) -> bool {
         let Some(host) = host.metadata.as_ref().filter(|_| self.pins().next().is_some()) else { return true };
-        // Separators of a local version may be written in three ways (PEP 440).
-        let wanted = (normalise(&host.name), normalise(&host.version));
-        self.pins().any(|(name, version)| (name, normalise(version)) == wanted)
+        let own = normalise(&host.name);
+        self.pins().any(|(name, wanted)| name == own && accepts(wanted, &host.version))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::ReadError;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::Statement;
-use crate::wheel::{Claims, Metadata, STATEMENT, Stated, normalise};
+use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
 
 /// Longest METADATA and RECORD that are read.
 const LONGEST: u64 = 64 << 20;
@@ -182,9 +182,9 @@ impl Distribution<'_> {
     /// The distributions that this one belongs to: what it requires in exactly its own version. Others that a user added
     /// are no business of a split.
     fn pins(&self) -> impl Iterator<Item = (String, &str)> {
-        let own = self.metadata.as_ref().map(|metadata| normalise(&metadata.version));
-        let pins = self.metadata.iter().flat_map(Metadata::pins);
-        pins.filter(move |(_, version)| Some(normalise(version)) == own)
+        self.metadata
+            .iter()
+            .flat_map(|metadata| metadata.pins().filter(|(_, wanted)| accepts(wanted, &metadata.version)))
     }
 }
 
@@ -223,9 +223,10 @@ pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<Bundl
 
 /// The device distributions of a host distribution that are not among `there`.
 pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item = &'a Metadata>) -> Vec<String> {
-    let there: BTreeSet<_> = there.into_iter().map(|it| (normalise(&it.name), normalise(&it.version))).collect();
+    let there: Vec<_> = there.into_iter().map(|it| (normalise(&it.name), &it.version)).collect();
     let wanted: BTreeSet<_> = devices(host).into_values().flatten().collect();
-    let is_missing = |(name, version): &(String, String)| !there.contains(&(name.clone(), normalise(version)));
+    let is_missing =
+        |(name, wanted): &(String, String)| !there.iter().any(|(there, found)| there == name && accepts(wanted, found));
     wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
 }
 
@@ -289,8 +290,7 @@ pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
     }
     let problem = |name: &str, version: &str| {
         let Some(found) = there.get(name) else { return Some("which is not among what is verified".to_owned()) };
-        let is_it = |found: &&&str| normalise(found) == normalise(version);
-        if found.iter().any(|found| is_it(&found)) {
+        if found.iter().any(|found| accepts(version, found)) {
             return None;
         }
         let found: Vec<_> = found.iter().map(|found| format!("{name} {found}")).collect();

@@ -113,6 +113,27 @@ fn directories_in_any_order() {
 }
 
 #[test]
+fn versions_are_compared_as_in_pep_440() {
+    let place = tempfile::tempdir().unwrap();
+    unpacked(&place.path().join("wheel"), "fat", "1.0");
+    let out = place.path().join("out");
+    split(&place.path().join("wheel"), &out, &[]);
+    for directory in fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        let inside = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        for dist_info in inside.filter(|path| path.extension().is_some_and(|extension| extension == "dist-info")) {
+            edit(&dist_info.join("METADATA"), |bytes| {
+                let text = std::str::from_utf8(bytes).unwrap();
+                *bytes = text.replace("==1.0;", "==1.0.0;").replace("==1.0\n", "==1.0.0\n").into_bytes();
+            });
+        }
+    }
+    // RECORD states the digests from before.
+    let report = verify(&[out], None, &Options::default());
+    let others: Vec<_> = report.findings.iter().filter(|finding| finding.check != Check::Record).collect();
+    assert!(others.is_empty() && !report.findings.is_empty(), "{others:?}");
+}
+
+#[test]
 fn several_distributions_in_one_directory() {
     let (one, other) = (wheels("fat", "1.0"), wheels("fat", "2.0"));
     let third = wheels("numpy", "1.0");
