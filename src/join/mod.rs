@@ -23,6 +23,7 @@ use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
+pub use shelf::some_of;
 use shelf::{Settled, Shelf};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 

@@ -114,6 +114,19 @@ impl Shelf {
     }
 }
 
+/// The most names in a message.
+const MOST_NAMES: usize = 5;
+
+/// Some of these names, and how many others there are.
+pub fn some_of(names: &BTreeSet<&str>) -> String {
+    let mut listed: Vec<_> = names.iter().take(MOST_NAMES).map(|name| (*name).to_owned()).collect();
+    if names.len() > MOST_NAMES {
+        listed.push(format!("{} others", names.len() - MOST_NAMES));
+    }
+    let last = listed.pop().unwrap_or_default();
+    if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
+}
+
 /// What becomes of archives.
 #[derive(Default)]
 pub(super) struct Settled {
@@ -132,8 +145,11 @@ impl Shelved {
         entries: &[(&str, &str, &TocEntry)],
         resources: &Arc<Resources>,
     ) -> Result<Vec<Unasked>, String> {
-        let Some(&(first, ..)) = entries.first() else { return Ok(Vec::new()) };
-        let stays = |reason: &str| format!("it stays, since no split binary asks for {first} in it, and {reason}");
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let names = some_of(&entries.iter().map(|(key, ..)| *key).collect());
+        let stays = |reason: &str| format!("it stays, since no split binary asks for {names} in it, and {reason}");
         let name = self.name().ok_or_else(|| stays("it is not called NAME_TARGET.kpack"))?;
         let unasked = |&(key, target, entry): &(&str, &str, &TocEntry)| -> Result<Unasked, String> {
             if target != name.2.to_string() {

@@ -275,13 +275,12 @@ fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
         keys.entry(&code.archive).or_default().insert(&*code.key);
     }
     let warning = |(archive, keys): (&EntryPath, BTreeSet<&str>)| {
-        let first = keys.first()?;
-        let others = if keys.len() > 1 { format!(" and {} others", keys.len() - 1) } else { String::new() };
-        Some(format!(
-            "{archive}: no split binary asks for {first}{others} in it; the device part has this code, and fat/ and thin/ do not"
-        ))
+        let names = join::some_of(&keys);
+        format!(
+            "{archive}: no split binary asks for {names} in it; the device part has this code, and fat/ and thin/ do not"
+        )
     };
-    keys.into_iter().filter_map(warning).collect()
+    keys.into_iter().map(warning).collect()
 }
 
 /// Adds code objects of archives of the input that no binary asks for.
