@@ -19,8 +19,8 @@ pub struct Rewritten {
     edits: Arc<[Edit]>,
     rope: Rope,
     identity: Option<Identity>,
-    /// Whether it is in the input as it is.
-    is_kept: bool,
+    /// The file of the input that it is.
+    kept: Option<Arc<dyn Content>>,
 }
 
 impl Rewritten {
@@ -29,7 +29,7 @@ impl Rewritten {
         let replacement = vec![Segment::whole(Arc::clone(kept))];
         let edits = Arc::new([Edit { start: 0, end: original.size(), replacement: replacement.clone() }]);
         let (rope, identity) = (Rope::new(replacement)?, kept.identity());
-        Ok(Self { original: Arc::clone(original), edits, rope, identity, is_kept: true })
+        Ok(Self { original: Arc::clone(original), edits, rope, identity, kept: Some(Arc::clone(kept)) })
     }
 
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
@@ -72,12 +72,12 @@ impl Rewritten {
     ) -> Result<Self, BinaryError> {
         let edits = changes::edits(original, changes, compressed)?;
         let rope = changes::rope(original, edits.clone())?;
-        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, is_kept: false })
+        Ok(Self { original: Arc::clone(original), edits: edits.into(), rope, identity, kept: None })
     }
 
-    /// Whether the input has exactly these bytes.
-    pub fn is_kept(&self) -> bool {
-        self.is_kept
+    /// The file of the input that has exactly these bytes, if there is one.
+    pub fn as_kept(&self) -> Option<&Arc<dyn Content>> {
+        self.kept.as_ref()
     }
 
     /// The binary as it was.

@@ -20,7 +20,7 @@ use crate::gpu::{BundleKey, begins_with_target};
 use crate::kpack::{Archive, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
-use crate::view::{self, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
+use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::Part;
 
 /// Write the host part and the device parts to a disk
@@ -46,7 +46,8 @@ pub(super) struct Split {
     format: Format,
 
     /// Write this view only, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default: host
-    /// and every device part; every GPU with --format thin-wheel, where views are called gfx942 or gfx1100+gfx1036]
+    /// and every device part; every GPU with --format thin-wheel, where views are called gfx942 or gfx1100+gfx1036]. With
+    /// --format wheel, fat is the wheel that a host wheel and its device wheels were split from
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
 
@@ -133,17 +134,21 @@ impl Split {
                     let name = match part.part() {
                         Part::Host => HOST,
                         Part::Device(key) => key.as_str(),
-                        Part::Variant(_) | Part::Thin { .. } => return Ok(None),
+                        Part::Variant(_) | Part::Fat | Part::Thin { .. } => return Ok(None),
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
                 self.write_parts(wheels, &prepared, &tree, Vec::new(), stated.as_ref(), place)?;
             }
             (Format::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
+            (Format::Wheel, Some(wheels)) if !self.view.is_empty() => self.write_fat_wheel(wheels, &prepared, &tree)?,
             (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
             (Format::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, &prepared, &tree)?,
             (Format::Wheel | Format::ThinWheel, None) => {
-                bail!("{}: wheels can be made of a wheel only", self.source.path().display());
+                bail!(
+                    "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
+                    self.source.path().display()
+                );
             }
         }
         if stated.is_some() && self.view.is_empty() {
@@ -182,7 +187,9 @@ impl Split {
     fn check_usage(&self) -> Result<(), clap::Error> {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
-            Format::Wheel if !self.view.is_empty() => "--view chooses directories; it cannot choose wheels",
+            Format::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
+                "--view chooses directories; of wheels it can choose fat only"
+            }
             Format::Directory | Format::Wheel if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }
@@ -265,6 +272,24 @@ impl Split {
             |name: &str| (EntryPath::root().child(WHEELS.as_bytes()).child(name.as_bytes()), self.output.join(name));
         let index: Vec<_> = wheels.variants_index.iter().map(|(name, _)| place(name)).collect();
         self.write_parts(wheels, prepared, tree, index, None, |part| Ok(Some(place(&part.file_name()?))))
+    }
+
+    /// Writes the wheel as it was before it was split.
+    fn write_fat_wheel(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
+        let Some(fat) = &wheels.fat else {
+            bail!("--view {FAT}: {} is not split, so it is this wheel", self.source.path().display());
+        };
+        let missing = wheels.missing_devices();
+        if let [first, rest @ ..] = &*missing {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            eprintln!("kpackfs: warning: {}{more}: not given, so the wheel lacks this code", message(first));
+        }
+        let name = fat.file_name()?;
+        let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
+        let views = [(place, self.output.join(name))];
+        let output = self.prepare_output(&views, None, prepared)?;
+        write_with_archives(tree, &output.views(&views), &[], self.writing)?;
+        output.publish()
     }
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
 use crate::kpack::{KpackError, Reach, SearchPath, is_archive, read_marker, toc_key};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
 pub use shelf::some_of;
@@ -182,10 +182,6 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
         EntryKind::File { content, .. } if used.contains(&entry.path) => Some(Arc::clone(content)),
         _ => None,
     };
-    // What describes the wheel does not describe what it has become.
-    if is_wheel && !joined.binaries.is_empty() {
-        input.kind = InputKind::Wheels;
-    }
     joined.archives = input.entries.iter().filter_map(content).collect();
     leave_out(&mut input.entries, &used);
     joined

@@ -106,7 +106,26 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
 pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Input, WheelsError> {
     let wheels = paths.iter().map(|path| open(path, resources)).collect::<Result<Vec<_>, _>>()?;
     check(&wheels)?;
-    lay_over(wheels)
+    let host = host(&wheels).map(|host| (host.input.location.clone(), host.input.dist_info().cloned()));
+    let mut whole = lay_over(wheels)?;
+    if let Some((location, Some(dist_info))) = host {
+        whole.entries.retain(|entry| !is_dist_info(&entry.path) || entry.path.below(&dist_info).is_some());
+        (whole.location, whole.kind) = (location, InputKind::Wheels(Some(dist_info)));
+    }
+    Ok(whole)
+}
+
+/// The wheel of which all others are device wheels: its extras require them.
+fn host(wheels: &[One]) -> Option<&One> {
+    wheels.iter().find(|host| {
+        let added = host.metadata.added();
+        wheels.iter().all(|wheel| wheel.name == host.name || added.has(&wheel.name))
+    })
+}
+
+/// Whether a path is in a `*.dist-info` directory, or is one.
+fn is_dist_info(path: &EntryPath) -> bool {
+    path.components().next().is_some_and(|first| first.ends_with(b".dist-info"))
 }
 
 fn open(path: &Path, resources: &Arc<Resources>) -> Result<One, WheelsError> {
@@ -184,7 +203,7 @@ fn lay_over(wheels: Vec<One>) -> Result<Input, WheelsError> {
             whole.warnings.extend(warnings);
         } else {
             let entries = Vec::new();
-            whole = Some(Input { kind: InputKind::Wheels, location, root, entries, warnings, file: None });
+            whole = Some(Input { kind: InputKind::Wheels(None), location, root, entries, warnings, file: None });
         }
     }
     let mut whole = whole.ok_or_else(|| WheelsError::NotAWheel(PathBuf::new()))?;

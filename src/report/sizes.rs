@@ -85,7 +85,7 @@ impl SizedParts {
     pub(super) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
         let input_wheel_size = match input.kind {
             InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
-            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels => None,
+            InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels(_) => None,
         };
         Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) }
     }

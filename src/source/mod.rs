@@ -63,8 +63,9 @@ pub enum InputKind {
     Tree,
     /// A directory that holds exactly one `*.dist-info`, named here.
     UnpackedWheel(EntryPath),
-    /// Wheels laid over each other, as they are installed.
-    Wheels,
+    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, its `*.dist-info`
+    /// directory is named here, and the others' are left out.
+    Wheels(Option<EntryPath>),
     /// An ELF or PE file, which is the only entry.
     Binary,
     /// A `.whl` file; the `*.dist-info` directory is named here.
@@ -213,8 +214,8 @@ impl Input {
     /// The wheel's `*.dist-info` directory, if the input is a wheel.
     pub fn dist_info(&self) -> Option<&EntryPath> {
         match &self.kind {
-            InputKind::Tree | InputKind::Binary | InputKind::Wheels => None,
-            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) => Some(path),
+            InputKind::Tree | InputKind::Binary | InputKind::Wheels(None) => None,
+            InputKind::UnpackedWheel(path) | InputKind::Wheel(path) | InputKind::Wheels(Some(path)) => Some(path),
         }
     }
 
@@ -230,7 +231,7 @@ impl Input {
         match self.kind {
             // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
             InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
-            InputKind::Wheels => files.filter_map(|file| Some(file.packed()?.bytes)).collect(),
+            InputKind::Wheels(_) => files.filter_map(|file| Some(file.packed()?.bytes)).collect(),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => files.cloned().collect(),
         }
     }

@@ -34,7 +34,7 @@ pub use statement::{STATEMENT, Statement, StatementError, component_of_statement
 pub use thin::{FatBinaries, ThinBinary};
 
 /// Names that a split uses itself, so that no target may have them.
-pub const RESERVED: [&str; 7] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS, FAT];
+pub const RESERVED: [&str; 8] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS, FAT, FAT_WHEEL];
 /// The host part.
 pub const HOST: &str = "host";
 /// Links to the device parts.
@@ -49,6 +49,8 @@ pub const THIN: &str = "thin";
 pub const FAT: &str = "fat";
 /// A wheel for each of these.
 pub const THIN_WHEELS: &str = "thin-wheels";
+/// The wheel that was split, as it was before.
+pub const FAT_WHEEL: &str = "fat-wheel";
 
 /// The most files and directories in all views together. The largest ROCm wheels would make some hundred thousand.
 const MOST_SHOWN: usize = 8 << 20;

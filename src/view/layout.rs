@@ -14,7 +14,7 @@ use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, FAT, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
+use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::wheel::WheelError;
 
 /// Reports of the mount itself. Not listed.
@@ -134,8 +134,13 @@ pub fn lay_out_with(
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
         lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
     }
-    if !plan.joined.is_empty() {
-        let fat = layer(&mut tree, input.root, &fat_items(input, plan))?;
+    let fat_wheel = wheels.and_then(|wheels| wheels.fat.as_ref().zip(Some(wheels)));
+    if !plan.joined.is_empty() || fat_wheel.is_some() {
+        let mut items = fat_items(input, plan);
+        if let Some((part, wheels)) = fat_wheel {
+            become_unpacked_wheel(&mut items, input, wheels, part)?;
+        }
+        let fat = layer(&mut tree, input.root, &items)?;
         tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
     }
     let thin = Thin::new(&tree, served, layers, binaries, thin);
@@ -256,20 +261,21 @@ fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
     Attributes { mode: 0o644, mtime_nanoseconds, ..input.root }
 }
 
-/// The directory of `.whl` files.
+/// The directories of `.whl` files.
 fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
     let attributes = wheel_attributes(input, wheels);
-    let mut add = |name: &str, body: Body, kind| -> Result<(), TreeError> {
+    let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
         let file = NodeKind::File { body, link_group: None };
-        let node = tree.insert(ROOT, &path(&[WHEELS, name]), attributes, file)?;
+        let node = tree.insert(ROOT, &path(&[place, name]), attributes, file)?;
         tree.set_origin(node, Origin::made(kind));
         Ok(())
     };
-    for part in wheels.hosts.iter().chain(wheels.devices.values()) {
-        add(&part.file_name()?, Body::Made(Arc::new(WheelBody(Arc::clone(part)))), OriginKind::Wheel)?;
+    let parts = wheels.hosts.iter().chain(wheels.devices.values()).map(|part| (WHEELS, part));
+    for (place, part) in parts.chain(wheels.fat.iter().map(|part| (FAT_WHEEL, part))) {
+        add(place, &part.file_name()?, Body::Made(Arc::new(WheelBody(Arc::clone(part)))), OriginKind::Wheel)?;
     }
     if let Some((name, text)) = &wheels.variants_index {
-        add(name, fixed(text.clone()), OriginKind::Made)?;
+        add(WHEELS, name, fixed(text.clone()), OriginKind::Made)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod kpm;
 mod layout;
 mod origin;
 mod package;
+mod payload;
 mod recombined;
 mod report;
 mod spliced;
@@ -18,7 +19,7 @@ mod tree;
 mod watch;
 mod wheels;
 
-pub use crate::split::{DEVICE, FAT, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
+pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::payload::{Payload, device_payload, fat_payload, host_payload};
 use super::spliced::spliced;
-use crate::binary::Rewritten;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::{Archive, make_archives};
 use crate::resources::Resources;
 use crate::rope::{Content, Make, ReadError};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Place, Plan, Statement, ThinBinary};
-use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels};
+use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels, normalise};
 
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +42,8 @@ pub struct WheelSet {
     pub hosts: Vec<Arc<WheelPart>>,
     /// The device wheels.
     pub devices: BTreeMap<BundleKey, Arc<WheelPart>>,
+    /// The wheel as it was before it was split, if the input is split.
+    pub fat: Option<Arc<WheelPart>>,
     /// The name and text of the file that has to lie beside a variant wheel.
     pub variants_index: Option<(String, String)>,
     /// What the user should know.
@@ -71,19 +73,6 @@ pub struct WheelPart {
     wheel: Mutex<Option<Arc<dyn Content>>>,
 }
 
-/// A file of a wheel besides its dist-info.
-#[derive(Clone, Debug)]
-enum Payload {
-    /// A file of the input as it is, and its path there.
-    Unchanged(File, EntryPath),
-    /// A binary that is rewritten, and its path in the input.
-    Rewritten(File, Arc<Rewritten>, EntryPath),
-    /// A binary or a bundle that is cut down.
-    Thin(EntryPath, bool, Arc<ThinBinary>),
-    /// An archive at its path in the input.
-    Archive(EntryPath, u16, Arc<Archive>),
-}
-
 impl WheelSet {
     /// The wheels that a wheel is split into; `None` if the input is no wheel.
     pub fn new(
@@ -95,7 +84,9 @@ impl WheelSet {
         if input.dist_info().is_none() {
             return Ok(None);
         }
-        let wheels = Wheels::new(FatWheel::read(input, resources)?, plan.keys.iter().cloned(), &options.names)?;
+        let is_split = matches!(input.kind, InputKind::Wheels(_)) || !plan.joined.is_empty();
+        let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
+        let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
         let wheels = Arc::new(wheels.with_statement(statement));
         let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
@@ -126,6 +117,7 @@ impl WheelSet {
             let payload = device_payload(input, plan, &wheels, key)?;
             devices.insert(key.clone(), part(Part::Device(key.clone()), payload)?);
         }
+        let fat = is_split.then(|| part(Part::Fat, fat_payload(input, plan, &wheels)?)).transpose()?;
         let mut warnings = wheels.warnings();
         if let Some(host) = hosts.first() {
             warnings.extend(host.assembled().map_or_else(|_| Vec::new(), |assembled| assembled.warnings()));
@@ -143,6 +135,7 @@ impl WheelSet {
         Ok(Some(Self {
             hosts,
             devices,
+            fat,
             variants_index,
             warnings,
             has_symlinks,
@@ -179,6 +172,12 @@ impl WheelSet {
         Ok(())
     }
 
+    /// The device distributions that the METADATA of a wheel which was split names, and that are none of these wheels.
+    pub fn missing_devices(&self) -> Vec<&str> {
+        let there: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
+        self.wheels.named_devices().filter(|&name| !there.iter().any(|there| there == name)).collect()
+    }
+
     /// The file name of the thin wheel for some GPUs.
     pub fn thin_file_name(&self, gpus: &GpuSet) -> Result<String, WheelError> {
         let part = Part::Thin { gpus: gpus.clone(), has_local_version: self.has_local_versions };
@@ -210,46 +209,6 @@ fn symlinks(input: &Input) -> Vec<String> {
         EntryKind::Directory | EntryKind::File { .. } => None,
     };
     input.entries.iter().filter_map(link).collect()
-}
-
-fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
-    let mut payload = Vec::new();
-    for (entry, place) in input.entries.iter().zip(&plan.places) {
-        match (place, &entry.kind) {
-            (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
-            (Place::Rewritten { content, link_group, .. }, _) if content.is_kept() => {
-                let kind = EntryKind::File { content: content.clone(), link_group: *link_group };
-                payload.extend(unchanged(wheels, &Part::Host, &Entry { kind, ..entry.clone() })?);
-            }
-            (Place::Rewritten { content, .. }, _) => {
-                let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
-                let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
-                let rewritten = |file| Payload::Rewritten(file, Arc::clone(content), entry.path.clone());
-                payload.extend(file.map(rewritten));
-            }
-            _ => {}
-        }
-    }
-    Ok(payload)
-}
-
-fn device_payload(input: &Input, plan: &Plan, wheels: &Wheels, key: &BundleKey) -> Result<Vec<Payload>, WheelError> {
-    let part = Part::Device(key.clone());
-    let mut payload = Vec::new();
-    for (entry, place) in input.entries.iter().zip(&plan.places) {
-        if matches!(place, Place::Device(of, _) if of == key) {
-            payload.extend(unchanged(wheels, &part, entry)?);
-        }
-    }
-    for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
-        let archive = Arc::clone(&planned.archive);
-        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, archive));
-    }
-    Ok(payload)
-}
-
-fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Payload>, WheelError> {
-    Ok(wheels.unchanged(part, entry)?.map(|file| Payload::Unchanged(file, entry.path.clone())))
 }
 
 impl WheelPart {
@@ -299,7 +258,7 @@ impl WheelPart {
 
     /// The dist-info files of thin wheels with the version of this one, without RECORD.
     pub(super) fn thin_dist_info(&self) -> Result<Vec<File>, WheelError> {
-        self.wheels.thin_dist_info(&self.wheels.name(&self.part)?)
+        self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
     }
 
     /// Plans the binaries that are cut down, on all cores.

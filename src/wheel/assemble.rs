@@ -28,6 +28,8 @@ pub enum Part {
     Variant(Label),
     /// The device code of a bundle key.
     Device(BundleKey),
+    /// All of it, as it was before it was split.
+    Fat,
     /// All of it, with device code for some GPUs in binaries.
     Thin {
         /// The GPUs.
@@ -56,7 +58,7 @@ impl Wheels {
         options: &Options,
     ) -> Result<Self, WheelError> {
         let default = || Devices::default_prefix(&fat.metadata.name);
-        let prefix = options.device_prefix.clone().unwrap_or_else(default);
+        let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
         let devices = Devices::new(&prefix, keys)?;
         Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None, digests: Arc::default() })
     }
@@ -83,7 +85,7 @@ impl Wheels {
     pub fn name(&self, part: &Part) -> Result<WheelName, WheelError> {
         let name = &self.fat.name;
         match part {
-            Part::Host | Part::Thin { has_local_version: false, .. } => Ok(name.clone()),
+            Part::Host | Part::Fat | Part::Thin { has_local_version: false, .. } => Ok(name.clone()),
             Part::Variant(label) => match &name.variant {
                 Some(there) => Err(WheelError::IsVariant(there.clone())),
                 None => Ok(name.of_variant(label.as_str())),
@@ -176,14 +178,14 @@ impl Wheels {
                     add(STATEMENT.as_bytes(), statement.clone().into_bytes())?;
                 }
             }
-            Part::Device(_) | Part::Thin { .. } => {}
+            Part::Device(_) | Part::Fat | Part::Thin { .. } => {}
         }
         match part {
             Part::Host => {
                 add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
             }
-            Part::Thin { .. } => return self.thin_dist_info(&name),
+            Part::Fat | Part::Thin { .. } => return self.whole_dist_info(&name),
             Part::Variant(label) => {
                 let targets = self.variant_targets()?;
                 add(b"METADATA", self.fat.metadata.variant(&self.devices, &targets).bytes)?;
@@ -209,8 +211,13 @@ impl Wheels {
         Ok(files)
     }
 
-    /// The dist-info files of a thin wheel of this name, without RECORD.
-    pub fn thin_dist_info(&self, name: &WheelName) -> Result<Vec<File>, WheelError> {
+    /// The device distributions that the METADATA of a wheel which was split names.
+    pub fn named_devices(&self) -> impl Iterator<Item = &str> {
+        self.fat.added.devices()
+    }
+
+    /// The dist-info files of a wheel of this name that needs no others, without RECORD.
+    pub fn whole_dist_info(&self, name: &WheelName) -> Result<Vec<File>, WheelError> {
         let directory = dist_info(name);
         let is_same = name.version == self.fat.name.version;
         let metadata = if is_same { self.fat.metadata.bytes() } else { self.fat.metadata.of_version(&name.version) };

@@ -1,9 +1,10 @@
 //! The wheel that is split: its name, and its dist-info as far as other wheels are made of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::licences::{self, Licence};
-use super::{Claims, Metadata, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
+use super::{Added, Claims, Metadata, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
@@ -41,6 +42,8 @@ pub struct FatWheel {
     pub warnings: Vec<String>,
     pub(super) claims: Claims,
     pub(super) licences: Vec<Licence>,
+    /// What METADATA of a host wheel said of device wheels. It does not say so any more.
+    pub(super) added: Added,
     pub(super) resources: Arc<Resources>,
     dist_info: EntryPath,
 }
@@ -48,28 +51,41 @@ pub struct FatWheel {
 impl FatWheel {
     /// Reads the dist-info of a wheel, packed or unpacked.
     pub fn read(input: &Input, resources: &Arc<Resources>) -> Result<Self, WheelError> {
+        Self::joined(input, None, resources)
+    }
+
+    /// The same of a wheel that was split, if the paths of the binaries that were joined are given.
+    pub fn joined(
+        input: &Input,
+        joined: Option<&BTreeSet<EntryPath>>,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, WheelError> {
         let dist_info = input.dist_info().ok_or(WheelError::NotAWheel)?.clone();
         let wheel_path = dist_info.child(b"WHEEL");
         let metadata = Metadata::read(input)?;
+        let added = joined.map(|_| metadata.added()).unwrap_or_default();
+        let metadata = metadata.without(&added, &dist_info.child(b"METADATA"))?;
         let wheel_file = WheelFile::parse(text(input, &wheel_path, LONGEST_TEXT)?, &wheel_path)?;
         let mut warnings = Vec::new();
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
         // RECORD is made again; what the old one says only saves work.
-        let claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
+        let mut claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
             Ok(claims) => claims,
             Err(error) => {
-                warnings.push(format!("{error}; it is made anew"));
+                warnings.push(format!("{error}; it is made again"));
                 Claims::default()
             }
         };
+        // It describes the binaries as they were.
+        joined.into_iter().flatten().for_each(|path| claims.forget(path));
         warnings.extend(claims.problem(input));
         let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
         if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
             warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
         }
         let (name, resources) = (name.normalised(), Arc::clone(resources));
-        Ok(Self { name, metadata, wheel_file, warnings, claims, licences, resources, dist_info })
+        Ok(Self { name, metadata, wheel_file, warnings, claims, licences, added, resources, dist_info })
     }
 
     /// Where a path of the input is in the wheel called `name`: the dist-info and data directories have that wheel's own
@@ -151,7 +167,7 @@ fn name(
     wheel_file: &WheelFile,
     warnings: &mut Vec<String>,
 ) -> Result<WheelName, WheelError> {
-    if let InputKind::Wheel(_) = input.kind {
+    if let InputKind::Wheel(_) | InputKind::Wheels(Some(_)) = input.kind {
         let file_name = input.location.file_name().unwrap_or_default().to_string_lossy();
         match WheelName::parse(&file_name) {
             Ok(name) => return Ok(name),

@@ -11,7 +11,7 @@ use crate::gpu::{BundleKey, Level};
 use crate::source::EntryPath;
 
 /// The distribution that tells at installation which GPU there is.
-const BOOTSTRAP: &str = "rocm-bootstrap";
+pub(super) const BOOTSTRAP: &str = "rocm-bootstrap";
 
 /// The longest name and version that are taken over. They stand in many lines of what is made.
 const LONGEST_NAME: usize = 255;
@@ -19,8 +19,8 @@ const LONGEST_NAME: usize = 255;
 /// The fat wheel's METADATA.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    bytes: Vec<u8>,
-    headers: Headers,
+    pub(super) bytes: Vec<u8>,
+    pub(super) headers: Headers,
     /// The distribution, as its authors write it.
     pub name: String,
     /// The version.
@@ -86,18 +86,7 @@ impl Metadata {
 
     /// What each extra requires in exactly one version: the extra, the distribution (both in normal form) and its version.
     pub fn pins_of_extras(&self) -> impl Iterator<Item = (String, String, &str)> {
-        self.headers.all("Requires-Dist").filter_map(|line| {
-            let (requirement, marker) = line.split_once(';')?;
-            let (left, right) = marker.split_once("==")?;
-            let extra = right.trim().trim_matches(['"', '\'']);
-            let is_plain = left.trim() == "extra" && !extra.contains(['"', '\'', ' ']);
-            let (name, version) = requirement.split_once("==").filter(|_| is_plain)?;
-            Some((
-                normalise(extra),
-                normalise(name.trim_end_matches(['(', ' '])),
-                version.trim_matches(['=', ')', ' ']),
-            ))
-        })
+        self.headers.all("Requires-Dist").filter_map(pin_of_extra)
     }
 
     /// The paths of licence files.
@@ -240,6 +229,16 @@ impl Metadata {
         let (before, after) = self.bytes.split_at_checked(self.headers.end).unwrap_or((&self.bytes, &[]));
         [before, self.headers.lines(lines).as_bytes(), after].concat()
     }
+}
+
+/// What a requirement wants in exactly one version for an extra: the extra, the distribution and its version.
+pub(super) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
+    let (requirement, marker) = line.split_once(';')?;
+    let (left, right) = marker.split_once("==")?;
+    let extra = right.trim().trim_matches(['"', '\'']);
+    let is_plain = left.trim() == "extra" && !extra.contains(['"', '\'', ' ']);
+    let (name, version) = requirement.split_once("==").filter(|_| is_plain)?;
+    Some((normalise(extra), normalise(name.trim_end_matches(['(', ' '])), version.trim_matches(['=', ')', ' '])))
 }
 
 /// Lines for the end of a header.

@@ -93,6 +93,38 @@ fn a_variant_chooses_by_property() {
     assert!(!host.contains("variant_properties"));
 }
 
+/// What METADATA is without what a splitter has added to it.
+fn without_added(text: &str) -> String {
+    let metadata = parse(text.as_bytes());
+    String::from_utf8(metadata.without(&metadata.added(), &EntryPath::root()).unwrap().bytes()).unwrap()
+}
+
+#[test]
+fn what_a_splitter_added_is_found() {
+    let own = format!("{HEADER}Provides-Extra: all\nRequires-Dist: numpy; extra == \"all\"\n");
+    let fat = format!("{own}\nbody\n");
+    let host =
+        String::from_utf8(parse(fat.as_bytes()).host(&devices(&["gfx1201", "gfx12_0", "gfx803"])).bytes).unwrap();
+    assert_eq!(without_added(&host), fat);
+    let added = parse(host.as_bytes()).added();
+    let expected = ["amd-torch-device-gfx12-0", "amd-torch-device-gfx1201", "amd-torch-device-gfx803"];
+    assert_eq!(added.devices().collect::<Vec<_>>(), expected);
+    assert_eq!(added.prefix().as_deref(), Some("amd-torch-device"));
+    // As split_python_wheels writes it.
+    let lines = "Requires-Dist: rocm-bootstrap\nProvides-Extra: device-gfx942\n\
+        Requires-Dist: amd_torch_device_gfx942 == 2.10.0+rocm7.1; extra == \"device-gfx942\"\nProvides-Extra: device-all\n\
+        Requires-Dist: amd_torch_device_gfx942 == 2.10.0+rocm7.1; extra == \"device-all\"\n";
+    assert_eq!(without_added(&format!("{own}{lines}\nbody\n")), fat);
+    // What is not at the end, or requires another version, was not added, and nor was a requirement alone.
+    let other = "Requires-Dist: x\n";
+    let bootstrap = "Requires-Dist: rocm-bootstrap\n";
+    let later = lines.replace("2.10.0", "2.11.0");
+    for text in [format!("{own}{lines}{other}\nbody\n"), format!("{own}{bootstrap}\n"), format!("{own}{later}\n"), fat]
+    {
+        assert_eq!(without_added(&text), text);
+    }
+}
+
 #[test]
 fn pins_are_exact_and_unconditional() {
     let requires = [
@@ -194,5 +226,7 @@ proptest! {
         let lines = std::str::from_utf8(&edited[end..end + added]).unwrap();
         prop_assert!(lines.starts_with("Requires-Dist: rocm-bootstrap") && lines.ends_with(newline));
         prop_assert_eq!(lines.matches('\n').count(), lines.matches(newline).count());
+        let host = parse(&edited);
+        prop_assert_eq!(host.without(&host.added(), &EntryPath::root()).unwrap().bytes(), text);
     }
 }

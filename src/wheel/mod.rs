@@ -13,6 +13,7 @@
 //!
 //! It does not know binaries and archives: the payload is given to it as contents.
 
+mod added;
 mod assemble;
 mod devices;
 mod digest;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use crate::rope::{Content, ReadError};
 use crate::source::EntryPath;
 
+pub use added::Added;
 pub use assemble::{Assembled, Options, Part, Wheels};
 pub use devices::Devices;
 pub use digest::{Digest, Sums};

@@ -59,6 +59,11 @@ impl Claims {
         Self { rows }
     }
 
+    /// Forgets what is stated about a path.
+    pub(super) fn forget(&mut self, path: &EntryPath) {
+        self.rows.remove(path.as_bytes());
+    }
+
     /// Every path, as it is written there, and what is stated about it.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], Stated)> {
         self.rows.iter().map(|(path, stated)| (&**path, *stated))

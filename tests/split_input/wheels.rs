@@ -1,12 +1,20 @@
 //! Several wheels that belong together.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::join::{self, join};
 use kpackfs::resources::Resources;
+use kpackfs::source::Input;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
 
-use super::{All, Trees, code_of, expected, options, same};
+use super::{All, FIXTURES, Trees, code_of, expected, options, same};
 
 /// A wheel with files and METADATA.
 fn wheel(place: &Path, name: &str, version: &str, metadata: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
@@ -77,4 +85,225 @@ fn wheels_that_do_not_belong_together_are_named() {
     check(&[&host, &place.path().to_owned()], &place.path().to_owned(), "this is none");
     assert_eq!(join::wheels_in(&at("a")).unwrap(), [host, device]);
     assert_eq!(join::wheels_in(place.path()).unwrap(), Vec::<PathBuf>::new());
+}
+
+/// Runs kpackfs; what it says on stderr.
+#[track_caller]
+fn run(arguments: &[&str], inputs: &[PathBuf]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).args(inputs).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{arguments:?}: {said}{}", String::from_utf8_lossy(&output.stdout));
+    said
+}
+
+/// A fat wheel and its split.
+struct Wheels {
+    place: TempDir,
+    fat: PathBuf,
+}
+
+const METADATA: &str = "Requires-Dist: numpy\nProvides-Extra: all\nRequires-Dist: sympy; extra == \"all\"\n";
+
+impl Wheels {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let fixture = |name: &str| fs::read(Path::new(FIXTURES).join(name)).unwrap();
+        let files = [
+            ("torch/__init__.py", Vec::new()),
+            ("torch/lib/plain.so", fixture("plain.so")),
+            ("torch/lib/features.so", fixture("features.so")),
+            ("torch/lib/compressed.so", fixture("compressed.so")),
+            ("torch/lib/win.dll", fixture("win.dll")),
+            ("torch/lib/host-only.so", fixture("host-only.so")),
+            ("torch/lib/rocblas/library/TensileLibrary_gfx90a.dat", b"for gfx90a".to_vec()),
+        ];
+        let fat = wheel(place.path(), "Fat_Torch", "2.10.0+rocm7.1", METADATA, &files);
+        run(
+            &["split", "--format", "wheel", "--output", &text(&place.path().join("split"))],
+            std::slice::from_ref(&fat),
+        );
+        Self { place, fat }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// The wheels in a directory.
+    fn in_directory(&self, name: &str) -> Vec<PathBuf> {
+        let mut wheels: Vec<_> = fs::read_dir(self.at(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        wheels.sort();
+        wheels
+    }
+
+    /// Splits wheels once more.
+    fn again(&self, wheels: &[PathBuf], name: &str, options: &[&str]) -> String {
+        let output = text(&self.at(name));
+        let arguments: Vec<_> = ["split", "--output", &output].into_iter().chain(options.iter().copied()).collect();
+        run(&arguments, wheels)
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// The members of a wheel.
+fn unzipped(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut zip = zip::ZipArchive::new(fs::File::open(wheel).unwrap()).unwrap();
+    let mut members = BTreeMap::new();
+    for number in 0..zip.len() {
+        let mut member = zip.by_index(number).unwrap();
+        let mut bytes = Vec::new();
+        member.read_to_end(&mut bytes).unwrap();
+        members.insert(member.name().unwrap().into_owned(), bytes);
+    }
+    members
+}
+
+/// The same of a wheel whose RECORD has to describe all of them rightly.
+#[track_caller]
+fn members(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
+    let members = unzipped(wheel);
+    let (path, record) = members.iter().find(|(path, _)| path.ends_with(".dist-info/RECORD")).unwrap();
+    let row = |(name, bytes): (&String, &Vec<u8>)| {
+        let mut digest = [0; 43];
+        URL_SAFE_NO_PAD.encode_slice(Sha256::digest(bytes), &mut digest).unwrap();
+        format!("{name},sha256={},{}", std::str::from_utf8(&digest).unwrap(), bytes.len())
+    };
+    let described = members.iter().filter(|(name, _)| *name != path).map(row);
+    let expected: BTreeSet<_> = described.chain([format!("{path},,")]).collect();
+    let found: BTreeSet<_> = std::str::from_utf8(record).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(found, expected, "{}", wheel.display());
+    members
+}
+
+/// The code in a wheel.
+fn code(wheel: &Path) -> All {
+    let resources = Resources::new(64 << 20);
+    code_of(&Input::open(wheel, &resources).unwrap(), &resources)
+}
+
+/// The members of a wheel that neither are libraries nor say how it was made.
+fn others(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
+    let is_other = |name: &String| {
+        let is_library = [".so", ".dll"].iter().any(|end| name.ends_with(end));
+        !is_library && !["/RECORD", "/WHEEL", "/kpackfs.json"].iter().any(|end| name.ends_with(end))
+    };
+    unzipped(wheel).into_iter().filter(|(name, _)| is_other(name)).collect()
+}
+
+/// The names of members that differ.
+fn differing(one: &BTreeMap<String, Vec<u8>>, other: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+}
+
+#[test]
+fn the_fat_wheel_comes_back() {
+    let wheels = Wheels::new();
+    let said = wheels.again(&wheels.in_directory("split"), "fat", &["--format", "wheel", "--view", "fat"]);
+    assert!(!said.contains("not given"), "{said}");
+    let [fat] = wheels.in_directory("fat").try_into().unwrap();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_lowercase();
+    assert_eq!(name(&fat), name(&wheels.fat));
+    let members = members(&fat);
+    let lower = |members: BTreeMap<String, Vec<u8>>| -> BTreeMap<String, Vec<u8>> {
+        members.into_iter().map(|(name, bytes)| (name.replace("Fat_Torch", "fat_torch"), bytes)).collect()
+    };
+    assert_eq!(differing(&lower(others(&fat)), &lower(others(&wheels.fat))), Vec::<String>::new());
+    assert!(!members.keys().any(|name| name.contains("device") || name.contains(".kpack")), "{:?}", members.keys());
+    same(&code(&fat), &code(&wheels.fat));
+    // It is the same from a directory of the wheels, and in a mount.
+    wheels.again(&[wheels.at("split")], "other", &["--view", "fat-wheel", "--view", "fat"]);
+    let other = wheels.at("other/fat-wheel").join(fat.file_name().unwrap());
+    assert!(fs::read(other).unwrap() == fs::read(&fat).unwrap());
+    let unpacked = super::files(&wheels.at("other/fat"));
+    assert_eq!(differing(&unpacked, &members), Vec::<String>::new());
+}
+
+#[test]
+fn wheels_of_a_split_are_the_same_wheels() {
+    let wheels = Wheels::new();
+    let split = wheels.in_directory("split");
+    wheels.again(&split, "again", &["--format", "wheel"]);
+    let again = wheels.in_directory("again");
+    let names =
+        |wheels: &[PathBuf]| -> Vec<_> { wheels.iter().map(|path| path.file_name().unwrap().to_owned()).collect() };
+    assert_eq!(names(&again), names(&split));
+    assert!(again.len() > 3);
+    for (one, other) in split.iter().zip(&again) {
+        assert_eq!(differing(&members(one), &members(other)), Vec::<String>::new(), "{}", one.display());
+    }
+    run(&["verify", "--against", &text(&wheels.fat)], &[wheels.at("again")]);
+}
+
+#[test]
+fn device_wheels_may_be_packaged_in_another_way() {
+    let wheels = Wheels::new();
+    let options = ["--format", "wheel", "--gpu-targets", "gfx90a", "--device-package-prefix", "own"];
+    wheels.again(&wheels.in_directory("split"), "own", &options);
+    let own = wheels.in_directory("own");
+    let [host, device] = &*own else { panic!("{own:?}") };
+    assert!(device.to_str().unwrap().contains("own_gfx90a"), "{}", device.display());
+    let host = members(host);
+    let metadata = String::from_utf8(host["fat_torch-2.10.0+rocm7.1.dist-info/METADATA"].clone()).unwrap();
+    assert!(metadata.contains("own-gfx90a==2.10.0+rocm7.1") && !metadata.contains("amd-fat-torch"), "{metadata}");
+    run(&["verify"], &own);
+    // The names that the split had are the default.
+    wheels.again(&own, "again", &["--format", "wheel"]);
+    assert!(wheels.in_directory("again").iter().any(|path| path.to_str().unwrap().contains("own_gfx90a")));
+}
+
+#[test]
+fn thin_wheels_of_a_split_have_the_code_of_those_of_the_fat_wheel() {
+    let wheels = Wheels::new();
+    let options = ["--format", "thin-wheel", "--view", "gfx90a", "--view", "gfx1030+gfx90a"];
+    wheels.again(&wheels.in_directory("split"), "of-split", &options);
+    wheels.again(std::slice::from_ref(&wheels.fat), "of-fat", &options);
+    for gpus in ["gfx90a", "gfx1030+gfx90a"] {
+        let [one] = wheels.in_directory(&format!("of-split/{gpus}")).try_into().unwrap();
+        let [other] = wheels.in_directory(&format!("of-fat/{gpus}")).try_into().unwrap();
+        members(&one);
+        assert_eq!(differing(&others(&one), &others(&other)), Vec::<String>::new());
+        same(&code(&one), &code(&other));
+        run(&["verify"], &[one]);
+    }
+}
+
+#[test]
+fn a_fat_wheel_without_all_device_wheels_is_said_to_lack_code() {
+    let wheels = Wheels::new();
+    let split = wheels.in_directory("split");
+    let is_given = |path: &&PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.starts_with("fat_torch-") || name.contains("gfx90a")
+    };
+    let given: Vec<_> = split.iter().filter(is_given).cloned().collect();
+    let said = wheels.again(&given, "fat", &["--format", "wheel", "--view", "fat"]);
+    assert!(said.contains("amd-fat-torch-device-gfx1030") && said.contains("lacks this code"), "{said}");
+    let [fat] = wheels.in_directory("fat").try_into().unwrap();
+    let code = code(&fat);
+    let targets: BTreeSet<_> = code.values().flatten().flat_map(BTreeMap::keys).collect();
+    assert!(targets.iter().all(|target| target.starts_with("gfx90a")) && !targets.is_empty(), "{targets:?}");
+}
+
+#[test]
+fn what_are_not_device_wheels_of_one_host_wheel_is_a_tree() {
+    let wheels = Wheels::new();
+    let split = wheels.in_directory("split");
+    let stranger = wheel(wheels.place.path(), "y", "1", "Requires-Dist: fat-torch==2.10.0+rocm7.1\n", &[]);
+    let several: Vec<_> = split.iter().cloned().chain([stranger]).collect();
+    let output = text(&wheels.at("out"));
+    let arguments = ["split", "--output", &output, "--format", "wheel"];
+    let done = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).args(&several).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && said.contains("device wheels that its extras require"), "{said}");
+    wheels.again(&several, "tree", &["--view", "fat"]);
+    assert!(wheels.at("tree/fat/y-1.dist-info").is_dir());
+    // A fat wheel is none that was split.
+    let arguments = ["split", "--output", &output, "--format", "wheel", "--view", "fat"];
+    let done = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).arg(&wheels.fat).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && said.contains("is not split"), "{said}");
 }

@@ -1,0 +1,88 @@
+//! The files of each wheel besides its dist-info.
+
+use std::sync::Arc;
+
+use crate::binary::Rewritten;
+use crate::gpu::BundleKey;
+use crate::kpack::Archive;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::split::{Place, Plan, ThinBinary};
+use crate::wheel::{File, Part, WheelError, Wheels};
+
+/// A file of a wheel besides its dist-info.
+#[derive(Clone, Debug)]
+pub(super) enum Payload {
+    /// A file of the input as it is, and its path there.
+    Unchanged(File, EntryPath),
+    /// A binary that is rewritten, and its path in the input.
+    Rewritten(File, Arc<Rewritten>, EntryPath),
+    /// A binary or a bundle that is cut down.
+    Thin(EntryPath, bool, Arc<ThinBinary>),
+    /// An archive at its path in the input.
+    Archive(EntryPath, u16, Arc<Archive>),
+}
+
+/// What stays, and binaries without device code.
+pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
+    let mut payload = Vec::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        match (place, &entry.kind) {
+            (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
+            (Place::Rewritten { content, link_group, .. }, _) => {
+                if let Some(kept) = content.as_kept() {
+                    let kind = EntryKind::File { content: Arc::clone(kept), link_group: *link_group };
+                    payload.extend(unchanged(wheels, &Part::Host, &Entry { kind, ..entry.clone() })?);
+                    continue;
+                }
+                let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
+                let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
+                let rewritten = |file| Payload::Rewritten(file, Arc::clone(content), entry.path.clone());
+                payload.extend(file.map(rewritten));
+            }
+            _ => {}
+        }
+    }
+    Ok(payload)
+}
+
+/// The databases and archives of a key.
+pub(super) fn device_payload(
+    input: &Input,
+    plan: &Plan,
+    wheels: &Wheels,
+    key: &BundleKey,
+) -> Result<Vec<Payload>, WheelError> {
+    let part = Part::Device(key.clone());
+    let mut payload = Vec::new();
+    for (entry, place) in input.entries.iter().zip(&plan.places) {
+        if matches!(place, Place::Device(of, _) if of == key) {
+            payload.extend(unchanged(wheels, &part, entry)?);
+        }
+    }
+    for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
+        let archive = Arc::clone(&planned.archive);
+        payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, archive));
+    }
+    Ok(payload)
+}
+
+/// All of the input, with its binaries as they are when they are joined with their archives.
+pub(super) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
+    let mut payload = Vec::new();
+    for entry in &input.entries {
+        match &entry.kind {
+            EntryKind::File { content, .. } if plan.joined.contains(&entry.path) => {
+                let whole = Arc::clone(content);
+                let file = wheels.made(&Part::Fat, &entry.path, entry.attributes.mode, whole, None)?;
+                payload.extend(file.map(|file| Payload::Unchanged(file, entry.path.clone())));
+            }
+            _ => payload.extend(unchanged(wheels, &Part::Fat, entry)?),
+        }
+    }
+    Ok(payload)
+}
+
+fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Payload>, WheelError> {
+    Ok(wheels.unchanged(part, entry)?.map(|file| Payload::Unchanged(file, entry.path.clone())))
+}
