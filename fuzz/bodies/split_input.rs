@@ -12,7 +12,9 @@ use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind}
 
 use crate::support::{MOST, read, resources};
 
-const FAT: &[u8] = include_bytes!("../../tests/fixtures/plain.so");
+/// An ELF file and an image for Windows, with two wrappers each.
+const FAT: [&[u8]; 2] =
+    [include_bytes!("../../tests/fixtures/plain.so"), include_bytes!("../../tests/fixtures/win.dll")];
 
 /// Where the binary is, and where archives are.
 const PLACES: [&str; 3] = ["lib/x.so", ".kpack/x_gfx90a.kpack", ".kpack/x_gfx1030.kpack"];
@@ -21,7 +23,13 @@ const PLACES: [&str; 3] = ["lib/x.so", ".kpack/x_gfx90a.kpack", ".kpack/x_gfx103
 /// archives.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((marker, archives)) = parts(bytes) else { return };
-    let fat = FatBinary::scan(&content(FAT)).expect("a fixture").expect("a fixture with code");
+    for fat in FAT {
+        split_and_join(fat, marker, archives);
+    }
+}
+
+fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
+    let fat = FatBinary::scan(&content(fat)).expect("a fixture").expect("a fixture with code");
     let Ok(split) = fat.rewrite(marker) else { return };
     let split = read(&split).expect("what was planned can be read");
     let files = [&split, archives[0], archives[1]];
