@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 pub(crate) use crate::common::{can_mount, skipped};
 
-/// Whoever waits longer hangs.
+/// A process that waits longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files by their path.
