@@ -1,7 +1,4 @@
-//! The FUSE protocol: what the kernel asks, and who answers it.
-//!
-//! A request that needs no work is answered on the session's thread at once. The others go to the workers together with
-//! their reply: a session's thread that waits stalls the whole mount.
+//! The FUSE protocol: translates between fuser and [`Filesystem`](super::filesystem::Filesystem).
 //!
 //! The cheapest requests are those that the kernel does not make: it keeps attributes, names (also of what does not
 //! exist), listings and pages for as long as it likes, and opens files and directories without asking, except where it
@@ -10,26 +7,31 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, PollEvents, PollFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, Generation, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, PollEvents, PollFlags,
     PollNotifier, RenameFlags, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use super::listing::{self, Names, NamesAndAttributes};
-use super::nodes::{Answer, FOREVER, Nodes};
+use super::failure::Failure;
+use super::filesystem::{BLOCK, Filesystem, LONGEST_NAME, PageCache};
+use super::listing::{Names, NamesAndAttributes};
+use super::nodes::{Answer, FileKind};
 use super::passthrough::Passthrough;
-use super::requests::{Failure, Shared, readable};
-use crate::metrics::{RequestKind, Requests};
-use crate::rope::Content;
+use crate::metrics::RequestKind;
 use crate::view::NodeId;
+
+/// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// The unit that programs like to read in: as much as the kernel's default readahead asks for at once.
+const BLOCK_SIZE: u32 = 128 * 1024;
 
 /// Requests that the kernel may have in flight on its own account (readahead, releases); its default of 12 lets
 /// a few slow reads hold up the readahead of all other files.
@@ -37,12 +39,6 @@ const MAX_BACKGROUND: u16 = 64;
 
 /// Bounds what one read can ask for, since fuser derives `max_pages` from it.
 const MAX_REQUEST: u32 = 1 << 20;
-
-/// The longest name that a tree can hold, in bytes. The kernel lets longer ones through.
-const LONGEST_NAME: u32 = 255;
-
-/// Bytes per block that statfs speaks of.
-const STATFS_BLOCK: u32 = 4096;
 
 /// From this size on, passing a file through is worth more than opening all others without asking.
 const WORTH_PASSING: u64 = 4 << 20;
@@ -61,10 +57,10 @@ const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_ABORT_ERROR,
 ];
 
-/// A tree that answers FUSE requests.
+/// A filesystem that answers FUSE requests.
 #[derive(Debug)]
 pub(super) struct Adapter {
-    shared: Arc<Shared>,
+    fs: Arc<Filesystem>,
     passthrough: Passthrough,
     /// Whether files may be passed through. It makes the mount count as one more of the stacked file systems, of which the kernel
     /// allows two.
@@ -72,102 +68,34 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
-    pub(super) fn new(shared: Arc<Shared>, may_pass: bool) -> Self {
-        Self { shared, passthrough: Passthrough::default(), may_pass }
+    pub(super) fn new(fs: Arc<Filesystem>, may_pass: bool) -> Self {
+        Self { fs, passthrough: Passthrough::default(), may_pass }
     }
-
-    fn requests(&self) -> &Requests {
-        &self.shared.resources.counters.requests
-    }
-
-    /// Has a request answered: here if `prompt` says that it is no work, else by the workers.
-    fn answer(
-        &self,
-        kind: RequestKind,
-        prompt: impl FnOnce(&Nodes) -> bool,
-        job: impl FnOnce(&Shared) + Send + 'static,
-    ) {
-        let begun = self.requests().begin(kind);
-        // Asking can run into the same panic as answering does, which then happens within its boundary.
-        if contained(|| prompt(&self.shared.nodes)).unwrap_or(false) {
-            let _answering = self.requests().answer(begun);
-            contained(|| job(&self.shared));
-        } else {
-            let begun = self.requests().hand_over(begun);
-            let shared = Arc::clone(&self.shared);
-            self.shared.resources.executor.run(move || {
-                let _answering = shared.resources.counters.requests.answer(begun);
-                job(&shared);
-            });
-        }
-    }
-
-    /// Has a worker answer a request for a live report, which may ask for every file of the input. It does not count as
-    /// waiting, since the report tells how many do.
-    fn answer_report(&self, kind: RequestKind, job: impl FnOnce(&Shared) + Send + 'static) {
-        let begun = self.requests().begin(kind);
-        let shared = Arc::clone(&self.shared);
-        self.shared.resources.executor.run(move || {
-            let _answering = shared.resources.counters.requests.answer(begun);
-            job(&shared);
-        });
-    }
-
-    /// Has a request answered here.
-    fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Shared)) {
-        let _answering = self.requests().answer(self.requests().begin(kind));
-        contained(|| job(&self.shared));
-    }
-
-    /// Begins with what whoever lists a directory will probably ask for next. A panic here is one that whoever asks for it
-    /// will meet again.
-    fn look_ahead(&self, directory: NodeId, offset: u64) {
-        let Shared { nodes, directory_readahead, .. } = &*self.shared;
-        if offset > 0 && self.can_give() {
-            contained(|| {
-                if listing::is_end(nodes, directory, offset) {
-                    directory_readahead.listed(directory, &self.shared);
-                }
-            });
-        }
-    }
-
-    /// Whether files can be given to the kernel: where they are passed through, it has no pages of ours to keep.
-    fn can_give(&self) -> bool {
-        !self.passthrough.is_in_use()
-    }
-}
-
-/// The outermost boundary of panics, since a session's thread that panics is no more; each request has one of its own
-/// ([`Shared::guarded`]). A reply that is dropped here answers EIO.
-fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let result = catch_unwind(AssertUnwindSafe(work));
-    result.inspect_err(|_| tracing::error!("a request panicked outside of its own boundary")).ok()
 }
 
 /// Requests that have the same answer whatever they ask.
 macro_rules! refuse {
     ($errno:ident, $kind:ident: $($name:ident($($argument:ty),*) -> $reply:ty;)*) => {$(
         fn $name(&self, _: &Request, $(_: $argument,)* reply: $reply) {
-            self.answer_now(RequestKind::$kind, |_| reply.error(Errno::$errno));
+            self.fs.answer_now(RequestKind::$kind, |_| reply.error(Errno::$errno));
         }
     )*};
 }
 
-impl Filesystem for Adapter {
+impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // An older kernel that lacks one of these is served all the same. The numbers are within the limits.
         for capability in CAPABILITIES {
             config.add_capabilities(capability).ok();
         }
-        if !self.shared.nodes.are_sized() {
+        if !self.fs.nodes.are_sized() {
             // Then only the first part of a listing comes with attributes, unless they are asked for.
             config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
         }
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();
         if self.may_pass
-            && let Some(sample) = self.shared.nodes.largest_backed(WORTH_PASSING)
+            && let Some(sample) = self.fs.nodes.largest_backed(WORTH_PASSING)
             && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
         {
             config.set_max_stack_depth(STACK_DEPTH).ok();
@@ -177,79 +105,52 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name.len() > LONGEST_NAME as usize {
-            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::ENAMETOOLONG));
-        }
-        let Some(found) = contained(|| self.shared.nodes.lookup(parent.0, name.as_bytes())) else {
-            return self.answer_now(RequestKind::Lookup, |_| reply.error(Errno::EIO));
-        };
-        let Some(node) = found else {
-            // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
-            return self.answer_now(RequestKind::Lookup, |_| reply.entry(&FOREVER, &NOTHING, Generation(0)));
-        };
-        let is_live = contained(|| self.shared.nodes.is_live(node)).unwrap_or(false);
-        let job = move |shared: &Shared| {
-            let nodes = &shared.nodes;
-            match shared.guarded("lookup", node, || nodes.renew(node).and_then(|()| nodes.attributes(node))) {
-                Ok(found) => {
-                    nodes.set_told(node, true);
-                    reply.entry_with_ttls(&found.ttl, &found.name_ttl, &found.attributes, Generation(0));
-                }
-                Err(errno) => reply.error(errno),
+        self.fs.lookup(parent.0, name.as_bytes(), |found| match found {
+            Ok(Some(found)) => {
+                let (ttl, attributes) = attributes(&found);
+                reply.entry_with_ttls(&ttl, &name_ttl(&found), &attributes, Generation(0));
             }
-        };
-        if is_live {
-            self.answer_report(RequestKind::Lookup, job);
-        } else {
-            self.answer(RequestKind::Lookup, |nodes| nodes.is_sized(node), job);
-        }
+            // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
+            Ok(None) => reply.entry(&FOREVER, &NOTHING, Generation(0)),
+            Err(error) => reply.error(errno(error)),
+        });
     }
 
-    // Nodes live as long as the mount.
     fn forget(&self, _: &Request, node: INodeNo, _: u64) {
-        self.shared.nodes.set_told(node.0, false);
+        self.fs.forget(node.0);
     }
 
     fn getattr(&self, _: &Request, node: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer(
-            RequestKind::Getattr,
-            |nodes| nodes.is_sized(node.0),
-            move |shared| match shared.guarded("getattr", node.0, || shared.nodes.attributes(node.0)) {
-                Ok(found) => reply.attr(&found.ttl, &found.attributes),
-                Err(errno) => reply.error(errno),
-            },
-        );
+        self.fs.getattr(node.0, |found| match found.map(|found| attributes(&found)) {
+            Ok((ttl, attributes)) => reply.attr(&ttl, &attributes),
+            Err(error) => reply.error(errno(error)),
+        });
     }
 
     fn readlink(&self, _: &Request, node: INodeNo, reply: ReplyData) {
-        self.answer_now(RequestKind::Readlink, |shared| {
-            match shared.guarded("readlink", node.0, || shared.nodes.target(node.0)) {
-                Ok(target) => reply.data(target),
-                Err(errno) => reply.error(errno),
-            }
+        self.fs.readlink(node.0, |target| match target {
+            Ok(target) => reply.data(target),
+            Err(error) => reply.error(errno(error)),
         });
     }
 
     fn open(&self, _: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.answer_now(RequestKind::Open, |shared| {
-            // The kernel refuses by itself as long as nobody remounts read-write.
-            if flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0 {
-                return reply.error(Errno::EROFS);
-            }
-            let opening = shared.guarded("open", node.0, || {
+        self.fs.answer_now(RequestKind::Open, |fs| {
+            let is_writing = flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0;
+            let opening = fs.open(node.0, is_writing, |content| {
                 if !self.passthrough.is_usable(&reply) {
                     // From now on the kernel opens everything by itself. Writing is refused at the write.
-                    return Err(Failure::Plain(Errno::ENOSYS));
+                    return Err(Failure::Plain(rustix::io::Errno::NOSYS));
                 }
-                let content = shared.nodes.known_content(node.0);
-                Ok(self.passthrough.open(node.0, content.as_deref(), &reply)?)
+                fs.directory_readahead.turn_off();
+                Ok(self.passthrough.open(node.0, content, &reply)?)
             });
             match opening {
                 Ok(opening) => {
-                    shared.resources.counters.passthrough_opens.add(u64::from(opening.is_passed_through()));
+                    fs.resources.counters.passthrough_opens.add(u64::from(opening.is_passed_through()));
                     opening.answer(reply);
                 }
-                Err(errno) => reply.error(errno),
+                Err(error) => reply.error(errno(error)),
             }
         });
     }
@@ -265,21 +166,10 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let counters = &self.shared.resources.counters;
-        let is_nonblocking =
-            |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
-        let found = contained(|| {
-            let content = self.shared.nodes.known_content(node.0);
-            let prompt = content.as_ref().is_some_and(is_nonblocking);
-            (content, prompt)
+        self.fs.read(node.0, offset, size, |bytes| match bytes {
+            Ok(bytes) => reply.data(bytes),
+            Err(error) => reply.error(errno(error)),
         });
-        let (content, prompt) = found.unwrap_or((None, false));
-        if prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
-        // Before the answer, since after it the next request may overtake this one.
-        if offset == 0 && self.can_give() {
-            contained(|| self.shared.directory_readahead.record_access(node.0, &self.shared));
-        }
-        self.answer(RequestKind::Read, |_| prompt, move |shared| shared.read(node.0, content, offset, size, reply));
     }
 
     fn release(
@@ -292,49 +182,33 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.answer_now(RequestKind::Release, |_| {
+        self.fs.answer_now(RequestKind::Release, |_| {
             self.passthrough.close(node.0, handle);
             reply.ok();
         });
     }
 
-    // As with reads, looking ahead comes before the answer.
     fn readdir(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectory) {
-        self.look_ahead(node.0, offset);
-        self.answer_now(RequestKind::Readdir, |shared| {
-            let mut reply = reply;
-            listing::names(&shared.nodes, node.0, offset, &mut reply);
-            reply.ok();
-        });
+        self.fs.readdir(node.0, offset, reply, ReplyDirectory::ok);
     }
 
     fn readdirplus(&self, _: &Request, node: INodeNo, _: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        self.look_ahead(node.0, offset);
-        self.answer_now(RequestKind::Readdirplus, |shared| {
-            let mut reply = reply;
-            listing::names_and_attributes(shared, node.0, offset, &mut reply);
-            reply.ok();
-        });
+        self.fs.readdirplus(node.0, offset, reply, ReplyDirectoryPlus::ok);
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.answer_now(RequestKind::Getxattr, |shared| {
-            match shared.guarded("getxattr", node.0, || shared.nodes.extended(node.0, name.as_bytes())) {
-                // Size 0 asks for the size (getxattr(2)). All values are far below the limit of 64 KiB.
-                Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-                Ok(value) if value.len() as u64 > size.into() => reply.error(Errno::ERANGE),
-                Ok(value) => reply.data(&value),
-                Err(errno) => reply.error(errno),
-            }
+        self.fs.getxattr(node.0, name.as_bytes(), |value| match value {
+            // Size 0 asks for the size (getxattr(2)). All values are far below the limit of 64 KiB.
+            Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
+            Ok(value) if value.len() as u64 > size.into() => reply.error(Errno::ERANGE),
+            Ok(value) => reply.data(&value),
+            Err(error) => reply.error(errno(error)),
         });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        self.answer_now(RequestKind::Statfs, |shared| {
-            // All used, nothing free. A total of 0 would make `df` leave the mount out.
-            let blocks = shared.total_bytes.div_ceil(u64::from(STATFS_BLOCK)).max(1);
-            reply.statfs(blocks, 0, 0, shared.nodes.len() as u64, 0, STATFS_BLOCK, LONGEST_NAME, STATFS_BLOCK);
-        });
+        // All used, nothing free.
+        self.fs.statfs(|usage| reply.statfs(usage.blocks, 0, 0, usage.nodes, 0, BLOCK, LONGEST_NAME, BLOCK));
     }
 
     fn write(
@@ -349,13 +223,10 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.answer_now(RequestKind::Change, |_| reply.error(Errno::EROFS));
-        if flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            // The mount was remounted read-write and written to a mapping, and the kernel keeps what was written even
-            // when nobody takes it. Not in this thread, which the kernel would wait for.
-            let shared = Arc::clone(&self.shared);
-            self.shared.resources.executor.run_in_background(move || shared.forget_pages(node.0));
-        }
+        // From the page cache if the mount was remounted read-write and written to a mapping. The kernel keeps what was
+        // written even when nobody takes it.
+        let is_in_pages = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        self.fs.write(node.0, is_in_pages, |error| reply.error(errno(error)));
     }
 
     refuse! { EROFS, Change:
@@ -397,19 +268,76 @@ impl Filesystem for Adapter {
     }
 }
 
+/// The kernel's page cache.
+#[derive(Debug)]
+pub(super) struct KernelPages(pub(super) Notifier);
+
+impl PageCache for KernelPages {
+    fn store(&self, node: NodeId, bytes: &[u8]) -> bool {
+        self.0.store(INodeNo(node), 0, bytes).is_ok()
+    }
+
+    fn forget(&self, node: NodeId) {
+        // It may well have nothing.
+        self.0.inval_inode(INodeNo(node), 0, 0).ok();
+    }
+}
+
 impl Names for ReplyDirectory {
-    fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool {
-        Self::add(self, INodeNo(number), next, kind, OsStr::from_bytes(name))
+    fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool {
+        Self::add(self, INodeNo(number), next, file_type(kind), OsStr::from_bytes(name))
     }
 }
 
 impl NamesAndAttributes for ReplyDirectoryPlus {
     fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
+        let (ttl, attributes) = attributes(found);
         // There is one time for both.
-        let ttl = found.ttl.min(found.name_ttl);
-        let name = OsStr::from_bytes(name);
-        Self::add(self, found.attributes.ino, next, name, &ttl, &found.attributes, Generation(0))
+        let ttl = ttl.min(name_ttl(found));
+        Self::add(self, attributes.ino, next, OsStr::from_bytes(name), &ttl, &attributes, Generation(0))
     }
+}
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_i32(error.raw_os_error())
+}
+
+fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::File => FileType::RegularFile,
+    }
+}
+
+/// For how long a name leads to what was found.
+fn name_ttl(found: &Answer) -> Duration {
+    if found.is_live { Duration::ZERO } else { FOREVER }
+}
+
+/// Attributes, and for how long they are true.
+fn attributes(found: &Answer) -> (Duration, FileAttr) {
+    let ttl = if found.size.is_some() { FOREVER } else { Duration::ZERO };
+    let size = found.size.unwrap_or(0);
+    let attributes = FileAttr {
+        ino: INodeNo(found.number),
+        size,
+        // A short symlink lies in the inode itself.
+        blocks: if found.kind == FileKind::Symlink { 0 } else { size.div_ceil(512) },
+        atime: found.time,
+        mtime: found.time,
+        ctime: found.time,
+        crtime: found.time,
+        kind: file_type(found.kind),
+        perm: found.mode,
+        nlink: found.links,
+        uid: found.uid,
+        gid: found.gid,
+        rdev: 0,
+        blksize: BLOCK_SIZE,
+        flags: 0,
+    };
+    (ttl, attributes)
 }
 
 /// Attributes of what does not exist.

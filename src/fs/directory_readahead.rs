@@ -2,10 +2,11 @@
 //! those that come next before it asks for them. A request costs more than the bytes of a small file.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::filesystem::Filesystem;
 use super::nodes::Nodes;
-use super::requests::Shared;
 use crate::view::{Child, NodeId};
 
 /// Bytes of the largest file that is given. Larger ones are left to the kernel's readahead, which asks for 128 KiB at a time
@@ -24,7 +25,10 @@ const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.
 #[derive(Debug, Default)]
-pub(super) struct DirectoryReadahead(Mutex<VecDeque<Sequence>>);
+pub(super) struct DirectoryReadahead {
+    sequences: Mutex<VecDeque<Sequence>>,
+    is_off: AtomicBool,
+}
 
 /// Reading in the order of one directory.
 #[derive(Debug)]
@@ -43,76 +47,110 @@ struct Sequence {
 }
 
 impl DirectoryReadahead {
+    /// Pushes nothing any more: where files are passed through, the kernel has no pages of ours to keep.
+    pub(super) fn turn_off(&self) {
+        self.is_off.store(true, Ordering::Relaxed);
+    }
+
     /// A directory was listed to its end. If something was asked for from the one before it, its reader will probably go on
-    /// here: the first files are given in the background, all but the very first, which tells whether that is so.
-    pub(super) fn listed(&self, directory: NodeId, shared: &Arc<Shared>) {
-        let mut children = shared.nodes.children(directory, 0).take(MOST);
-        let is_small = |child: &Child<'_>| small_size(&shared.nodes, shared.nodes.number(child.node)).is_some();
-        let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
-        let mut runs = self.lock();
-        if runs.iter().any(|run| run.directory == directory) {
+    /// here: the first files are given in the background, all but the very first, which shows whether that is so.
+    pub(super) fn listed(&self, directory: NodeId, fs: &Arc<Filesystem>) {
+        if self.is_off.load(Ordering::Relaxed) {
             return;
         }
-        let is_expected = runs.front().is_some_and(|last| last.is_begun);
-        // Listing alone must not evict directories that are read.
-        runs.retain(|run| run.is_begun);
-        let mut run = Sequence { is_begun: false, end: first, ..Sequence::new(directory, first) };
-        if is_expected {
-            run.serve(shared);
+        let mut children = fs.nodes.children(directory, 0).take(MOST);
+        let is_small = |child: &Child<'_>| small_size(&fs.nodes, fs.nodes.number(child.node)).is_some();
+        let Some((first, _)) = children.find(|(_, child)| is_small(child)) else { return };
+        let mut sequences = self.lock();
+        if sequences.iter().any(|sequence| sequence.directory == directory) {
+            return;
         }
-        remember(&mut runs, run);
+        let is_expected = sequences.front().is_some_and(|last| last.is_begun);
+        // Listing alone must not evict directories that are read.
+        sequences.retain(|sequence| sequence.is_begun);
+        let mut sequence = Sequence { is_begun: false, end: first, ..Sequence::new(directory, first) };
+        if is_expected {
+            sequence.serve(fs);
+        }
+        remember(&mut sequences, sequence);
     }
 
     /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
     /// the next ones are given in the background.
-    pub(super) fn record_access(&self, node: NodeId, shared: &Arc<Shared>) {
-        let Some((directory, position)) = shared.nodes.place(node) else { return };
-        let mut runs = self.lock();
-        let Some(run) = runs.iter_mut().find(|run| run.directory == directory) else {
-            remember(&mut runs, Sequence::new(directory, position));
+    pub(super) fn record_access(&self, node: NodeId, fs: &Arc<Filesystem>) {
+        if self.is_off.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some((directory, position)) = fs.nodes.place(node) else { return };
+        let mut sequences = self.lock();
+        let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == directory) else {
+            remember(&mut sequences, Sequence::new(directory, position));
             return;
         };
-        run.is_begun = true;
-        if position == run.at {
-            run.end = run.end.max(position + 1);
+        sequence.is_begun = true;
+        if position == sequence.at {
+            sequence.end = sequence.end.max(position + 1);
             return;
         }
-        if !(run.at..=run.end).contains(&position) {
-            *run = Sequence { is_served: run.is_served, ..Sequence::new(directory, position) };
+        if !(sequence.at..=sequence.end).contains(&position) {
+            *sequence = Sequence { is_served: sequence.is_served, ..Sequence::new(directory, position) };
             return;
         }
-        run.at = position;
-        if position + run.step / 2 >= run.end {
-            run.serve(shared);
-        }
-    }
-
-    /// Gives the kernel the files at these positions, the last one first: so a reader who is as fast gets the first ones by
-    /// asking at the same time, and they meet only once.
-    fn push_to_page_cache(&self, directory: NodeId, files: Vec<(usize, NodeId)>, shared: &Shared) {
-        for (position, node) in files.into_iter().rev() {
-            let is_past = self.lock().iter().any(|run| run.directory == directory && run.at >= position);
-            if is_past || !shared.push_to_page_cache(node) {
-                break;
-            }
-        }
-        if let Some(run) = self.lock().iter_mut().find(|run| run.directory == directory) {
-            run.is_served = false;
+        sequence.at = position;
+        if position + sequence.step / 2 >= sequence.end {
+            sequence.serve(fs);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Sequence>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sequences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is being pushed.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().iter().all(|sequence| !sequence.is_served)
+    }
+}
+
+/// Files that are being pushed. When it is dropped, the next ones can be.
+struct Push {
+    fs: Arc<Filesystem>,
+    directory: NodeId,
+    files: Vec<(usize, NodeId)>,
+}
+
+impl Push {
+    /// Gives the kernel the files, the last one first: so a reader that is as fast gets the first ones by asking at the same
+    /// time, and they meet only once.
+    fn run(self) {
+        for &(position, node) in self.files.iter().rev() {
+            let sequences = self.fs.directory_readahead.lock();
+            let is_past = sequences.iter().any(|other| other.directory == self.directory && other.at >= position);
+            drop(sequences);
+            if is_past || !self.fs.push_to_page_cache(node) {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for Push {
+    fn drop(&mut self) {
+        let mut sequences = self.fs.directory_readahead.lock();
+        if let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == self.directory) {
+            sequence.is_served = false;
+        }
     }
 }
 
 /// Remembers one more directory, in the place of the oldest one if there are too many.
-fn remember(runs: &mut VecDeque<Sequence>, run: Sequence) {
-    runs.truncate(DIRECTORIES - 1);
-    runs.push_front(run);
+fn remember(sequences: &mut VecDeque<Sequence>, sequence: Sequence) {
+    sequences.truncate(DIRECTORIES - 1);
+    sequences.push_front(sequence);
 }
 
-/// The size of a file that can be given, in bytes. What is made of more than itself costs more than whoever reads its
+/// The size of a file that can be given, in bytes. What is made of more than itself costs more than a reader of its
 /// neighbours may have asked for.
 fn small_size(nodes: &Nodes, number: NodeId) -> Option<u64> {
     let size = nodes.original(number)?.size();
@@ -125,23 +163,21 @@ impl Sequence {
     }
 
     /// Has the next files given.
-    fn serve(&mut self, shared: &Arc<Shared>) {
+    fn serve(&mut self, fs: &Arc<Filesystem>) {
         if self.is_served {
             return;
         }
-        let (directory, next) = (self.directory, self.next(&shared.nodes));
-        if next.is_empty() {
+        let files = self.next(&fs.nodes);
+        if files.is_empty() {
             return;
         }
-        let job = Arc::clone(shared);
+        let (this, directory) = (Arc::clone(fs), self.directory);
+        let push = move || Push { fs: this, directory, files }.run();
         // Never on this thread: the kernel makes the pushing thread wait for requests that this one has to answer.
-        self.is_served = shared
-            .resources
-            .executor
-            .run_in_background(move || job.directory_readahead.push_to_page_cache(directory, next, &job));
+        self.is_served = fs.resources.executor.run_in_background(push);
     }
 
-    /// The files to be given now. One of the last ones is left for the kernel to ask for, which tells how far its reader is;
+    /// The files to be given now. One of the last ones is left for the kernel to ask for, which shows how far its reader is;
     /// not if there are no more behind them.
     fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
         let first = self.end.max(self.at + 1);
@@ -152,7 +188,7 @@ impl Sequence {
         for (position, child) in nodes.children(self.directory, first) {
             let number = nodes.number(child.node);
             let size = small_size(nodes, number);
-            // The kernel does not take those that it was not told of.
+            // The kernel does not take those that it does not know.
             if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.kernel_knows(number)) {
                 self.end = position;
                 if !files.is_empty() {

@@ -1,16 +1,14 @@
 //! Listings of directories, with attributes and without.
 
-use fuser::FileType;
-
-use super::nodes::{Answer, Nodes};
-use super::requests::Shared;
+use super::filesystem::Filesystem;
+use super::nodes::{Answer, FileKind, Nodes};
 use crate::view::NodeId;
 
 /// Takes the names of a directory, as far as there is room.
 pub(super) trait Names {
     /// Adds a name, the number and kind of what it leads to, and the offset at which the listing goes on after it. Whether
     /// there is no room for it.
-    fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool;
+    fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool;
 }
 
 /// Takes the names of a directory with the attributes of what they lead to, as far as there is room.
@@ -22,7 +20,7 @@ pub(super) trait NamesAndAttributes {
 /// Lists the names from `offset` on.
 pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, reply: &mut impl Names) {
     for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
-        if offset <= position && reply.add(number, position + 1, FileType::Directory, dots) {
+        if offset <= position && reply.add(number, position + 1, FileKind::Directory, dots) {
             return;
         }
     }
@@ -44,27 +42,27 @@ pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
 /// The kernel asks for attributes at the beginning of every listing, even that of a plain `find`
 /// (fs/fuse/readdir.c, `fuse_use_readdirplus`). So those of a file whose size is not known are listed as outdated, and the
 /// kernel asks for them when a program wants to know.
-pub(super) fn names_and_attributes(shared: &Shared, node: NodeId, offset: u64, reply: &mut impl NamesAndAttributes) {
-    let nodes = &shared.nodes;
+pub(super) fn names_and_attributes(fs: &Filesystem, node: NodeId, offset: u64, reply: &mut impl NamesAndAttributes) {
+    let nodes = &fs.nodes;
     for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
         if offset > position {
             continue;
         }
-        let found = shared.guarded("readdirplus", number, || nodes.attributes(number));
+        let found = fs.guarded("readdirplus", number, || nodes.attributes(number));
         if found.is_ok_and(|found| reply.add(position + 1, dots, &found)) {
             return;
         }
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
         let number = nodes.number(child.node);
-        let found = shared.guarded("readdirplus", number, || {
+        let found = fs.guarded("readdirplus", number, || {
             if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
         });
         if let Ok(found) = found {
             if reply.add(offset_after(position), child.name, &found) {
                 return;
             }
-            nodes.set_told(number, true);
+            nodes.set_known(number, true);
         }
     }
 }
@@ -83,7 +81,9 @@ fn offset_after(position: usize) -> u64 {
 mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
-    use std::time::Duration;
+
+    use proptest::collection::{btree_set, vec};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::resources::Resources;
@@ -113,12 +113,12 @@ mod tests {
         room: usize,
         next: u64,
         names: Vec<(String, NodeId)>,
-        kinds: Vec<FileType>,
+        kinds: Vec<FileKind>,
         answers: Vec<Answer>,
     }
 
     impl Page {
-        fn take(&mut self, next: u64, name: &[u8], number: NodeId, kind: FileType) -> bool {
+        fn take(&mut self, next: u64, name: &[u8], number: NodeId, kind: FileKind) -> bool {
             if self.names.len() == self.room {
                 return true;
             }
@@ -130,14 +130,14 @@ mod tests {
     }
 
     impl Names for Page {
-        fn add(&mut self, number: NodeId, next: u64, kind: FileType, name: &[u8]) -> bool {
+        fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool {
             self.take(next, name, number, kind)
         }
     }
 
     impl NamesAndAttributes for Page {
         fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
-            let is_full = self.take(next, name, found.attributes.ino.0, found.attributes.kind);
+            let is_full = self.take(next, name, found.number, found.kind);
             self.answers.extend((!is_full).then_some(*found));
             is_full
         }
@@ -145,7 +145,7 @@ mod tests {
 
     /// `view` has two layers: of `host` the directories `d`, `lib` and the linked files `a` and `b`, of the other one more
     /// in `lib`, and a file of unknown size.
-    fn shared() -> (Shared, NodeId) {
+    fn filesystem() -> (Arc<Filesystem>, NodeId) {
         let mut tree = Tree::new(ATTRIBUTES);
         let path = |path: &str| EntryPath::new(path.as_bytes()).unwrap();
         let file = |bytes: &str, link_group| {
@@ -166,8 +166,7 @@ mod tests {
         }
         tree.hide(lower, b"secret");
         let view = tree.show(&path("merged/view"), View { layers: vec![upper, lower], ..View::default() }).unwrap();
-        let shared = Shared::new(PathBuf::new(), Nodes::new(Arc::new(tree)), Resources::new(0), 0);
-        (shared, view)
+        (Filesystem::new(PathBuf::new(), Arc::new(tree), Resources::new(0), 0), view)
     }
 
     /// A listing in pages of `room` names.
@@ -188,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_listing_is_complete_whatever_its_pages_are() {
-        let (shared, view) = shared();
-        let nodes = &shared.nodes;
+        let (fs, view) = filesystem();
+        let nodes = &fs.nodes;
         let merged = nodes.parent(view);
         let at = |name: &str| nodes.lookup(view, name.as_bytes()).unwrap();
         let expected: Vec<_> = [(".", view), ("..", merged)]
@@ -200,7 +199,7 @@ mod tests {
         assert_eq!(at("a"), at("b"), "links are one file");
         for room in 1..10 {
             let plain = listed(room, |offset, page| names(nodes, view, offset, page));
-            let with_attributes = listed(room, |offset, page| names_and_attributes(&shared, view, offset, page));
+            let with_attributes = listed(room, |offset, page| names_and_attributes(&fs, view, offset, page));
             assert_eq!((&plain.names, &with_attributes.names), (&expected, &expected), "{room}");
             assert_eq!(plain.kinds, with_attributes.kinds);
             assert!(is_end(nodes, view, plain.next) && !is_end(nodes, view, plain.next - 1));
@@ -212,18 +211,72 @@ mod tests {
 
     #[test]
     fn sizes_that_are_not_known_are_listed_as_outdated() {
-        let (shared, view) = shared();
-        let page = listed(100, |offset, page| names_and_attributes(&shared, view, offset, page));
+        let (fs, view) = filesystem();
+        let page = listed(100, |offset, page| names_and_attributes(&fs, view, offset, page));
         for ((name, number), answer) in page.names.iter().zip(&page.answers) {
             let is_known = name != "c.kpack";
-            assert_eq!(answer.ttl > Duration::ZERO, is_known, "{name}");
+            assert_eq!(answer.size.is_some(), is_known, "{name}");
             let is_child = !name.starts_with('.');
-            assert_eq!(shared.nodes.kernel_knows(*number), is_child, "{name}: the kernel forgets what it was told of");
+            assert_eq!(fs.nodes.kernel_knows(*number), is_child, "{name}: the kernel forgets what was listed");
         }
         let of = |name: &str| page.answers.iter().zip(&page.names).find(|(_, (other, _))| other == name).unwrap().0;
-        let stat = |name: &str| (of(name).attributes.nlink, of(name).attributes.size, of(name).attributes.perm);
-        assert_eq!((stat("a"), stat("b")), ((2, 6, 0o755), (2, 6, 0o755)));
+        let stat = |name: &str| (of(name).links, of(name).size, of(name).mode);
+        assert_eq!((stat("a"), stat("b")), ((2, Some(6), 0o755), (2, Some(6), 0o755)));
         assert_eq!((stat("lib").0, stat(".").0, stat("..").0), (2, 4, 3));
-        assert_eq!(shared.nodes.lookup(ROOT, b"gone"), None);
+        assert_eq!(fs.nodes.lookup(ROOT, b"gone"), None);
+    }
+
+    /// A reply with room for so many bytes. An entry takes 24 bytes and its name, filled up to 8 (`struct fuse_dirent`).
+    struct Buffer {
+        room: usize,
+        entries: Vec<(u64, Vec<u8>)>,
+    }
+
+    impl Names for Buffer {
+        fn add(&mut self, _: NodeId, next: u64, _: FileKind, name: &[u8]) -> bool {
+            let Some(rest) = self.room.checked_sub((24 + name.len()).next_multiple_of(8)) else { return true };
+            self.room = rest;
+            self.entries.push((next, name.to_vec()));
+            false
+        }
+    }
+
+    fn from(nodes: &Nodes, offset: u64, room: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut buffer = Buffer { room, entries: Vec::new() };
+        names(nodes, ROOT, offset, &mut buffer);
+        buffer.entries
+    }
+
+    proptest! {
+        /// Programs keep offsets (telldir(3)), and the kernel cuts listings where its buffers end.
+        #[test]
+        fn a_listing_goes_on_at_each_of_its_offsets(
+            all in btree_set("[a-z]{1,40}", 0..30),
+            rooms in vec(64_usize..300, 1..10),
+            beyond in 0..u64::MAX,
+        ) {
+            let mut tree = Tree::new(ATTRIBUTES);
+            for name in &all {
+                tree.insert(ROOT, &EntryPath::new(name.as_bytes()).unwrap(), ATTRIBUTES, NodeKind::directory()).unwrap();
+            }
+            let nodes = Nodes::new(Arc::new(tree));
+            let whole = from(&nodes, 0, usize::MAX);
+            let listed: Vec<_> = whole.iter().map(|(_, name)| name.as_slice()).collect();
+            let expected: Vec<_> = [".", ".."].into_iter().chain(all.iter().map(String::as_str)).map(str::as_bytes).collect();
+            prop_assert_eq!(listed, expected);
+            for (number, (next, _)) in whole.iter().enumerate() {
+                prop_assert_eq!(&from(&nodes, *next, usize::MAX), &whole[number + 1..]);
+            }
+            let end = whole.last().unwrap().0;
+            prop_assert!(from(&nodes, end.saturating_add(beyond), usize::MAX).is_empty());
+            let (mut pages, mut rooms) = (Vec::new(), rooms.iter().cycle());
+            while let Some(room) = rooms.next()
+                && let page = from(&nodes, pages.last().map_or(0, |(next, _)| *next), *room)
+                && !page.is_empty()
+            {
+                pages.extend(page);
+            }
+            prop_assert_eq!(pages, whole);
+        }
     }
 }

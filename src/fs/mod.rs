@@ -1,4 +1,4 @@
-//! Serving a view through FUSE: requests become calls on the view's tree, errors become errno.
+//! Serving a view through FUSE: `filesystem` answers requests, `adapter` translates them from and to the protocol.
 //!
 //! fuser speaks the protocol. Mounting and unmounting are our own code: fuser 0.18 can unmount a foreign filesystem
 //! when its session ends, forgets the subtype for root, and does not escape the name of the source.
@@ -8,14 +8,16 @@
 mod adapter;
 mod announce;
 mod autosave;
+mod buffers;
 mod directory_readahead;
 mod error;
+mod failure;
+mod filesystem;
 mod limiter;
 mod listing;
 mod mount;
 mod nodes;
 mod passthrough;
-mod requests;
 pub mod signals;
 mod sys;
 

@@ -1,7 +1,7 @@
-//! The tree as the kernel sees it: inode numbers, link counts, attributes and how long they stay true.
+//! The tree as the kernel sees it: inode numbers, link counts, attributes and whether they stay true.
 //!
-//! A live report is written again whenever its name is looked up, and its time of change tells the kernel to forget what
-//! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without telling.
+//! A live report is written again whenever its name is looked up, and its time of change makes the kernel forget what
+//! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without a request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,27 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dashmap::DashMap;
-use fuser::{Errno, FileAttr, FileType, INodeNo};
+use rustix::io::Errno;
 
-use super::requests::Failure;
+use super::failure::Failure;
 use crate::rope::Content;
 use crate::source::Attributes;
 use crate::view::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
-/// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
-pub(super) const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
 /// What directories say their size is; ext4's number, so that `du` compares with an unpacked tree.
 const DIRECTORY_SIZE: u64 = 4096;
-
-/// The unit that programs like to read in: as much as the kernel's default readahead asks for at once.
-const BLOCK_SIZE: u32 = 128 * 1024;
 
 /// A tree, and what changes while it is mounted.
 #[derive(Debug)]
 pub(super) struct Nodes {
     tree: Arc<Tree>,
-    told: Told,
+    known: Known,
     reports: DashMap<NodeId, Written>,
 }
 
@@ -40,19 +34,37 @@ struct Written {
     at: SystemTime,
 }
 
-/// Attributes, and for how long they are true.
-#[derive(Clone, Copy, Debug)]
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    Directory,
+    Symlink,
+    File,
+}
+
+/// The attributes of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    pub(super) attributes: FileAttr,
-    pub(super) ttl: Duration,
-    /// For how long the name leads there.
-    pub(super) name_ttl: Duration,
+    /// The inode number.
+    pub(super) number: NodeId,
+    pub(super) kind: FileKind,
+    /// Bytes; nothing as long as they are not known. Then the kernel has to ask again before a program sees the attributes.
+    pub(super) size: Option<u64>,
+    /// Permissions.
+    pub(super) mode: u16,
+    pub(super) links: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// Of change.
+    pub(super) time: SystemTime,
+    /// Whether the kernel has to look up the name each time: a live report is written again then.
+    pub(super) is_live: bool,
 }
 
 impl Nodes {
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let told = Told { nodes: tree.stored().len(), views: DashMap::new() };
-        Self { tree, told, reports: DashMap::new() }
+        let known = Known { nodes: tree.stored().len(), views: DashMap::new() };
+        Self { tree, known, reports: DashMap::new() }
     }
 
     /// Number of nodes that are stored; views show some of them several times.
@@ -61,8 +73,8 @@ impl Nodes {
     }
 
     fn node(&self, node: NodeId) -> Result<&Node, Failure> {
-        // The kernel only knows numbers that it was told, so this is a lost session's or a stranger's.
-        self.tree.node(node).ok_or(Failure::Plain(Errno::ESTALE))
+        // The kernel only knows numbers that it got from here, so this is a lost session's or a stranger's.
+        self.tree.node(node).ok_or(Failure::Plain(Errno::STALE))
     }
 
     fn body(&self, node: NodeId) -> Option<Body> {
@@ -80,13 +92,13 @@ impl Nodes {
     }
 
     /// Takes note that the kernel got a reference to a node, or has forgotten it.
-    pub(super) fn set_told(&self, number: NodeId, kernel_knows: bool) {
-        self.told.set(number, kernel_knows);
+    pub(super) fn set_known(&self, number: NodeId, kernel_knows: bool) {
+        self.known.set(number, kernel_knows);
     }
 
     /// Whether the kernel knows of a node.
     pub(super) fn kernel_knows(&self, number: NodeId) -> bool {
-        self.told.get(number)
+        self.known.get(number)
     }
 
     /// Whether the size of every file is known.
@@ -98,7 +110,7 @@ impl Nodes {
         self.tree.is_as_stored() && self.tree.stored().all(is_sized)
     }
 
-    /// Whether the attributes can be told without work.
+    /// Whether the attributes can be had without work.
     pub(super) fn is_sized(&self, node: NodeId) -> bool {
         self.body(node).is_none_or(|body| body.known_size().is_some())
     }
@@ -149,9 +161,9 @@ impl Nodes {
     /// The bytes of a file, made now if need be.
     pub(super) fn content(&self, node: NodeId) -> Result<Arc<dyn Content>, Failure> {
         match (&self.node(node)?.kind, self.body(node)) {
-            (NodeKind::File { .. }, body) => Ok(body.ok_or(Failure::Plain(Errno::ESTALE))?.content()?),
-            (NodeKind::Directory(_), _) => Err(Failure::Plain(Errno::EISDIR)),
-            (NodeKind::Symlink(_), _) => Err(Failure::Plain(Errno::ELOOP)),
+            (NodeKind::File { .. }, body) => Ok(body.ok_or(Failure::Plain(Errno::STALE))?.content()?),
+            (NodeKind::Directory(_), _) => Err(Failure::Plain(Errno::ISDIR)),
+            (NodeKind::Symlink(_), _) => Err(Failure::Plain(Errno::LOOP)),
         }
     }
 
@@ -173,7 +185,7 @@ impl Nodes {
     pub(super) fn target(&self, node: NodeId) -> Result<&[u8], Failure> {
         match &self.node(node)?.kind {
             NodeKind::Symlink(target) => Ok(target),
-            NodeKind::Directory(_) | NodeKind::File { .. } => Err(Failure::Plain(Errno::EINVAL)),
+            NodeKind::Directory(_) | NodeKind::File { .. } => Err(Failure::Plain(Errno::INVAL)),
         }
     }
 
@@ -181,7 +193,7 @@ impl Nodes {
     pub(super) fn attributes(&self, node: NodeId) -> Result<Answer, Failure> {
         let size = match &self.node(node)?.kind {
             NodeKind::File { .. } => {
-                let body = self.body(node).ok_or(Failure::Plain(Errno::ESTALE))?;
+                let body = self.body(node).ok_or(Failure::Plain(Errno::STALE))?;
                 match body.known_size() {
                     Some(size) => size,
                     None => body.content()?.size(),
@@ -190,69 +202,47 @@ impl Nodes {
             NodeKind::Directory(_) => DIRECTORY_SIZE,
             NodeKind::Symlink(target) => target.len() as u64,
         };
-        self.sized(node, size)
+        Ok(Answer { size: Some(size), ..self.without_size(node)? })
     }
 
-    /// Attributes of a file whose size is not known. They are true for no time at all, so that the kernel asks for the
-    /// real ones before a program sees these.
-    pub(super) fn without_size(&self, node: NodeId) -> Result<Answer, Failure> {
-        Ok(Answer { ttl: Duration::ZERO, ..self.sized(node, 0)? })
-    }
-
-    fn sized(&self, number: NodeId, size: u64) -> Result<Answer, Failure> {
+    /// The attributes without the size.
+    pub(super) fn without_size(&self, number: NodeId) -> Result<Answer, Failure> {
         let node = self.node(number)?;
         let kind = kind_of(node);
         let links = match kind {
-            FileType::Directory => {
+            FileKind::Directory => {
                 u32::try_from(self.tree.subdirectories(number)).unwrap_or(u32::MAX).saturating_add(2)
             }
-            _ => self.tree.links(number).1,
+            FileKind::File | FileKind::Symlink => self.tree.links(number).1,
         };
-        let perm = match &node.kind {
+        let mode = match kind {
             // Linux ignores the permissions of symlinks and always shows these.
-            NodeKind::Symlink(_) => 0o777,
-            NodeKind::Directory(_) | NodeKind::File { .. } => node.attributes.mode & 0o7777,
+            FileKind::Symlink => 0o777,
+            FileKind::Directory | FileKind::File => node.attributes.mode & 0o7777,
         };
-        let (time, name_ttl) = if self.is_live(number) {
-            let written = self.reports.get(&number).map_or(UNIX_EPOCH, |report| report.at);
-            (written, Duration::ZERO)
+        let is_live = self.is_live(number);
+        let time = if is_live {
+            self.reports.get(&number).map_or(UNIX_EPOCH, |report| report.at)
         } else {
-            (time_of(&node.attributes), FOREVER)
+            time_of(&node.attributes)
         };
-        let attributes = FileAttr {
-            ino: INodeNo(number),
-            size,
-            // A short symlink lies in the inode itself.
-            blocks: if kind == FileType::Symlink { 0 } else { size.div_ceil(512) },
-            atime: time,
-            mtime: time,
-            ctime: time,
-            crtime: time,
-            kind,
-            perm,
-            nlink: links,
-            uid: node.attributes.uid,
-            gid: node.attributes.gid,
-            rdev: 0,
-            blksize: BLOCK_SIZE,
-            flags: 0,
-        };
-        Ok(Answer { attributes, ttl: FOREVER, name_ttl })
+        let (uid, gid) = (node.attributes.uid, node.attributes.gid);
+        Ok(Answer { number, kind, size: None, mode, links, uid, gid, time, is_live })
     }
 
     /// The value of an extended attribute.
     pub(super) fn extended(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Failure> {
         // Labels and access control lists: `ls -l` asks each file for both until an answer says that there are none anywhere.
         if !name.starts_with(b"user.") {
-            return Err(Failure::Plain(Errno::EOPNOTSUPP));
+            return Err(Failure::Plain(Errno::OPNOTSUPP));
         }
         self.node(node)?;
-        self.tree.origin(node).and_then(|origin| origin.attribute(name)).ok_or(Failure::Plain(Errno::ENODATA))
+        self.tree.origin(node).and_then(|origin| origin.attribute(name)).ok_or(Failure::Plain(Errno::NODATA))
     }
 
     /// What a listing says a child is.
-    pub(super) fn kind(&self, node: NodeId) -> FileType {
-        self.tree.node(node).map_or(FileType::RegularFile, kind_of)
+    pub(super) fn kind(&self, node: NodeId) -> FileKind {
+        self.tree.node(node).map_or(FileKind::File, kind_of)
     }
 
     /// The directory that holds a directory.
@@ -268,12 +258,12 @@ impl Nodes {
 
 /// What the kernel knows and has not forgotten since: a bit for each node, in views that were visited.
 #[derive(Debug)]
-struct Told {
+struct Known {
     nodes: usize,
     views: DashMap<u64, Box<[AtomicU64]>>,
 }
 
-impl Told {
+impl Known {
     /// Where the bit of a node is: the view, the word, and the mask in it.
     fn place(number: NodeId) -> (u64, usize, u64) {
         let (view, bit) = (number >> 32, number & u64::from(u32::MAX));
@@ -302,11 +292,11 @@ impl Told {
     }
 }
 
-fn kind_of(node: &Node) -> FileType {
+fn kind_of(node: &Node) -> FileKind {
     match node.kind {
-        NodeKind::Directory(_) => FileType::Directory,
-        NodeKind::Symlink(_) => FileType::Symlink,
-        NodeKind::File { .. } => FileType::RegularFile,
+        NodeKind::Directory(_) => FileKind::Directory,
+        NodeKind::Symlink(_) => FileKind::Symlink,
+        NodeKind::File { .. } => FileKind::File,
     }
 }
 
@@ -349,7 +339,7 @@ mod tests {
             .map(|place| tree.resolve(ROOT, &path(place)).unwrap())
             .collect();
         let nodes = Nodes::new(Arc::new(tree));
-        let links = |node| nodes.attributes(nodes.number(node)).unwrap().attributes.nlink;
+        let links = |node| nodes.attributes(nodes.number(node)).unwrap().links;
         assert_eq!((nodes.number(second), nodes.number(other)), (first, other));
         assert_eq!((links(first), links(second), links(other)), (2, 2, 1));
         assert_eq!(nodes.number(merged[1]), merged[0]);
@@ -360,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_was_told_of_is_kept_by_view() {
+    fn what_the_kernel_knows_is_kept_by_view() {
         let mut tree = Tree::new(ATTRIBUTES);
         for name in 0..200 {
             let kind = NodeKind::Symlink(Arc::from([]));
@@ -368,12 +358,12 @@ mod tests {
         }
         let nodes = Nodes::new(Arc::new(tree));
         let all = || (0..3_u64).flat_map(|view| (1..=201).map(move |node| (view << 32) | node));
-        let told = |node: u64| node % 7 == 3 && node >> 32 != 1;
-        all().filter(|&node| told(node)).for_each(|node| nodes.set_told(node, true));
-        assert!(all().all(|node| nodes.kernel_knows(node) == told(node)));
-        all().filter(|&node| node % 2 == 0).for_each(|node| nodes.set_told(node, false));
-        assert!(all().all(|node| nodes.kernel_knows(node) == (told(node) && node % 2 != 0)));
-        assert_eq!(nodes.told.views.len(), 2, "a view that nobody visits costs nothing");
+        let known = |node: u64| node % 7 == 3 && node >> 32 != 1;
+        all().filter(|&node| known(node)).for_each(|node| nodes.set_known(node, true));
+        assert!(all().all(|node| nodes.kernel_knows(node) == known(node)));
+        all().filter(|&node| node % 2 == 0).for_each(|node| nodes.set_known(node, false));
+        assert!(all().all(|node| nodes.kernel_knows(node) == (known(node) && node % 2 != 0)));
+        assert_eq!(nodes.known.views.len(), 2, "a view that nobody visits costs nothing");
     }
 
     #[test]

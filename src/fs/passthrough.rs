@@ -58,11 +58,6 @@ impl Passthrough {
         *self.is_usable.get_or_init(|| tries().is_some())
     }
 
-    /// Whether it was found to be usable.
-    pub(super) fn is_in_use(&self) -> bool {
-        self.is_usable.get().is_some_and(|&usable| usable)
-    }
-
     /// Opens a file; the result says how to tell the kernel. Fails if the backing file is no longer the one that was
     /// planned with. If it changes in place while it is open, its readers see that, as they would without us.
     pub(super) fn open(

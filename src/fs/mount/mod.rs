@@ -17,9 +17,8 @@ use std::thread::{self, JoinHandle};
 
 use fuser::{Config, Session, SessionACL};
 
-use super::adapter::Adapter;
-use super::nodes::Nodes;
-use super::requests::Shared;
+use super::adapter::{Adapter, KernelPages};
+use super::filesystem::Filesystem;
 use super::{FILESYSTEM_TYPE, FsError, sys};
 use crate::resources::Resources;
 use crate::view::Tree;
@@ -85,7 +84,6 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
             result => break result?,
         }
     };
-    let nodes = Nodes::new(served.tree);
     let (device, place, entry) = match target {
         Target::Handed(number) => (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None),
         Target::Directory(place) => {
@@ -101,14 +99,14 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted = Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone) }, session: None };
     let resources = Arc::clone(&served.resources);
-    let shared = Arc::new(Shared::new(named, nodes, served.resources, served.total_bytes));
-    let adapter = Adapter::new(Arc::clone(&shared), !options.no_passthrough);
+    let fs = Filesystem::new(named, served.tree, served.resources, served.total_bytes);
+    let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough);
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
     // Who may use the mount is decided by the kernel (`allow_other`). fuser's own check would in addition refuse
     // set-uid programs of the same user.
     let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(FsError::Session)?;
-    shared.notifier.set(session.notifier()).ok();
+    fs.set_page_cache(Box::new(KernelPages(session.notifier())));
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
