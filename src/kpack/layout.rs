@@ -1,9 +1,10 @@
 //! An archive as a rope.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use once_cell::sync::OnceCell;
 use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 
 use super::frame::Frame;
@@ -35,7 +36,8 @@ pub struct Archive {
     target: TargetId,
     compression: Compression,
     entries: Vec<ArchiveEntry>,
-    made: Mutex<Option<Arc<dyn Content>>>,
+    made: OnceCell<Arc<dyn Content>>,
+    is_being_made: AtomicBool,
     /// Under what the lengths of its frames are remembered. Empty until they were looked up.
     remembered: OnceLock<Option<Identity>>,
 }
@@ -43,8 +45,8 @@ pub struct Archive {
 impl Archive {
     /// An archive of these code objects, in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
-        let (made, remembered) = (Mutex::new(None), OnceLock::new());
-        let archive = Self { group: group.to_owned(), target, compression, entries, made, remembered };
+        let (made, is_being_made, remembered) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
+        let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, remembered };
         for frame in archive.frames() {
             frame.jobs().register(frame);
         }
@@ -118,8 +120,9 @@ impl Archive {
 
     /// Bytes of code objects that are compressed, while the archive is being made.
     pub fn progress(&self) -> Option<u64> {
-        // The thread that makes the archive holds the lock until it is made.
-        let Err(TryLockError::WouldBlock) = self.made.try_lock() else { return None };
+        if !self.is_being_made.load(Ordering::Relaxed) {
+            return None;
+        }
         let made = self.entries.iter().filter(|entry| entry.frame.known_length().is_some());
         Some(made.map(|entry| entry.frame.object.content.size()).sum())
     }
@@ -274,21 +277,38 @@ impl Content for FrameContent {
 
 impl Make for Archive {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        let there = self.made.try_lock().ok()?.clone();
+        if let Some(content) = self.made.get() {
+            return Some(Arc::clone(content));
+        }
+        if self.is_being_made.load(Ordering::Relaxed) {
+            return None;
+        }
         // With all lengths known, as they are without compression, nothing has to be made.
-        there.or_else(|| {
-            self.recalled();
-            self.lengths().and_then(|_| self.make().ok())
-        })
+        self.recalled();
+        self.lengths().and_then(|_| self.make().ok())
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(content) = &*made {
-            return Ok(Arc::clone(content));
-        }
-        let content: Arc<dyn Content> = Arc::new(self.rope()?);
-        *made = Some(Arc::clone(&content));
-        Ok(content)
+        let make = || {
+            let _being_made = BeingMade::new(&self.is_being_made);
+            Ok(Arc::new(self.rope()?) as Arc<dyn Content>)
+        };
+        self.made.get_or_try_init(make).cloned()
+    }
+}
+
+/// Says that an archive is being made, until it is dropped.
+struct BeingMade<'a>(&'a AtomicBool);
+
+impl<'a> BeingMade<'a> {
+    fn new(flag: &'a AtomicBool) -> Self {
+        flag.store(true, Ordering::Relaxed);
+        Self(flag)
+    }
+}
+
+impl Drop for BeingMade<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,9 @@
 //! A content that is computed when it is read, although its size is known.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
 
 use super::{Content, Identity, ReadError, Rope};
 
@@ -14,9 +16,7 @@ pub struct Later {
     size: u64,
     identity: Option<Identity>,
     work: Work,
-    made: OnceLock<Rope>,
-    /// Held while working.
-    turn: Mutex<()>,
+    made: OnceCell<Rope>,
 }
 
 impl Later {
@@ -27,8 +27,7 @@ impl Later {
         identity: Option<Identity>,
         work: impl Fn() -> Result<Rope, ReadError> + Send + Sync + 'static,
     ) -> Self {
-        let (made, turn) = (OnceLock::new(), Mutex::default());
-        Self { entry: entry.into(), size, identity, work: Box::new(work), made, turn }
+        Self { entry: entry.into(), size, identity, work: Box::new(work), made: OnceCell::new() }
     }
 
     /// What was made already.
@@ -37,24 +36,15 @@ impl Later {
         let entry = entry.into();
         let never = Arc::clone(&entry);
         let work = Box::new(move || Err(ReadError::Changed { entry: Arc::clone(&never) }));
-        Self { entry, size, identity, work, made: OnceLock::from(made), turn: Mutex::default() }
+        Self { entry, size, identity, work, made: OnceCell::with_value(made) }
     }
 
     /// What the work comes to, done now unless it was done before.
     fn get(&self) -> Result<&Rope, ReadError> {
-        if let Some(made) = self.made.get() {
-            return Ok(made);
-        }
-        // Nothing is left half done by a thread that panicked here.
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = self.made.get() {
-            return Ok(made);
-        }
-        let made = (self.work)()?;
-        if made.size() != self.size {
-            return Err(ReadError::Changed { entry: Arc::clone(&self.entry) });
-        }
-        Ok(self.made.get_or_init(|| made))
+        self.made.get_or_try_init(|| {
+            let made = (self.work)()?;
+            if made.size() == self.size { Ok(made) } else { Err(ReadError::Changed { entry: Arc::clone(&self.entry) }) }
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
+use once_cell::sync::OnceCell;
 
 use super::scan::{DeviceCode, Holder, find};
 use crate::binary::{Replaced, Rewritten, ThinChanges};
@@ -29,7 +30,7 @@ const MOST_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 pub struct ThinBinary {
     source: Arc<ThinSource>,
     gpus: Arc<GpuSet>,
-    made: Mutex<Option<Arc<Rewritten>>>,
+    made: OnceCell<Arc<Rewritten>>,
 }
 
 /// What the thin forms of a binary have in common.
@@ -123,18 +124,12 @@ impl ThinBinary {
     }
 
     fn of(source: &Arc<ThinSource>, gpus: &Arc<GpuSet>) -> Self {
-        Self { source: Arc::clone(source), gpus: Arc::clone(gpus), made: Mutex::default() }
+        Self { source: Arc::clone(source), gpus: Arc::clone(gpus), made: OnceCell::new() }
     }
 
     /// The binary. Plans it and makes its compressed bundles the first time.
     pub fn rewritten(&self) -> Result<Arc<Rewritten>, ReadError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = &*made {
-            return Ok(Arc::clone(made));
-        }
-        let rewritten = Arc::new(self.plan()?);
-        *made = Some(Arc::clone(&rewritten));
-        Ok(rewritten)
+        self.made.get_or_try_init(|| self.plan().map(Arc::new)).cloned()
     }
 
     fn plan(&self) -> Result<Rewritten, ReadError> {
@@ -278,8 +273,7 @@ impl ThinSource {
 
 impl Make for ThinBinary {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        let made = self.made.try_lock().ok()?.clone()?;
-        Some(made)
+        Some(Arc::<Rewritten>::clone(self.made.get()?))
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {

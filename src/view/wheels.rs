@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use once_cell::sync::OnceCell;
 use rayon::prelude::*;
 
 use super::payload::{Payload, device_payload, fat_payload, host_payload};
@@ -69,8 +70,9 @@ pub struct WheelPart {
     dist_info: Vec<File>,
     stamp: Stamp,
     resources: Arc<Resources>,
-    assembled: Mutex<Option<Arc<Assembled>>>,
-    wheel: Mutex<Option<Arc<dyn Content>>>,
+    /// Another cell takes its place when RECORD has to be made once more.
+    assembled: Mutex<Arc<OnceCell<Arc<Assembled>>>>,
+    wheel: OnceCell<Arc<dyn Content>>,
 }
 
 impl WheelSet {
@@ -102,7 +104,7 @@ impl WheelSet {
                 stamp: options.stamp,
                 resources: Arc::clone(resources),
                 assembled: Mutex::default(),
-                wheel: Mutex::default(),
+                wheel: OnceCell::new(),
             }))
         };
         let host = host_payload(input, plan, &wheels)?;
@@ -252,7 +254,7 @@ impl WheelPart {
             stamp: host.stamp,
             resources: Arc::clone(&host.resources),
             assembled: Mutex::default(),
-            wheel: Mutex::default(),
+            wheel: OnceCell::new(),
         })
     }
 
@@ -294,10 +296,16 @@ impl WheelPart {
 
     /// All files of the part, RECORD last. Makes archives.
     pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
-        let mut assembled = self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(assembled) = &*assembled {
-            return Ok(Arc::clone(assembled));
-        }
+        let cell = Arc::clone(&self.assembled_cell());
+        cell.get_or_try_init(|| self.assemble().map(Arc::new)).cloned()
+    }
+
+    /// The list of all files as it is now, or will be.
+    fn assembled_cell(&self) -> MutexGuard<'_, Arc<OnceCell<Arc<Assembled>>>> {
+        self.assembled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn assemble(&self) -> Result<Assembled, ReadError> {
         self.plan_thin()?;
         let mut files = Vec::with_capacity(self.payload.len());
         for payload in &self.payload {
@@ -313,15 +321,12 @@ impl WheelPart {
             }
         }
         files.extend(self.dist_info.iter().cloned());
-        let made = self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))?;
-        let made = Arc::new(made);
-        *assembled = Some(Arc::clone(&made));
-        Ok(made)
+        self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))
     }
 
     /// Has RECORD made once more, which may state claims that were found to be wrong since.
     fn forget_record(&self) {
-        *self.assembled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.assembled_cell() = Arc::default();
     }
 
     /// Where an installation of all parts has a file of this one.
@@ -343,8 +348,7 @@ impl WheelPart {
 
     /// The wheel's size, if it takes no work to know it.
     pub fn known_size(&self) -> Option<u64> {
-        let there = self.wheel.try_lock().ok()?.clone();
-        if let Some(wheel) = there {
+        if let Some(wheel) = self.wheel.get() {
             return Some(wheel.size());
         }
         let is_known = |payload: &Payload| match payload {
@@ -377,10 +381,10 @@ impl WheelPart {
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
     pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wheel) = &*wheel {
-            return Ok(Arc::clone(wheel));
-        }
+        self.wheel.get_or_try_init(|| self.zip()).cloned()
+    }
+
+    fn zip(&self) -> Result<Arc<dyn Content>, ReadError> {
         let mut assembled = Assembled::clone(&*self.assembled()?);
         let splice = |payload: &Payload| {
             let (path, rewritten) = match payload {
@@ -399,9 +403,7 @@ impl WheelPart {
                 file.deflated = Some(stream);
             }
         }
-        let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
-        *wheel = Some(Arc::clone(&made));
-        Ok(made)
+        Ok(Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?))
     }
 
     fn failed(&self, error: &WheelError) -> ReadError {
@@ -416,8 +418,8 @@ pub(super) struct Record(pub(super) Arc<WheelPart>);
 
 impl Make for Record {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        let assembled = self.0.assembled.try_lock().ok()?.clone();
-        assembled.and_then(|assembled| Some(Arc::clone(assembled.files.last()?.digest.content())))
+        let cell = Arc::clone(&self.0.assembled_cell());
+        Some(Arc::clone(cell.get()?.files.last()?.digest.content()))
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
@@ -433,7 +435,7 @@ pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
 
 impl Make for WheelBody {
     fn made(&self) -> Option<Arc<dyn Content>> {
-        self.0.wheel.try_lock().ok()?.clone()
+        self.0.wheel.get().cloned()
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {

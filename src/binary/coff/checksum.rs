@@ -1,9 +1,10 @@
 //! The image checksum. "PE Format" leaves it to `IMAGHELP.DLL` (`CheckSumMappedFile`): the ones' complement sum of all
 //! 16-bit words of the file, those of the checksum field left out, plus the file's length.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use object::pe::{ImageNtHeaders64, ImageOptionalHeader64};
+use once_cell::sync::OnceCell;
 
 use crate::rope::{Content, ReadError, check_range, copy_from};
 
@@ -22,26 +23,16 @@ const CHUNK: usize = 1 << 20;
 pub(in crate::binary) struct Checksum {
     /// The file, with zeros in the field.
     file: Arc<dyn Content>,
-    sum: OnceLock<[u8; 4]>,
-    /// Held by the one who computes.
-    computing: Mutex<()>,
+    sum: OnceCell<[u8; 4]>,
 }
 
 impl Checksum {
     pub(in crate::binary) fn new(file: Arc<dyn Content>) -> Self {
-        Self { file, sum: OnceLock::new(), computing: Mutex::new(()) }
+        Self { file, sum: OnceCell::new() }
     }
 
     fn sum(&self) -> Result<[u8; 4], ReadError> {
-        if let Some(sum) = self.sum.get() {
-            return Ok(*sum);
-        }
-        let _computing = self.computing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sum) = self.sum.get() {
-            return Ok(*sum);
-        }
-        let sum = compute(&*self.file)?;
-        Ok(*self.sum.get_or_init(|| sum.to_le_bytes()))
+        self.sum.get_or_try_init(|| Ok(compute(&*self.file)?.to_le_bytes())).copied()
     }
 }
 
