@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 
@@ -33,9 +33,10 @@ pub struct Compressed {
     label: Option<Arc<str>>,
     id: u64,
     resources: Arc<Resources>,
-    /// The decompressed bundle as long as it is used, also when it is not in the cache. Locked while it is being
-    /// decompressed.
+    /// The decompressed bundle as long as it is used, also when it is not in the cache.
     in_use: Mutex<Weak<Decompressed>>,
+    /// Held while it is being decompressed.
+    decompressing: Mutex<()>,
     /// How often decoding was begun.
     decodings: AtomicU32,
 }
@@ -53,6 +54,7 @@ impl Compressed {
             id: resources.next_id(),
             resources: Arc::clone(resources),
             in_use: Mutex::default(),
+            decompressing: Mutex::default(),
             decodings: AtomicU32::new(0),
         }
     }
@@ -125,13 +127,17 @@ impl Compressed {
 
     /// Whether it is held decompressed.
     pub fn is_resident(&self) -> bool {
-        self.in_use.try_lock().is_ok_and(|in_use| in_use.strong_count() > 0)
+        self.in_use().strong_count() > 0
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, Weak<Decompressed>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: a caller
     /// must hold no other bundle, and no other memory but for bundles.
     pub fn ready(&self) -> Result<Arc<Decompressed>, ReadError> {
-        if let Some(bytes) = self.held() {
+        if let Some(bytes) = self.resident() {
             return Ok(bytes);
         }
         let bytes = self.hold()?;
@@ -147,35 +153,30 @@ impl Compressed {
 
     /// The same, but if it is decompressed now it is kept only as long as it is held.
     pub fn hold(&self) -> Result<Arc<Decompressed>, ReadError> {
-        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = in_use.upgrade() {
-            return Ok(bytes);
-        }
-        let buffer = self.resources.buffers.buffer(self.buffer_size());
-        let bytes = Arc::new(self.decompress(buffer)?);
-        *in_use = Arc::downgrade(&bytes);
-        Ok(bytes)
+        let _turn = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = self.in_use().upgrade();
+        there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size())), Ok)
     }
 
     /// The same if there is room for it without waiting.
     pub fn try_hold(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
-        let mut in_use = match self.in_use.try_lock() {
-            Ok(in_use) => in_use,
+        // A thread that decompresses it now may wait for memory.
+        let _turn = match self.decompressing.try_lock() {
+            Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        if let Some(bytes) = in_use.upgrade() {
-            return Ok(Some(bytes));
+        let there = self.in_use().upgrade();
+        if there.is_some() {
+            return Ok(there);
         }
         let Some(buffer) = self.resources.buffers.try_buffer(self.buffer_size()) else { return Ok(None) };
-        let bytes = Arc::new(self.decompress(buffer)?);
-        *in_use = Arc::downgrade(&bytes);
-        Ok(Some(bytes))
+        self.decompress(buffer).map(Some)
     }
 
     /// What others hold or the cache has.
-    fn held(&self) -> Option<Arc<Decompressed>> {
-        let bytes = self.in_use.try_lock().ok()?.upgrade()?;
+    fn resident(&self) -> Option<Arc<Decompressed>> {
+        let bytes = self.in_use().upgrade()?;
         // Tells the cache that it is used.
         drop(self.resources.bundles.get(&self.id));
         self.resources.budget.busy();
@@ -248,7 +249,8 @@ impl Compressed {
         })
     }
 
-    fn decompress(&self, mut bytes: Decompressed) -> Result<Decompressed, ReadError> {
+    /// The caller holds `decompressing`.
+    fn decompress(&self, mut bytes: Decompressed) -> Result<Arc<Decompressed>, ReadError> {
         self.decodings.fetch_add(1, Ordering::Relaxed);
         let accounted = bytes.accounted();
         bytes.account_for(accounted.saturating_add(self.packing.length.min(INPUT)));
@@ -256,6 +258,8 @@ impl Compressed {
         bytes.account_for(accounted);
         result.map_err(|error| self.damaged(&error))?;
         self.resources.counters.bytes_decompressed.add(self.packing.size);
+        let bytes = Arc::new(bytes);
+        *self.in_use() = Arc::downgrade(&bytes);
         Ok(bytes)
     }
 
@@ -381,7 +385,7 @@ impl Content for Slice {
             bundle.seek(&mut stream, self.offset + offset)?;
             return bundle.read_stream(&mut stream, buffer);
         }
-        if bundle.held().is_some() {
+        if bundle.resident().is_some() {
             bundle.resources.counters.cache_hits.add(1);
         }
         copy_from(&bundle.ready()?, self.offset + offset, buffer)

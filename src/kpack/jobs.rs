@@ -44,14 +44,17 @@ impl BundleJobs {
     /// The jobs of all archives that share these resources.
     pub fn of(resources: &Arc<Resources>) -> Arc<Self> {
         let most = usize::try_from(resources.budget.capacity() / MEMORY_OF_THREAD).unwrap_or(usize::MAX);
-        resources.shared(|| {
-            Arc::new(Self {
-                resources: Arc::clone(resources),
-                threads: rayon::current_num_threads().clamp(1, most.max(1)),
-                frames: Mutex::default(),
-                state: Mutex::default(),
-                growing: Mutex::default(),
-            })
+        resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, most.max(1))))
+    }
+
+    /// With so many threads at most.
+    pub(super) fn with_threads(resources: &Arc<Resources>, threads: usize) -> Arc<Self> {
+        Arc::new(Self {
+            resources: Arc::clone(resources),
+            threads,
+            frames: Mutex::default(),
+            state: Mutex::default(),
+            growing: Mutex::default(),
         })
     }
 
@@ -175,17 +178,17 @@ impl BundleJobs {
 
     /// Decompresses the bundle of a job, or leaves it for later if there is no memory and it may not be waited for.
     fn open(&self, key: Key, bundle: &Arc<Compressed>, may_wait: bool) {
-        let open = || match (bundle.is_held_whole(), may_wait) {
-            (false, true) => Ok(Some(OpenBundle::Stream(Some(bundle.stream())))),
-            (false, false) => Ok(bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream)))),
-            (true, true) => bundle.hold().map(|held| Some(OpenBundle::Whole(held))),
-            (true, false) => bundle.try_hold().map(|held| held.map(OpenBundle::Whole)),
+        let open = || {
+            let open = match (bundle.is_held_whole(), may_wait) {
+                (false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
+                (false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
+                (true, true) => Some(OpenBundle::Whole(bundle.hold()?)),
+                (true, false) => bundle.try_hold()?.map(OpenBundle::Whole),
+            };
+            Ok(open.map(|open| (open, self.others(bundle))))
         };
         match contained(open) {
-            Ok(Some(open)) => {
-                let others = self.others(bundle);
-                self.lock().open(key, open, &others);
-            }
+            Ok(Some((open, others))) => self.lock().open(key, open, &others),
             Ok(None) => self.lock().postpone(key),
             Err(error) => {
                 let job = self.lock().remove(key);

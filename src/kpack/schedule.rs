@@ -263,8 +263,12 @@ impl Demand {
         !self.waiting.is_empty()
     }
 
-    pub(super) fn end(self, made: &Result<Made, ReadError>) {
-        for ticket in self.waiting {
+    pub(super) fn end(mut self, made: &Result<Made, ReadError>) {
+        self.end_waiting(made);
+    }
+
+    fn end_waiting(&mut self, made: &Result<Made, ReadError>) {
+        for ticket in std::mem::take(&mut self.waiting) {
             let mut progress = ticket.lock();
             progress.left -= 1;
             progress.bytes += self.frame.size();
@@ -274,6 +278,15 @@ impl Demand {
             }
             drop(progress);
             ticket.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Demand {
+    /// A demand that is dropped before its end, because a thread panicked, leaves no caller waiting.
+    fn drop(&mut self) {
+        if self.is_waiting() {
+            self.end_waiting(&Err(ReadError::damaged(&Arc::from("code object"), "kpackfs gave up making its frame")));
         }
     }
 }

@@ -157,26 +157,19 @@ impl Budget {
         bytes: u64,
         mut instead: impl FnMut() -> Option<T>,
     ) -> Result<Reservation, T> {
-        let ticket = {
-            let mut state = self.lock();
-            state.tickets += 1;
-            let ticket = state.tickets;
-            state.account(purpose).waiting.push_back(ticket);
-            ticket
-        };
+        let waiting = Waiting::new(self, purpose);
         loop {
             let mut state = self.lock();
             let seen = state.changes;
-            let is_first = state.account(purpose).waiting.front() == Some(&ticket);
+            let is_first = state.account(purpose).waiting.front() == Some(&waiting.ticket);
             drop(state);
             // Nobody takes anything from under the noses of those who came before.
             if is_first && let Some(found) = instead() {
-                self.leave(purpose, ticket);
                 return Err(found);
             }
             let mut state = self.lock();
             if is_first && state.taken(purpose, bytes) <= self.capacity {
-                return Ok(self.enter(state, purpose, bytes));
+                return Ok(self.take(state, purpose, bytes));
             }
             drop(state);
             if is_first && self.make_room(purpose, bytes) {
@@ -184,7 +177,7 @@ impl Budget {
             }
             let mut state = self.lock();
             if is_first && state.account(purpose).bytes == 0 {
-                return Ok(self.enter(state, purpose, bytes));
+                return Ok(self.take(state, purpose, bytes));
             }
             if state.changes == seen {
                 drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
@@ -219,8 +212,7 @@ impl Budget {
             }
             let mut state = self.lock();
             if state.taken(purpose, bytes) <= self.capacity {
-                state.account(purpose).bytes += bytes;
-                return Some(Ok(Reservation { budget: Arc::clone(self), purpose, bytes }));
+                return Some(Ok(self.take(state, purpose, bytes)));
             }
             drop(state);
             if !self.make_room(purpose, bytes) {
@@ -250,8 +242,7 @@ impl Budget {
             let account = state.account(purpose);
             // Even while one thing takes more than everything, a cache can hold one value.
             if fits || account.bytes == 0 || account.bytes + bytes <= account.share {
-                account.bytes += bytes;
-                return Some(Reservation { budget: Arc::clone(self), purpose, bytes });
+                return Some(self.take(state, purpose, bytes));
             }
             drop(state);
             // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
@@ -273,19 +264,9 @@ impl Budget {
         while self.make_room(MemoryClass::Streams, 0) {}
     }
 
-    /// Gives the first of those who wait what it waits for.
-    fn enter(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: MemoryClass, bytes: u64) -> Reservation {
-        let account = state.account(purpose);
-        account.bytes += bytes;
-        account.waiting.pop_front();
-        drop(state);
-        self.look_again();
+    fn take(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: MemoryClass, bytes: u64) -> Reservation {
+        state.account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
-    }
-
-    fn leave(&self, purpose: MemoryClass, ticket: u64) {
-        self.lock().account(purpose).waiting.retain(|other| *other != ticket);
-        self.look_again();
     }
 
     /// Tells waiting threads that there may be something for them.
@@ -357,6 +338,30 @@ impl Budget {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a thread in the queue for a class of memory. Those behind it come forward when it is dropped.
+struct Waiting<'a> {
+    budget: &'a Budget,
+    purpose: MemoryClass,
+    ticket: u64,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(budget: &'a Budget, purpose: MemoryClass) -> Self {
+        let mut state = budget.lock();
+        state.tickets += 1;
+        let ticket = state.tickets;
+        state.account(purpose).waiting.push_back(ticket);
+        Self { budget, purpose, ticket }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.budget.lock().account(self.purpose).waiting.retain(|other| *other != self.ticket);
+        self.budget.look_again();
     }
 }
 

@@ -191,3 +191,15 @@ fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
         assert!(cache.bytes() > 0);
     });
 }
+
+/// A thread that panics while it waits holds up none of those behind it.
+#[test]
+fn a_panic_gives_up_the_place_in_the_queue() {
+    in_bounded_time(|| {
+        let budget = Budget::new(10);
+        let panics = || budget.reserve_unless(MemoryClass::Bundles, 5, || -> Option<()> { panic!("on purpose") });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+        assert!(!budget.is_awaited(MemoryClass::Bundles));
+        drop(budget.reserve(MemoryClass::Bundles, 5));
+    });
+}

@@ -157,15 +157,26 @@ where
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
-        let turn = Arc::clone(&self.making.entry(key.clone()).or_default());
-        let guard = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = match self.get(key) {
+        let _in_flight = InFlight { making: &self.making, key };
+        let lock = Arc::clone(&self.making.entry(key.clone()).or_default());
+        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.get(key) {
             Some(value) => Ok(value),
             None => make().inspect(|value| drop(self.put(key.clone(), value.clone()))),
-        };
-        drop(guard);
-        self.making.remove_if(key, |_, other| Arc::ptr_eq(other, &turn));
-        result
+        }
+    }
+}
+
+/// A value that is being made, or waited for.
+struct InFlight<'a, K: Hash + Eq> {
+    making: &'a DashMap<K, Arc<Mutex<()>>>,
+    key: &'a K,
+}
+
+impl<K: Hash + Eq> Drop for InFlight<'_, K> {
+    /// The last thread that needs the lock of the value gives it up. While others wait, those that come have to meet them.
+    fn drop(&mut self) {
+        self.making.remove_if(self.key, |_, lock| Arc::strong_count(lock) == 1);
     }
 }
 
@@ -272,6 +283,9 @@ mod tests {
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
         });
         assert_eq!((lengths, makers.load(Ordering::SeqCst)), (vec![3; 3], 2));
+        assert!(cache.making.is_empty());
+        let alone = || cache.get_or_compute(&8, || -> Result<_, Infallible> { panic!("on purpose") });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(alone)).is_err());
         assert!(cache.making.is_empty());
     }
 

@@ -1,5 +1,6 @@
 //! Random access inside a raw deflate stream, and decoding ahead of who reads on and on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -113,8 +114,9 @@ impl ReadaheadTask {
             }
             reader.next = number + 1;
             drop(reader);
-            // The reader meets the same error.
-            if self.chunks.get(number).is_err() {
+            // The reader meets the same error, or panic.
+            let decoded = catch_unwind(AssertUnwindSafe(|| self.chunks.get(number)));
+            if !matches!(decoded, Ok(Ok(_))) {
                 lock(&self.reader).end = 0;
             }
         }

@@ -301,6 +301,45 @@ fn reading_on_is_prepared_for() {
     assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }
 
+/// Bytes that cannot be read behind an offset, by a defect.
+#[derive(Debug)]
+struct Panicking(Vec<u8>, u64);
+
+impl Content for Panicking {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        assert!(offset + (buffer.len() as u64) < self.1, "on purpose");
+        let start = usize::try_from(offset).unwrap();
+        buffer.copy_from_slice(&self.0[start..start + buffer.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_ahead_of_the_reader_ends_the_readahead() {
+    let (whole, packed) = with_checkpoints(8 << 20, 15);
+    let resources = Resources::new(1 << 30);
+    let half = packed.len() as u64 / 2;
+    let stream = Stream {
+        entry: EntryPath::root().child(b"x"),
+        packed: Arc::new(Panicking(packed, half)),
+        size: whole.len() as u64,
+        crc32: crc32fast::hash(&whole),
+        identity: Identity::describe("test").finish(),
+        decoders: Decoders::new(&resources.budget),
+        resources,
+    };
+    let content = Deflated::new(stream);
+    for offset in (0..3 << 20).step_by(128 << 10) {
+        read(&content, offset, 128 << 10).unwrap();
+    }
+    settle(&content);
+    assert!(!super::lock(&content.reader).is_served);
+}
+
 #[test]
 fn threads_share_the_work() {
     let (whole, packed) = with_checkpoints(8 << 20, 5);

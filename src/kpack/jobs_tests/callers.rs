@@ -3,6 +3,7 @@
 use std::sync::{Condvar, Mutex};
 
 use super::*;
+use crate::kpack::schedule::{Schedule, Ticket};
 
 /// Readers of single archives, makers of all, with room for less than one bundle.
 #[test]
@@ -112,5 +113,90 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
             });
         });
         assert_eq!(cost, (2, 4), "the first bundle for three frames, the second for one");
+    });
+}
+
+/// What a thread leaves behind that panics between taking a frame on and ending it.
+#[test]
+fn a_demand_that_is_dropped_ends_with_an_error() {
+    in_bounded_time(|| {
+        let archives = archives(&Resources::new(64 << 20));
+        let frames: Vec<_> = archives[0].frames().take(2).cloned().collect();
+        let (mut schedule, ticket) = (Schedule::default(), Arc::<Ticket>::default());
+        for frame in &frames {
+            assert!(schedule.add(frame, Some(&ticket)));
+        }
+        ticket.expect(2);
+        drop(schedule);
+        assert!(matches!(ticket.wait(|_| ()), Err(ReadError::Damaged { .. })));
+    });
+}
+
+/// Panics while it is read for the first time after it was armed.
+#[derive(Debug)]
+struct Panicking {
+    content: Arc<dyn Content>,
+    is_armed: std::sync::atomic::AtomicBool,
+}
+
+impl Content for Panicking {
+    fn size(&self) -> u64 {
+        self.content.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        assert!(!self.is_armed.swap(false, std::sync::atomic::Ordering::Relaxed), "on purpose");
+        self.content.read_at(offset, buffer)
+    }
+}
+
+#[test]
+fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
+    in_bounded_time(|| {
+        let resources = Resources::new(64 << 20);
+        let armed = Mutex::new(None);
+        let panicking = |number, content: Arc<dyn Content>| -> Arc<dyn Content> {
+            if number != 0 {
+                return content;
+            }
+            let panicking = Arc::new(Panicking { content, is_armed: false.into() });
+            *armed.lock().unwrap() = Some(Arc::clone(&panicking));
+            panicking
+        };
+        let archives = archives_from(&resources, at_once, &panicking);
+        let frame = archives[0].frames().next().unwrap();
+        let arm = || armed.lock().unwrap().as_ref().unwrap().is_armed.store(true, std::sync::atomic::Ordering::Relaxed);
+        arm();
+        frame.bytes().unwrap_err();
+        let bundle = frame.object.bundle.as_ref().unwrap();
+        arm();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.hold())).unwrap_err();
+        assert!(!bundle.is_resident());
+        let held = bundle.hold().unwrap();
+        assert!(bundle.is_resident(), "a panic before does not matter");
+        drop(held);
+        assert!(frame.bytes().is_ok());
+    });
+}
+
+#[test]
+fn an_archive_says_that_it_is_made_as_long_as_it_is() {
+    in_bounded_time(|| {
+        let resources = Resources::new(64 << 20);
+        let gate = Arc::<Gate>::default();
+        let gated = |_, content| -> Arc<dyn Content> { Arc::new(Gated { content, gate: Arc::clone(&gate) }) };
+        let archives = archives_from(&resources, at_once, &gated);
+        let archive = &archives[0];
+        assert_eq!(archive.progress(), None);
+        gate.close();
+        thread::scope(|scope| {
+            scope.spawn(|| archive.make().unwrap());
+            gate.wait_for_somebody();
+            assert_eq!(archive.progress(), Some(0));
+            assert!(archive.made().is_none(), "asking waits for nothing");
+            gate.open();
+        });
+        assert_eq!(archive.progress(), None);
+        assert!(archive.made().is_some());
     });
 }
