@@ -8,15 +8,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
 
 /// Most jobs wait for others that do the same work, so there may be many more of these threads than processors.
 const MAX_THREADS: usize = 64;
-
-/// Threads that work in the background at most.
-const MAX_BACKGROUND: usize = MAX_THREADS / 2;
 
 /// Threads that stay although there is nothing to do. Threads keep what compressing needs, so there should be few.
 const KEPT_THREADS: usize = 4;
@@ -37,17 +34,17 @@ enum Lane {
 ///
 /// The queues have no bound of their own: the kernel has at most `max_background` requests and one per waiting process
 /// in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Executor(Arc<Queue>);
 
-#[derive(Default)]
 struct Queue {
     state: Mutex<State>,
     wake: Condvar,
 }
 
-#[derive(Default)]
 struct State {
+    /// Threads there are at most.
+    most: usize,
     requests: VecDeque<Job>,
     background: VecDeque<Job>,
     /// Threads that work in the background.
@@ -63,7 +60,27 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+impl Default for Executor {
+    fn default() -> Self {
+        Self::with_threads(MAX_THREADS)
+    }
+}
+
 impl Executor {
+    /// With so many threads at most.
+    fn with_threads(most: usize) -> Self {
+        let state = State {
+            most,
+            requests: VecDeque::new(),
+            background: VecDeque::new(),
+            busy_in_background: 0,
+            threads: 0,
+            idle: 0,
+            closed: false,
+        };
+        Self(Arc::new(Queue { state: Mutex::new(state), wake: Condvar::new() }))
+    }
+
     /// Has a request answered soon. Without any thread, because none can be made, the caller does it.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         if let Err(job) = self.accept(Lane::Request, Box::new(job)) {
@@ -113,9 +130,9 @@ impl Drop for Executor {
 }
 
 impl State {
-    /// Threads that may begin to work in the background.
+    /// Threads that may begin to work in the background: half of all at most.
     fn free_in_background(&self) -> usize {
-        MAX_BACKGROUND.saturating_sub(self.busy_in_background)
+        (self.most / 2).saturating_sub(self.busy_in_background)
     }
 
     /// Whether one more thread would find something to do if a job of this lane is added: idle ones are about to take those
@@ -123,7 +140,7 @@ impl State {
     fn needs_thread(&self, lane: Lane) -> bool {
         let is_full = lane == Lane::Background && self.background.len() >= self.free_in_background();
         let ready = self.requests.len() + self.background.len().min(self.free_in_background());
-        !is_full && ready >= self.idle && self.threads < MAX_THREADS
+        !is_full && ready >= self.idle && self.threads < self.most
     }
 
     fn next(&mut self) -> Option<(Lane, Job)> {
@@ -246,15 +263,104 @@ mod tests {
                 wait.lock().unwrap().recv().ok();
             }));
         }
-        for _ in 0..MAX_BACKGROUND {
+        for _ in 0..MAX_THREADS / 2 {
             assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("background"));
         }
         let asked = tell.clone();
         executor.run(move || asked.send("request").unwrap());
         assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("request"), "no other has begun");
         drop(release);
-        for _ in MAX_BACKGROUND..2 * MAX_THREADS {
+        for _ in MAX_THREADS / 2..2 * MAX_THREADS {
             assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok("background"));
         }
+    }
+}
+
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules {
+    use super::*;
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+    use crate::sync::check;
+
+    /// Waits until all threads have ended.
+    fn wait_for_end(executor: Executor) {
+        let queue = Arc::clone(&executor.0);
+        drop(executor);
+        while queue.lock().threads > 0 {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn each_job_is_done_once_and_threads_end() {
+        check(|| {
+            let executor = Arc::new(Executor::with_threads(2));
+            let done = [(); 6].map(|()| Arc::new(AtomicUsize::new(0)));
+            let callers = [0, 3].map(|first| {
+                let (executor, done) = (Arc::clone(&executor), done[first..first + 3].to_vec());
+                thread::spawn(move || {
+                    for (number, done) in done.into_iter().enumerate() {
+                        let job = move || {
+                            done.fetch_add(1, Ordering::SeqCst);
+                        };
+                        if number == 1 {
+                            assert!(executor.run_in_background(job));
+                        } else {
+                            executor.run(job);
+                        }
+                    }
+                })
+            });
+            callers.into_iter().for_each(|caller| caller.join().unwrap());
+            wait_for_end(Arc::try_unwrap(executor).unwrap());
+            assert!(done.iter().all(|done| done.load(Ordering::SeqCst) == 1));
+        });
+    }
+
+    /// Work in the background that waits for a request never takes the thread that the request needs.
+    #[test]
+    fn a_request_finds_a_thread_while_all_others_wait_for_it() {
+        check(|| {
+            let executor = Executor::with_threads(2);
+            let answered = Arc::new((Mutex::new(false), Condvar::new()));
+            for _ in 0..3 {
+                let answered = Arc::clone(&answered);
+                executor.run_in_background(move || {
+                    let (state, changed) = &*answered;
+                    drop(changed.wait_while(state.lock().unwrap(), |is_answered| !*is_answered).unwrap());
+                });
+            }
+            executor.run(move || {
+                *answered.0.lock().unwrap() = true;
+                answered.1.notify_all();
+            });
+            wait_for_end(executor);
+        });
+    }
+
+    #[test]
+    fn a_job_that_panics_takes_no_thread_along() {
+        check(|| {
+            let executor = Executor::with_threads(2);
+            let done = Arc::new(AtomicUsize::new(0));
+            for number in 0..4 {
+                let done = Arc::clone(&done);
+                let job = move || {
+                    done.fetch_add(1, Ordering::SeqCst);
+                    // As a panic, but without a report for each schedule.
+                    if number % 2 == 0 {
+                        std::panic::resume_unwind(Box::new(()));
+                    }
+                };
+                if number < 2 {
+                    executor.run(job);
+                } else {
+                    assert!(executor.run_in_background(job));
+                }
+            }
+            let queue = Arc::clone(&executor.0);
+            wait_for_end(executor);
+            assert_eq!((done.load(Ordering::SeqCst), queue.lock().busy_in_background), (4, 0));
+        });
     }
 }

@@ -39,6 +39,7 @@ pub mod resources;
 pub mod rope;
 pub mod source;
 pub mod split;
+mod sync;
 pub mod verify;
 pub mod view;
 pub mod wheel;

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 
@@ -13,6 +11,8 @@ use super::packing::{Method, Packing, WINDOW_LOG};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 /// Memory of a decoder in addition to its window: its tables, and buffers of one block (128 KiB) each for input and output.
 pub const DECODER: u64 = 1 << 20;

@@ -12,8 +12,6 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
 
 use super::frame::{Frame, Made};
 use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
@@ -21,6 +19,7 @@ use crate::fatbin::{Compressed, OpenBundle};
 use crate::memory::OpenStream;
 use crate::resources::Resources;
 use crate::rope::ReadError;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
 
 /// Memory for each thread, in bytes: less would have threads that only wait for each other's. A zstd context of level 3
 /// takes 1 to 5 MiB, and a code object less than 3, mostly.
@@ -56,6 +55,12 @@ impl BundleJobs {
             state: Mutex::default(),
             growing: Mutex::default(),
         })
+    }
+
+    /// Whether nothing is being made.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().threads == 0
     }
 
     /// What all of this shares memory with.
@@ -222,9 +227,11 @@ impl BundleJobs {
 
     /// Takes note of the end of a frame, and closes its bundle if it was the last one.
     fn made(&self, key: Key, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<Made, ReadError>) {
+        // A caller finds the memory given back. The last frame of a bundle can end while this thread goes on.
+        if matches!(bundle, OpenBundle::Whole(_)) {
+            bundle = OpenBundle::None;
+        }
         let (demand, closed) = self.lock().end(key, frame, &mut bundle);
-        // A caller finds the memory given back.
-        drop(bundle);
         if let Some((bundle, held)) = closed.and_then(BundleJob::into_held)
             && !self.is_emptied(&bundle)
         {

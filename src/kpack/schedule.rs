@@ -1,11 +1,11 @@
 //! Which frame a thread makes next, and which callers wait for it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::frame::{Frame, Made};
 use crate::fatbin::{Compressed, Decompressed, OpenBundle};
 use crate::rope::ReadError;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The bundle of a job, by its number; `None` for all code objects that are not in a compressed one.
 pub(super) type Key = Option<u64>;

@@ -11,12 +11,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::idle::Idle;
 use super::malloc::trim_malloc;
 use crate::metrics::{Gauges, MemoryClass};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Room for so many bytes is not only made but also taken from the heap's free pages.
 const WORTH_TRIMMING: u64 = 4 << 20;

@@ -1,7 +1,6 @@
 //! A cache that counts bytes, and in which everything is made once however many ask for it at the same time.
 
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dashmap::DashMap;
 use lru::LruCache;
@@ -9,6 +8,7 @@ use lru::LruCache;
 use super::budget::{Budget, Reclaim, Reservation};
 use super::pool::Pooled;
 use crate::metrics::MemoryClass;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many bytes a cached value takes.
 pub trait Weight {

@@ -1,11 +1,11 @@
 //! Gives memory back to the system that work left behind and that nobody has needed for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use super::budget::Budget;
 use super::malloc::trim_malloc;
+
+use crate::sync::{Arc, Mutex, PoisonError, thread};
 
 /// Longer than there is between the requests of a reader, shorter than a user looks at an idle daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,7 +27,8 @@ impl Idle {
     pub(super) fn watch(self: &Arc<Self>, budget: &Arc<Budget>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.events += 1;
-        if state.watched {
+        // In tests of schedules no time passes.
+        if state.watched || cfg!(feature = "shuttle") {
             return;
         }
         let (idle, budget) = (Arc::clone(self), Arc::downgrade(budget));

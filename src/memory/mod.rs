@@ -9,6 +9,8 @@ mod idle;
 mod malloc;
 mod open_stream;
 mod pool;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 
 pub use budget::{Budget, Reclaim, Reservation};
 pub use cache::{ByteCache, Weight};

@@ -3,11 +3,11 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::budget::{Budget, Reclaim, Reservation};
 use super::malloc;
 use crate::metrics::MemoryClass;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A buffer serves for less than it can hold, but not for less than this part of it.
 const LEAST_PART: usize = 4;

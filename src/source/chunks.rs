@@ -4,9 +4,6 @@
 //! wanted. Readers that need what it is about to make wait for it. Only one decode at a time goes on beyond what is
 //! indexed, so that the index is built in one pass.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-
 use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
@@ -14,6 +11,8 @@ use super::stream_index::StreamIndex;
 use crate::index::Kind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;

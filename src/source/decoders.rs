@@ -2,8 +2,6 @@
 //! block indexes in memory. All of it counts into the budget.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::block_index::Checkpoint;
 use super::bundle_headers::BundleHeaderCache;
@@ -13,6 +11,8 @@ use super::loaded_indexes::LoadedIndexes;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::ReadError;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a decoder: its state, its window and its input.
 const DECODER: u64 = 176 << 10;

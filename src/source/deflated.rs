@@ -1,13 +1,13 @@
 //! Random access inside a raw deflate stream, and decoding ahead of who reads on and on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block_index::Checkpoint;
 use super::chunks::{CHUNK, Chunks};
 use super::decoder::Stream;
 use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Compressed bytes read at once for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;

@@ -1,13 +1,12 @@
 //! The block indexes that are in memory, in the order of their use. When the budget is short, those that nobody has used
 //! for the longest time leave. They are recalled from the index of the input, or built again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
 use lru::LruCache;
 
 use super::chunks::Chunks;
 use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Indexes do not leave as long as all of them take less than this part of the budget, or so many bytes.
 const GUARANTEED_PART: u64 = 16;

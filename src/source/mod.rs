@@ -18,6 +18,8 @@ mod links;
 mod loaded_indexes;
 mod member;
 mod path;
+#[cfg(all(test, feature = "shuttle"))]
+mod schedules;
 mod stamp;
 mod stream_index;
 mod tar;

@@ -3,6 +3,8 @@
 mod bundles;
 mod callers;
 mod costs;
+#[cfg(feature = "shuttle")]
+mod schedules;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

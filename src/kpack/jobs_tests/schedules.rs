@@ -1,0 +1,102 @@
+//! Bundle jobs under many schedules.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::sync::{check, thread as schedule};
+
+const BUNDLES: usize = 2;
+/// Bytes of a code object.
+const SMALL: u64 = 3000;
+
+/// Two compressed bundles with code for three targets each.
+static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let objects = |seed| (0..).zip(TARGETS).map(move |(number, target)| (target, code(seed * 10 + number, SMALL)));
+    (0..BUNDLES as u64).map(|seed| bundle(&objects(seed).collect::<Vec<_>>(), at_once)).collect()
+});
+
+/// Jobs on three threads, and the frames of each bundle.
+fn frames(resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
+    let jobs = BundleJobs::with_threads(resources, 3);
+    let mut bundles = PACKED.iter().map(|bytes| {
+        let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes.clone())]).unwrap());
+        let objects = read_bundle(&content, 0, bytes.len() as u64, resources).unwrap();
+        let frames: Vec<_> = objects.into_iter().map(|object| Arc::new(Frame::new(object, 1, &jobs))).collect();
+        frames.iter().for_each(|frame| jobs.register(frame));
+        frames
+    });
+    [(); BUNDLES].map(|()| bundles.next().unwrap())
+}
+
+/// Has each of these lists of frames made by a thread of its own, all at the same time.
+fn demand(lists: Vec<Vec<Arc<Frame>>>) {
+    let callers: Vec<_> = lists
+        .into_iter()
+        .map(|list| {
+            schedule::spawn(move || {
+                for frame in &list {
+                    assert!(frame.jobs().get(frame).unwrap().length() > 0);
+                }
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+}
+
+/// Waits until nothing is being made any more: a frame can be read before its job ends.
+fn settle(jobs: &BundleJobs) {
+    while !jobs.is_idle() {
+        schedule::yield_now();
+    }
+}
+
+fn decompressed(bundles: usize) -> u64 {
+    (4096 + TARGETS.len() as u64 * SMALL) * bundles as u64
+}
+
+#[test]
+fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
+    check(|| {
+        let resources = Resources::new(64 << 20);
+        let [a, b] = frames(&resources);
+        let before = resources.counters.bytes_decompressed.get();
+        let jobs = Arc::clone(a[0].jobs());
+        let lists = vec![vec![a[0].clone(), b[1].clone()], vec![b[0].clone(), a[2].clone()], vec![a[0].clone()]];
+        demand(lists);
+        // All others are made behind those that callers wait for.
+        demand([a, b].concat().into_iter().map(|frame| vec![frame]).collect());
+        settle(&jobs);
+        assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
+        assert_eq!(resources.counters.frames_made.get(), (BUNDLES * TARGETS.len()) as u64);
+        resources.budget.release_idle();
+        let gauges = resources.budget.gauges();
+        assert_eq!(gauges.buffers(), 0, "{gauges:?}");
+    });
+}
+
+/// Without memory bundles are opened one after the other, and frames are made whenever they are asked for.
+#[test]
+fn callers_without_memory_go_on() {
+    check(|| {
+        let resources = Resources::new(0);
+        let [a, b] = frames(&resources);
+        demand(vec![vec![a[0].clone()], vec![b[0].clone()]]);
+        settle(a[0].jobs());
+        resources.budget.release_idle();
+        assert_eq!(resources.budget.gauges().buffers(), 0);
+    });
+}
+
+/// What is made ahead ends, too, and joins what callers ask for meanwhile.
+#[test]
+fn work_in_the_background_joins_that_of_callers() {
+    check(|| {
+        let resources = Resources::new(64 << 20);
+        let [a, b] = frames(&resources);
+        let before = resources.counters.bytes_decompressed.get();
+        a[0].jobs().prefetch(&[a[0].clone(), b[2].clone()]);
+        demand(vec![vec![b[2].clone()], vec![a[1].clone()]]);
+        demand(vec![[a, b].concat()]);
+        assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
+    });
+}
