@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from .settings import FORMATS, Limits, Settings
@@ -34,6 +35,19 @@ SPLIT_OPTIONS: dict[str, int | str | None] = {
     "--variant-label": None,
     "--keep-version": 0,
     "--local-version": 0,
+}
+
+# Dask's workers of this machine only wait for kpackfs, which takes the processor time that they leave.
+QUIET_DASK: dict[str, object] = {
+    "distributed": {
+        "worker": {
+            "multiprocessing-method": "forkserver",
+            "profile": {"enabled": False},
+            "memory": {"monitor-interval": "1s"},
+        },
+        "scheduler": {"work-stealing-interval": "1s"},
+        "admin": {"tick": {"interval": "1s"}, "system-monitor": {"interval": "2s"}},
+    }
 }
 
 
@@ -121,9 +135,10 @@ def _split(given: argparse.Namespace) -> int:
             patience = None if given.scheduler else 60.0
             run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
             if not given.quiet:
-                _say(
-                    f"{len(client.scheduler_info(n_workers=-1)['workers'])} workers; dashboard: {client.dashboard_link or 'none'}"
-                )
+                workers = len(client.scheduler_info(n_workers=-1)["workers"])
+                # Without bokeh its pages say only that bokeh is missing.
+                dashboard = client.dashboard_link if given.scheduler or find_spec("bokeh") else None
+                _say(f"{workers} workers; dashboard: {dashboard or 'none (it needs bokeh)'}")
                 run.progress = _say
             try:
                 run.run()
@@ -150,8 +165,11 @@ def _settings(given: argparse.Namespace, version: str) -> Settings:
 @contextmanager
 def connected(given: argparse.Namespace) -> Iterator[Client]:
     """A client of the scheduler, or of a cluster on this machine that ends with it."""
+    import dask
     from distributed import Client, LocalCluster
 
+    # These are defaults: what the user configures Dask with has precedence.
+    dask.config.update_defaults(QUIET_DASK)
     with ExitStack() as stack:
         if given.scheduler:
             is_file = os.path.isfile(given.scheduler)
@@ -187,14 +205,6 @@ def _jobs(given: argparse.Namespace) -> int | None:
     if given.jobs or given.scheduler:
         return given.jobs  # type: ignore[no-any-return]
     return max(1, CPU_COUNT // _workers(given))
-
-
-def _has_bokeh() -> bool:
-    try:
-        import bokeh  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def _url(text: str) -> str:

@@ -56,6 +56,8 @@ class Work:
     state: Manifest
     # All if there are none.
     missing: tuple[str, ...] = ()
+    # What `inspect` found in it, if it was asked.
+    inspected: dict[str, Any] | None = None
     waiting: int = 0
     failures: list[str] = field(default_factory=list)
     was_split: bool = False
@@ -249,6 +251,7 @@ class Run:
         """Submits the groups of a wheel that was inspected; the first one where the wheel is already."""
         self._count(work, found.cpu_seconds, found.counters)
         groups: list[tuple[str, ...]] = [()]
+        work.inspected = found.found
         if found.code:
             self.code[work.source.name] = found.code
         if found.parts:
@@ -294,7 +297,15 @@ class Run:
         return future
 
     def _order(self, work: Work) -> Order:
-        return Order(work.source, self.report.destination, self.settings, self.limits, self.name, expected=work.state.expected)
+        return Order(
+            work.source,
+            self.report.destination,
+            self.settings,
+            self.limits,
+            self.name,
+            expected=work.state.expected,
+            inspected=work.inspected,
+        )
 
     def _demand(self, source: Source, parts: int | None) -> dict[str, float] | None:
         """The disk that a task takes, if workers say how much they have. A wheel too big for all of them has one for itself."""

@@ -30,6 +30,10 @@ class Settings:
         """All options of `split`."""
         return ["--format", self.format, *(word for option in self.options for word in option)]
 
+    def value(self, name: str) -> str | None:
+        """The value of an option that has one; None if it is not given."""
+        return next((option[1] for option in self.options if option[0] == name), None)
+
     def to_json(self) -> dict[str, Any]:
         """As it stands in DST."""
         return {**asdict(self), "options": [list(option) for option in self.options]}

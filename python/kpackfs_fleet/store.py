@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -107,17 +108,24 @@ class Store:
         self._rename(temporary, self.path(name))
 
     def publish(self, local: Path, name: str, run: str) -> File:
-        """Copies a file to a temporary name, and gives it its own when it is complete."""
+        """Moves a file to a temporary name, and gives it its own when it is complete."""
         temporary, final = self._temporary(run), self.path(name)
-        if self.is_local:
-            size, digest = _copy(local, Path(temporary))
-        else:
-            size, digest = local.stat().st_size, sha256(local)
-            self.fs.put_file(str(local), temporary)
-        stored = self.fs.info(temporary)["size"]
-        if stored != size:
-            raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
-        self._rename(temporary, final)
+        size, digest = local.stat().st_size, sha256(local)
+        try:
+            if self.is_local:
+                # On the same file system it is renamed; otherwise the kernel copies it, with its mode and times.
+                shutil.move(local, temporary)
+            else:
+                self.fs.put_file(str(local), temporary)
+            stored = self.fs.info(temporary)["size"]
+            if stored != size:
+                raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
+            self._rename(temporary, final)
+        except OSError:
+            # If the store is full, others want the room.
+            with contextlib.suppress(OSError):
+                self.fs.rm_file(temporary)
+            raise
         etag = None if self.is_local else _etag(self.fs.info(final, refresh=True))
         return File(size, digest, etag)
 
@@ -197,17 +205,6 @@ def sha256(path: Path) -> str:
         while piece := file.read(PIECE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _copy(source: Path, place: Path) -> tuple[int, str]:
-    """Copies a file with its mode; its size and digest."""
-    digest, size = hashlib.sha256(), 0
-    with source.open("rb") as reader, place.open("wb") as writer:
-        while piece := reader.read(PIECE):
-            digest.update(piece)
-            size += writer.write(piece)
-    shutil.copymode(source, place)
-    return size, digest.hexdigest()
 
 
 def _etag(info: dict[str, Any]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import tempfile
@@ -17,12 +16,10 @@ from typing import Any
 from . import kpackfs, manifest
 from .cache import ChangedSource, WheelCache
 from .kpackfs import KpackfsError
+from .layout import HOST, Layout, Selection, Unclear, complete_statement
 from .manifest import Manifest, Parts
 from .settings import Limits, Settings
 from .store import Source, Store, sha256
-
-HOST = "host"
-VARIANT = "variant"
 
 
 class Retry(Exception):
@@ -42,6 +39,8 @@ class Order:
     parts: tuple[str, ...] = ()
     # All parts that the wheel has, if that is known.
     expected: tuple[str, ...] = ()
+    # What planning found out, if it had to look into the wheel.
+    inspected: dict[str, Any] | None = None
 
 
 @dataclass
@@ -69,6 +68,7 @@ class Inspected:
     code: dict[str, int] = field(default_factory=dict)
     # The parts of its split; none if `inspect` does not tell.
     parts: tuple[str, ...] = ()
+    found: dict[str, Any] | None = None
     failure: str = ""
     cpu_seconds: float = 0.0
     counters: Counter[str] = field(default_factory=Counter)
@@ -129,11 +129,10 @@ def inspect(order: Order) -> Inspected:
     except (KpackfsError, OSError) as error:
         # The split finds the same, and knows better what to do about it.
         return Inspected(order.source.name, worker.name, failure=str(error), counters=outcome.counters)
-    code = {HOST: 0}
-    for key, part in found["device"].items():
-        code[key] = sum(archive["code_size"] for archive in part["archives"]) + part["database_size"]
-    parts, seconds = Layout(order, found).expected, outcome.cpu_seconds
-    return Inspected(order.source.name, worker.name, code, parts, cpu_seconds=seconds, counters=outcome.counters)
+    selection = Selection(order.source.name, order.settings, found)
+    code = {HOST: 0, **selection.amounts}
+    expected, seconds = selection.layout.expected, outcome.cpu_seconds
+    return Inspected(order.source.name, worker.name, code, expected, found, cpu_seconds=seconds, counters=outcome.counters)
 
 
 def split(order: Order) -> Outcome:
@@ -168,7 +167,7 @@ def _try_twice(worker: Worker, order: Order, outcome: Outcome) -> None:
         try:
             return _split(worker, order, path, outcome)
         except KpackfsError as error:
-            if os.strerror(errno.ENOSPC) in str(error):
+            if _is_full(error):
                 raise OSError(errno.ENOSPC, str(error)) from error
             if Store(order.source.url).is_local:
                 raise
@@ -183,6 +182,10 @@ def _try_twice(worker: Worker, order: Order, outcome: Outcome) -> None:
         outcome.warnings.append(f"it was damaged on its way to {worker.name} and was fetched again: {message}")
         outcome.counters["damaged_downloads"] += 1
         _split(worker, order, path, outcome)
+
+
+def _is_full(error: KpackfsError) -> bool:
+    return os.strerror(errno.ENOSPC) in str(error)
 
 
 class _opened:
@@ -220,24 +223,65 @@ def _inspect(worker: Worker, order: Order, path: Path, outcome: Outcome) -> dict
             raise
     outcome.cpu_seconds += ran.cpu_seconds
     outcome.counters["inspections"] += 1
-    return found
+    return {name: found[name] for name in ("device", "users", "parts", "host_wheels", "warnings")}
 
 
 def _split(worker: Worker, order: Order, path: Path, outcome: Outcome) -> None:
-    found = _inspect(worker, order, path, outcome)
     note = Manifest.of(order.source, order.settings)
-    if is_host_only(found):
-        # Pure Python, or host code alone: every release has such wheels, and to kpackfs it is an error to split them.
-        _note(order, note, outcome)
-        return
-    layout = Layout(order, found)
-    with tempfile.TemporaryDirectory(prefix="split-", dir=worker.place) as stage:
-        _run_split(worker, order, layout, path, Path(stage), outcome)
-        layout.expect(Path(stage))
-        note.expected = layout.expected
-        note.parts = _publish(order, layout, Path(stage), outcome)
+    with tempfile.TemporaryDirectory(prefix="split-", dir=worker.place) as name:
+        stage = Path(name)
+        if order.parts:
+            layout = _split_some(worker, order, path, stage, outcome)
+        else:
+            whole = _split_whole(worker, order, path, stage, outcome)
+            if whole is None:
+                _note(order, note, outcome)
+                return
+            layout = whole
+        note.expected = order.expected or layout.expected
+        note.parts = _publish(order, layout, order.parts or note.expected, stage, outcome)
     outcome.expected, outcome.parts = note.expected, note.parts
     _note(order, note, outcome)
+
+
+def _split_whole(worker: Worker, order: Order, path: Path, stage: Path, outcome: Outcome) -> Layout | None:
+    """Splits all parts. None if there is nothing to split."""
+    try:
+        _run_split(worker, order, path, stage, order.settings.splitting(), outcome)
+    except KpackfsError as error:
+        # Pure Python, or host code alone: every release has such wheels, and to kpackfs it is an error to split them.
+        if _is_full(error) or not _is_host_only(worker, order, path, outcome):
+            raise
+        return None
+    try:
+        return Layout.of_split(order.source.name, order.settings, stage)
+    except Unclear:
+        return Selection(order.source.name, order.settings, _inspect(worker, order, path, outcome)).layout
+
+
+def _split_some(worker: Worker, order: Order, path: Path, stage: Path, outcome: Outcome) -> Layout:
+    """Splits some parts, and others without which these cannot be verified."""
+    inspected = order.inspected or _inspect(worker, order, path, outcome)
+    selection = Selection(order.source.name, order.settings, inspected)
+    options, views, verified = order.settings.splitting(), selection.views(order.parts), ""
+    if views and order.settings.format == "wheel":
+        # `--format wheel` takes no views, but wheels are views of the directory form. Some of them may be missing in what is
+        # verified if they are named one by one.
+        options[options.index("--format") + 1] = "directory"
+        verified = "wheels/*.whl"
+    options += [word for view in views for word in ("--view", view)]
+    _run_split(worker, order, path, stage, options, outcome, verified)
+    if views and order.settings.format == "directory":
+        complete_statement(stage, order.expected)
+    return selection.layout
+
+
+def _is_host_only(worker: Worker, order: Order, path: Path, outcome: Outcome) -> bool:
+    """Whether there is nothing to split in a wheel, and nothing that could not be split."""
+    try:
+        return is_host_only(_inspect(worker, order, path, outcome))
+    except KpackfsError:
+        return False
 
 
 def is_host_only(inspected: dict[str, Any]) -> bool:
@@ -251,14 +295,18 @@ def _note(order: Order, note: Manifest, outcome: Outcome) -> None:
     outcome.counters["notes_written"] += 1
 
 
-def _run_split(worker: Worker, order: Order, layout: Layout, path: Path, stage: Path, outcome: Outcome) -> None:
+def _run_split(
+    worker: Worker, order: Order, path: Path, stage: Path, options: list[str], outcome: Outcome, verified: str = ""
+) -> None:
+    """Runs `kpackfs split`, and `kpackfs verify` of what is there by a pattern."""
     environment = worker.environment(order.settings)
-    options = [*layout.splitting(), *worker.resources(order.limits, keeps_frames=True)]
     try:
-        ran = kpackfs.run(["split", str(path), "-o", str(stage), *options], environment)
+        resources = worker.resources(order.limits, keeps_frames=True)
+        ran = kpackfs.run(["split", str(path), "-o", str(stage), *options, *resources], environment)
         outcome.counters["splits"] += 1
-        verified = map(str, layout.verified(stage))
-        checked = kpackfs.run(["verify", *verified, *worker.resources(order.limits, keeps_frames=False)], environment)
+        looked_at = sorted(stage.glob(verified)) if verified else [stage]
+        resources = worker.resources(order.limits, keeps_frames=False)
+        checked = kpackfs.run(["verify", *map(str, looked_at), *resources], environment)
         outcome.counters["verifications"] += 1
     except KpackfsError as error:
         # The directory is gone when the message is read.
@@ -267,11 +315,9 @@ def _run_split(worker: Worker, order: Order, layout: Layout, path: Path, stage: 
     outcome.cpu_seconds += ran.cpu_seconds + checked.cpu_seconds
 
 
-def _publish(order: Order, layout: Layout, stage: Path, outcome: Outcome) -> Parts:
+def _publish(order: Order, layout: Layout, wanted: tuple[str, ...], stage: Path, outcome: Outcome) -> Parts:
     """Gives the files their names in DST, the host part last: it is the part that names the others."""
-    layout.complete_statement(stage)
     store = Store(order.destination)
-    wanted = order.parts or layout.expected
     found: dict[str, list[Path]] = {part: [] for part in wanted}
     for file in sorted(path for path in stage.rglob("*") if path.is_file()):
         found.get(layout.part_of(file.relative_to(stage)), []).append(file)
@@ -284,86 +330,6 @@ def _publish(order: Order, layout: Layout, stage: Path, outcome: Outcome) -> Par
             outcome.counters["files_published"] += 1
             outcome.counters["bytes_published"] += parts[part][name].size
     return parts
-
-
-class Layout:
-    """Which part of a split is where: in what kpackfs writes, and in DST."""
-
-    def __init__(self, order: Order, inspected: dict[str, Any]) -> None:
-        self.order, self.format = order, order.settings.format
-        self.keys, self.users = tuple(inspected["device"]), inspected["users"]
-        self.code = {key: sum(archive["code_size"] for archive in part["archives"]) for key, part in inspected["device"].items()}
-        self.expected = order.expected or self._expected(inspected)
-        names = {part["wheel"]["name"]: key for key, part in inspected["parts"].items() if part["wheel"]}
-        hosts = [wheel["name"] for wheel in inspected["host_wheels"]]
-        self.parts_of_wheels = {**names, **dict(zip(hosts, (HOST, VARIANT)))}
-
-    def _expected(self, inspected: dict[str, Any]) -> tuple[str, ...]:
-        if self.format == "thin-wheel":
-            # A family or a sub-family stands for more GPUs than have code of their own, and inspect does not say which.
-            is_told = all(part["level"] == "target" for part in inspected["device"].values())
-            return tuple(inspected["users"]) if is_told else ()
-        variant = (VARIANT,) if len(inspected["host_wheels"]) > 1 else ()
-        return (HOST, *self.keys, *variant)
-
-    def expect(self, stage: Path) -> None:
-        """Where inspect does not tell the parts, what kpackfs wrote does."""
-        if not self.expected:
-            self.expected = tuple(sorted(place.name for place in stage.iterdir()))
-
-    def views(self) -> list[str]:
-        """What kpackfs is to write: the parts that are wanted, and those without which they cannot be verified."""
-        parts = self.order.parts
-        if not parts or VARIANT in parts:
-            return []
-        if self.format == "thin-wheel":
-            return list(parts)
-        parts = self._verifiable(parts)
-        if self.format == "directory":
-            return list(parts)
-        names = {part: name for name, part in self.parts_of_wheels.items()}
-        return [f"wheels/{names[part]}" for part in parts]
-
-    def _verifiable(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        """Parts with the host part, the families that they belong to, and code for at least one GPU."""
-        families = [key for part in parts if part in self.users for key in self.users[part]["keys"]]
-        needed = dict.fromkeys((HOST, *parts, *families))
-        if not any(self.code.get(part) for part in needed):
-            needed.update(dict.fromkeys(sorted(filter(self.code.get, self.code), key=lambda key: self.code[key])[:1]))
-        more = [key for part in needed if part in self.users for key in self.users[part]["keys"]]
-        return tuple(dict.fromkeys((*needed, *more)))
-
-    def splitting(self) -> list[str]:
-        """Options of `kpackfs split`. `--format wheel` takes no views, but wheels are views of the directory form."""
-        options, views = self.order.settings.splitting(), self.views()
-        if views and self.format == "wheel":
-            options[options.index("--format") + 1] = "directory"
-        return [*options, *(word for view in views for word in ("--view", view))]
-
-    def verified(self, stage: Path) -> list[Path]:
-        """What `kpackfs verify` is to look at. Of wheels that are named one by one, some may be missing."""
-        return sorted((stage / "wheels").glob("*.whl")) if self.format == "wheel" and self.views() else [stage]
-
-    def part_of(self, path: Path) -> str:
-        """The part that a file of the split belongs to."""
-        if self.format == "wheel":
-            return self.parts_of_wheels.get(path.name, VARIANT if path.suffix == ".json" and path.parts[0] != ".kpackfs" else "")
-        return HOST if path.parts[0] == ".kpackfs" else path.parts[0]
-
-    def name_of(self, path: Path) -> str:
-        """The name of a file in DST: as one machine's `kpackfs split -o DST` would write it."""
-        name = path.name if self.format == "wheel" else path.as_posix()
-        stem = self.order.source.name.removesuffix(".whl")
-        return f"{stem}/{name}" if self.order.settings.per_wheel else name
-
-    def complete_statement(self, stage: Path) -> None:
-        """Has `.kpackfs/split.json` of some parts say what that of the whole says (docs/json.md)."""
-        file = stage / ".kpackfs" / "split.json"
-        if self.format == "directory" and self.views():
-            statement = json.loads(file.read_text())
-            statement.pop("views", None)
-            statement["parts"] = list(self.expected)
-            file.write_text(json.dumps(statement, indent=2, ensure_ascii=False) + "\n")
 
 
 def check(order: Order, parts: Parts) -> list[str]:

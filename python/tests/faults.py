@@ -31,7 +31,7 @@ def dask_setup(worker: Any) -> None:
     elif phase == "fetch":
         store.Store.fetch = _half_fetched(store.Store.fetch, strike)
     elif phase == "flip":
-        store.Store.fetch = _flipped(store.Store.fetch, fault["marker"])
+        store.Store.fetch = _flipped(store.Store.fetch, fault["marker"], fault.get("wheel", "alpha"))
     elif phase == "publish":
         # The second file of a wheel is complete, and has no name yet.
         store.Store._rename = _before_rename(
@@ -70,10 +70,10 @@ def _half_fetched(fetch: Callable[..., None], strike: Callable[[], None]) -> Cal
     return wrapped
 
 
-def _flipped(fetch: Callable[..., None], marker: str) -> Callable[..., None]:
+def _flipped(fetch: Callable[..., None], marker: str, wheel: str) -> Callable[..., None]:
     def wrapped(self: Any, path: str, local: Path) -> None:
         fetch(self, path, local)
-        if "alpha" in path and not os.path.exists(marker):
+        if wheel in path and not os.path.exists(marker):
             Path(marker).touch()
             whole = bytearray(local.read_bytes())
             whole[len(whole) // 2] ^= 0x10

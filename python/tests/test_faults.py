@@ -93,19 +93,32 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     process.wait()
 
 
-def test_a_scheduler_that_is_gone_ends_the_run(scheduler: Any, source: Path, tmp_path: Path) -> None:
-    process, file = scheduler
+@pytest.fixture
+def proxy(scheduler: Any) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A process that connections to the scheduler go through, and its address."""
+    host, _, port = json.loads(scheduler[1].read_text())["address"].removeprefix("tcp://").rpartition(":")
+    process = subprocess.Popen([sys.executable, Path(__file__).with_name("proxy.py"), host, port], stdout=subprocess.PIPE)
+    assert process.stdout
+    yield process, f"tcp://127.0.0.1:{int(process.stdout.readline())}"
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("gone", ["scheduler", "connection"])
+def test_a_scheduler_that_is_gone_ends_the_run(scheduler: Any, proxy: Any, source: Path, tmp_path: Path, gone: str) -> None:
+    victim, place = scheduler if gone == "scheduler" else proxy
     marker = tmp_path / "struck"
     environment = {
         **os.environ,
-        **fault("verify", marker=str(marker), pid=process.pid),
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s",
+        **fault("verify", marker=str(marker), pid=victim.pid),
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
     }
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--nthreads", "1", "--no-dashboard"]
-    worker = subprocess.Popen([*command, "--local-directory", tmp_path, "--death-timeout", "5"], env=environment)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", scheduler[1], "--nthreads", "1"]
+    options = ["--no-nanny", "--no-dashboard", "--local-directory", tmp_path, "--death-timeout", "120"]
+    worker = subprocess.Popen([*command, *options], env=environment)
     try:
         code, report, messages = run_fleet(
-            source, tmp_path / "dst", "--scheduler", file, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="3s"
+            source, tmp_path / "dst", "--scheduler", place, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="10s"
         )
     finally:
         worker.kill()
@@ -118,3 +131,25 @@ def test_a_scheduler_that_is_gone_ends_the_run(scheduler: Any, source: Path, tmp
     code, report, _ = run_fleet(source, tmp_path / "dst", "--local", 1)
     assert code == 0
     assert content(tmp_path / "dst") == one_machine(source, tmp_path / "one", "wheel")
+    code, report, _ = run_fleet(source, tmp_path / "dst", "--local", 1)
+    assert (code, worked(report)) == (0, {"wheels_there": 3})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_full_destination_is_named(source: Path, tmp_path: Path) -> None:
+    place = tmp_path / "dst"
+    place.mkdir()
+    # Larger than what becomes of beta, smaller than alpha's host wheel.
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", place], check=True)
+    try:
+        code, report, _ = run_fleet(source, place, "--local", 1, "--retries", 1)
+        assert code == 1 and statuses(report) == {"alpha": "failed", "beta": "split", "pure": "nothing to split"}
+        assert "No space left on device" in report["wheels"][0]["reason"]
+        assert not list(place.glob("alpha*"))
+        subprocess.run(["mount", "-o", "remount,size=8m", place], check=True)
+        code, report, _ = run_fleet(source, place, "--local", 1)
+        assert code == 0 and report["counters"]["splits"] == 1
+        assert content(place) == one_machine(source, tmp_path / "one", "wheel")
+        assert not [name for name in own(place) if "/tmp/" in name]
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
