@@ -46,7 +46,7 @@ QUIET_DASK: dict[str, object] = {
             "memory": {"monitor-interval": "1s"},
         },
         "scheduler": {"work-stealing-interval": "1s"},
-        "admin": {"tick": {"interval": "1s"}, "system-monitor": {"interval": "2s"}},
+        "admin": {"tick": {"interval": "1s"}, "system-monitor": {"interval": "10s"}},
     }
 }
 
