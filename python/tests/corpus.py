@@ -106,7 +106,8 @@ def main() -> None:
                 flush=True,
             )
             shutil.rmtree(work / "dst")
-        s3(source, work)
+        if S3_WORKERS:
+            s3(source, work)
 
 
 def s3(source: Path, work: Path) -> None:
