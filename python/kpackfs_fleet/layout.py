@@ -72,8 +72,8 @@ class Selection:
         expected: tuple[str, ...] = (HOST, *self.code, *((VARIANT,) if len(hosts) > 1 else ()))
         if settings.format == "thin-wheel":
             # A family or a sub-family stands for more GPUs than have code of their own, and inspect does not say which.
-            is_told = all(part["level"] == "target" for part in device.values())
-            expected = tuple(users) if is_told else ()
+            is_known = all(part["level"] == "target" for part in device.values())
+            expected = tuple(users) if is_known else ()
         self.layout = Layout(wheel, settings, expected, {**devices, **dict(zip(hosts, (HOST, VARIANT)))})
 
     def views(self, parts: tuple[str, ...]) -> list[str]:
