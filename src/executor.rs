@@ -312,6 +312,10 @@ mod schedules {
                 })
             });
             callers.into_iter().for_each(|caller| caller.join().unwrap());
+            // Before the end, which wakes all threads.
+            while done.iter().any(|done| done.load(Ordering::SeqCst) == 0) {
+                thread::yield_now();
+            }
             wait_for_end(Arc::try_unwrap(executor).unwrap());
             assert!(done.iter().all(|done| done.load(Ordering::SeqCst) == 1));
         });

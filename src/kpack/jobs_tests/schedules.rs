@@ -74,6 +74,25 @@ fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
     });
 }
 
+/// Readers of code objects as they are, which no job brings together.
+#[test]
+fn a_bundle_is_decompressed_once_for_all_its_readers() {
+    check(|| {
+        let resources = Resources::new(64 << 20);
+        let [a, _] = frames(&resources);
+        let before = resources.counters.bytes_decompressed.get();
+        let readers: Vec<_> = a
+            .iter()
+            .map(|frame| {
+                let frame = Arc::clone(frame);
+                schedule::spawn(move || frame.object.content.read_at(1, &mut [0; 100]).unwrap())
+            })
+            .collect();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(1));
+    });
+}
+
 /// Without memory bundles are opened one after the other, and frames are made whenever they are asked for.
 #[test]
 fn callers_without_memory_go_on() {
