@@ -254,7 +254,7 @@ fn directories() -> Directories {
     for directory in ["a", "b"] {
         for number in 0..40 {
             let body = match (directory, number) {
-                ("a", LARGE) => Body::Ready(rope(&[7; 600 << 10])),
+                ("a", LARGE) => Body::Ready(rope(&vec![7; 600 << 10])),
                 ("a", MADE) => Body::Made(Arc::<Work>::default()),
                 _ => Body::Ready(rope(format!("{directory}{number}").as_bytes())),
             };
