@@ -1,4 +1,4 @@
-//! The files of each wheel besides its dist-info.
+//! The files of each wheel but for its dist-info.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, ThinBinary};
 use crate::wheel::{File, Part, WheelError, Wheels};
 
-/// A file of a wheel besides its dist-info.
+/// A file of a wheel but for its dist-info.
 #[derive(Clone, Debug)]
 pub(super) enum Payload {
     /// A file of the input as it is, and its path there.

@@ -53,7 +53,7 @@ pub(super) fn patch_headers(image: &Image, headers: &ImageNtHeaders64) -> Change
     Change { start, end: start + bytes.len() as u64, replacement }
 }
 
-/// Debug data need not be loaded, so its directory has file offsets beside RVAs.
+/// Debug data need not be loaded, so its directory has file offsets as well as RVAs.
 pub(super) fn move_debug_data(image: &Image, layout: &Layout) -> Result<Option<Change>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
