@@ -72,7 +72,7 @@ fn compute(file: &dyn Content) -> Result<u32, ReadError> {
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // Offsets in an image have 32 bits; what a longer overlay adds is cut off, as the field's width demands.
+    // Offsets in an image have 32 bits; what a longer overlay adds is truncated, as the field's width demands.
     let length = u32::try_from(size & u64::from(u32::MAX)).unwrap_or(u32::MAX);
     Ok(u32::try_from(sum).unwrap_or(u32::MAX).wrapping_add(length))
 }

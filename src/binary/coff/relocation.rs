@@ -1,4 +1,4 @@
-//! Which pointers the loader moves, and who points into the device code.
+//! Which pointers the loader moves, and which of them lead into the device code.
 //!
 //! "PE Format", "The .reloc Section": blocks of u32 RVA of a page and u32 size of the block, header included, then u16
 //! entries with a type in the upper 4 bits and an offset in the page in the lower 12. The loader adds the distance
