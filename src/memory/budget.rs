@@ -35,6 +35,9 @@ pub trait Reclaim: Send + Sync {
     /// Gives this thing up. Whether there was any.
     fn shed(&self) -> bool;
 
+    /// Gives back what it holds beyond its usual size.
+    fn rest(&self) {}
+
     /// Whether all of it is given back when nothing happens for a while. Caches stay.
     fn leaves_when_idle(&self) -> bool {
         !matches!(self.purpose(), MemoryClass::Frames | MemoryClass::Spans)
@@ -277,7 +280,9 @@ impl Budget {
 
     /// From now on `shedder` is asked when memory is needed.
     pub fn register(&self, shedder: Weak<dyn Reclaim>) {
-        self.shedders.lock().unwrap_or_else(PoisonError::into_inner).push(shedder);
+        let mut shedders = self.shedders.lock().unwrap_or_else(PoisonError::into_inner);
+        shedders.retain(|shedder| shedder.strong_count() > 0);
+        shedders.push(shedder);
     }
 
     fn shedders(&self) -> Vec<Arc<dyn Reclaim>> {
@@ -310,6 +315,7 @@ impl Budget {
 
     /// Has everything given up that nobody needs as long as nothing happens.
     pub fn release_unused(&self) {
+        self.shedders().iter().for_each(|shedder| shedder.rest());
         self.release(|shedder| shedder.leaves_when_idle());
     }
 

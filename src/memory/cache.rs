@@ -52,8 +52,10 @@ pub struct ByteCache<K: Hash + Eq, V> {
 struct Inner<K: Hash + Eq, V> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
-    /// The most bytes that are held, however much the budget has left.
+    /// The most bytes that are usually held, however much the budget has left.
     capacity: u64,
+    /// The most bytes that are held when larger distances between uses make it worth while.
+    most: u64,
     held: Mutex<Held<K, V>>,
 }
 
@@ -61,7 +63,18 @@ struct Inner<K: Hash + Eq, V> {
 struct Held<K: Hash + Eq, V> {
     values: LruCache<K, Entry<V>>,
     bytes: u64,
+    /// The most bytes that are held now.
+    limit: u64,
+    /// Keys of values that had to leave. Whoever makes one of these again would have found it in a larger cache: the "ghosts" of
+    /// adaptive replacement (Megiddo and Modha, "ARC", FAST 2003).
+    ghosts: LruCache<K, ()>,
 }
+
+/// A value that is made again lets the cache grow by so many times its size.
+const GROWTH: u64 = 8;
+
+/// Every other value that is made lets it shrink by this part of its size.
+const DECAY: u64 = 16;
 
 /// A value with what is known about it. The value is dropped before the reservation.
 #[derive(Debug)]
@@ -84,14 +97,21 @@ where
 
     /// A cache that draws on `budget` and never holds more than `capacity` bytes.
     pub fn bounded(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
-        let held = Mutex::new(Held { values: LruCache::unbounded(), bytes: 0 });
-        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, held });
+        Self::adaptive(budget, purpose, capacity, capacity)
+    }
+
+    /// A cache that draws on `budget` and holds `capacity` bytes, and up to `most` as long as values are made again soon after
+    /// they had to leave. It is back at `capacity` when nothing happens for a while.
+    pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, most: u64) -> Self {
+        let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
+        let held = Mutex::new(Held { values, bytes: 0, limit: capacity, ghosts });
+        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, most, held });
         let shedder: Arc<dyn Reclaim> = Arc::<Inner<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
         Self { held, making: DashMap::new() }
     }
 
-    /// The most bytes that are held.
+    /// The most bytes that are usually held.
     pub fn capacity(&self) -> u64 {
         self.held.capacity
     }
@@ -124,9 +144,11 @@ where
             return None;
         }
         let mut left = None;
-        while self.bytes() > self.held.capacity - weight
-            && let Some(value) = self.held.pop()
+        let limit = self.held.limit(&key, weight);
+        while self.bytes() > limit - weight
+            && let Some((key, value)) = self.held.pop()
         {
+            self.held.note_ghost(key, value.weight());
             left = Some(value);
         }
         let reservation = if V::IS_RESERVED { None } else { budget.claim(self.held.purpose, weight) };
@@ -189,12 +211,34 @@ impl<K: Hash + Eq, V> Inner<K, V> {
 
 impl<K: Hash + Eq, V: Weight> Inner<K, V> {
     /// Takes out the value that was not used for the longest time.
-    fn pop(&self) -> Option<V> {
+    fn pop(&self) -> Option<(K, V)> {
         let mut held = self.lock();
-        let (_, removed) = held.values.pop_lru()?;
+        let (key, removed) = held.values.pop_lru()?;
         held.bytes -= removed.value.weight();
         drop(held);
-        Some(removed.value)
+        Some((key, removed.value))
+    }
+
+    /// The most bytes that are held with a value that was made now, which is `weight` bytes or more.
+    fn limit(&self, key: &K, weight: u64) -> u64 {
+        let mut held = self.lock();
+        held.limit = match held.ghosts.pop(key) {
+            Some(()) => held.limit.saturating_add(weight.saturating_mul(GROWTH)).min(self.most),
+            None => held.limit.saturating_sub(weight / DECAY).max(self.capacity),
+        };
+        held.limit
+    }
+
+    /// Remembers what had to leave, as far back as the cache can grow.
+    fn note_ghost(&self, key: K, weight: u64) {
+        if self.most == self.capacity {
+            return;
+        }
+        let mut held = self.lock();
+        held.ghosts.push(key, ());
+        while (held.ghosts.len() as u64).saturating_mul(weight.max(1)) > self.most - self.capacity {
+            held.ghosts.pop_lru();
+        }
     }
 }
 
@@ -208,7 +252,24 @@ impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for Inner<K, V> {
     }
 
     fn shed(&self) -> bool {
-        self.pop().is_some()
+        let Some((_, value)) = self.pop() else { return false };
+        // Others need the room.
+        let mut held = self.lock();
+        held.limit = held.limit.saturating_sub(value.weight()).max(self.capacity);
+        true
+    }
+
+    fn rest(&self) {
+        let mut held = self.lock();
+        held.limit = self.capacity;
+        held.ghosts.clear();
+        while held.bytes > self.capacity {
+            drop(held);
+            if self.pop().is_none() {
+                return;
+            }
+            held = self.lock();
+        }
     }
 }
 
@@ -287,6 +348,32 @@ mod tests {
         let alone = || cache.get_or_compute(&8, || -> Result<_, Infallible> { panic!("on purpose") });
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(alone)).is_err());
         assert!(cache.making.is_empty());
+    }
+
+    /// Distances as those of a program that is loaded: over and over through more than the cache holds.
+    #[test]
+    fn a_cache_grows_while_values_are_made_again_and_rests_when_nothing_happens() {
+        let budget = Budget::new(1 << 20);
+        let cache = ByteCache::adaptive(&budget, MemoryClass::Spans, 16 << 10, 512 << 10);
+        let made = AtomicUsize::new(0);
+        let read = |key| {
+            if cache.get(&key).is_none() {
+                made.fetch_add(1, Ordering::SeqCst);
+                cache.put(key, value(1 << 10));
+            }
+        };
+        (0..1000).for_each(read);
+        assert_eq!(cache.bytes(), 16 << 10, "what is read once needs no room");
+        made.store(0, Ordering::SeqCst);
+        (0..10).for_each(|_| (2000..2100).for_each(read));
+        let made = made.into_inner();
+        assert!(made < 250, "{made} of 1000 were made");
+        assert!(cache.bytes() >= 100 << 10);
+        (3000..12_000).for_each(|key| drop(cache.put(key, value(1 << 10))));
+        assert_eq!(cache.bytes(), 16 << 10, "nothing was made again in a long time");
+        (0..10).for_each(|_| (2000..2100).for_each(|key| drop(cache.put(key, value(1 << 10)))));
+        budget.release_unused();
+        assert_eq!(cache.bytes(), 16 << 10, "nothing happens");
     }
 
     #[test]

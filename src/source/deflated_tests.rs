@@ -420,3 +420,27 @@ fn an_empty_last_block_does_not_hide_the_checksum() {
     let (content, _) = member(&packed, whole.len(), 1, 1 << 30);
     assert!(reason(read(&content, whole.len() - 1, 1)).contains("CRC-32"));
 }
+
+/// A program that is loaded is read at its beginning and at its end in turn, back and forth.
+#[test]
+fn reading_back_and_forth_through_more_than_the_usual_cache_inflates_little_again() {
+    const PIECE: usize = 64 << 10;
+    let size = 16 << 20;
+    let whole = data(size, 7);
+    let packed = deflated(&whole, 1, size, Z_NO_FLUSH);
+    let (content, resources) = member(&packed, size, crc32fast::hash(&whole), 48 << 20);
+    assert!(resources.spans.capacity() <= size as u64 / 4);
+    let inflated = || resources.counters.bytes_inflated.get();
+    let round = || {
+        for step in (0..size / 2).step_by(96 << 10) {
+            for offset in [step, size - step - PIECE] {
+                assert_eq!(read(&content, offset, PIECE).unwrap(), whole[offset..offset + PIECE]);
+            }
+        }
+    };
+    (0..2).for_each(|_| round());
+    let before = inflated();
+    (0..4).for_each(|_| round());
+    let again = inflated() - before;
+    assert!(again < size as u64, "{again} bytes of {size} in four rounds");
+}
