@@ -38,6 +38,8 @@ pub enum Kind {
     Spliced = 6,
     /// How long the content of a gzip file is.
     Gzip = 7,
+    /// Which files have no device code.
+    Plain = 8,
 }
 
 /// Records of so many bytes leave memory once they are saved, and are read again when they are needed.
@@ -88,14 +90,20 @@ struct Held {
     used: AtomicBool,
 }
 
+/// Whether a record stays in memory when it is saved. All files have one of [`Kind::Plain`] together, which every session
+/// needs at once.
+fn is_resident(kind: u8, length: usize) -> bool {
+    length < LARGE || kind == Kind::Plain as u8
+}
+
 impl Held {
     /// One that was read from the file.
     fn stored(record: Record) -> Self {
-        let Record { day, bytes, .. } = record;
+        let Record { kind, day, bytes, .. } = record;
         Self {
             day,
             length: bytes.len() as u64,
-            bytes: (bytes.len() < LARGE).then_some(bytes),
+            bytes: is_resident(kind, bytes.len()).then_some(bytes),
             used: AtomicBool::new(false),
         }
     }
@@ -265,7 +273,7 @@ impl Index {
             result
         })?;
         *place.stored() = Some(Arc::new(file));
-        for record in resident.iter().filter(|record| record.bytes.len() >= LARGE) {
+        for record in resident.iter().filter(|record| !is_resident(record.kind, record.bytes.len())) {
             if let Some(mut held) = self.records.get_mut(&(record.kind, record.identity)) {
                 // Unless it was replaced meanwhile.
                 held.bytes.take_if(|bytes| Arc::ptr_eq(bytes, &record.bytes));
@@ -296,7 +304,7 @@ impl Index {
             let mut there = HashSet::new();
             records::read(&place.file, &file, Some(&place.header), |record| {
                 let key = (record.kind, record.identity);
-                if record.bytes.len() >= LARGE {
+                if !is_resident(record.kind, record.bytes.len()) {
                     there.insert(key);
                 }
                 self.records.entry(key).or_insert_with(|| Held::stored(record));

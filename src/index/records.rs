@@ -21,7 +21,7 @@ use crate::rope::Identity;
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
 /// Raised whenever records mean something else than before, or planning comes to other results.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 
 /// Days after which a record that nobody has had use for is dropped.
 pub(super) const DAYS: u32 = 60;

@@ -4,6 +4,7 @@ mod archives;
 mod bundles;
 mod claims;
 mod embedded;
+mod plain;
 mod roots;
 mod scan;
 mod selection;

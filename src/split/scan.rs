@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::plain::PlainFiles;
 use super::{Options, Place, Plan, Progress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
@@ -59,38 +60,42 @@ pub(super) fn scan(
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<Fat> {
-    let mut candidates: Vec<_> = input
-        .entries
-        .iter()
-        .zip(&plan.places)
-        .enumerate()
-        .filter_map(|(position, (entry, place))| match (&entry.kind, place) {
-            (EntryKind::File { content, .. }, Place::Host) if content.size() >= SMALLEST => Some((position, content)),
-            _ => None,
-        })
-        .collect();
-    candidates.sort_by_key(|(_, content)| Reverse(content.size()));
+    let known = PlainFiles::recall(resources);
+    let mut without_code = Vec::new();
+    let mut candidates = Vec::new();
+    for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
+        let (EntryKind::File { content, .. }, Place::Host) = (&entry.kind, place) else { continue };
+        if content.size() < SMALLEST {
+            continue;
+        }
+        let identity = if joined.binaries.contains_key(&entry.path) { None } else { content.identity() };
+        match identity.filter(|identity| known.contains(identity)) {
+            Some(identity) => without_code.push(identity),
+            None => candidates.push((position, content, identity)),
+        }
+    }
+    candidates.sort_by_key(|(_, content, _)| Reverse(content.size()));
     let jobs = BundleJobs::of(resources);
-    progress.total.fetch_add(candidates.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
+    progress.total.fetch_add(candidates.iter().map(|(_, content, _)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_iter()
         // Splitting the list in halves would leave the second largest to the end.
         .par_bridge()
-        .map(|(position, content)| {
+        .map(|(position, content, identity)| {
             let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
             let result = match split {
                 Some(split) => take_over(position, split, options, &jobs).map(Some),
                 None => scan_file(position, content, options, &jobs),
             };
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
-            (position, result)
+            (position, result, identity)
         })
         .collect();
-    results.sort_by_key(|(position, _)| *position);
+    results.sort_by_key(|(position, ..)| *position);
     let mut fat = Vec::new();
-    for (position, result) in results {
+    for (position, result, identity) in results {
         match result {
-            Ok(None) => {}
+            Ok(None) => without_code.extend(identity),
             Ok(Some(found)) => {
                 let path = input.entries.get(position).map(|entry| &entry.path);
                 let warning = path.zip(found.warning.as_ref());
@@ -103,6 +108,7 @@ pub(super) fn scan(
             }
         }
     }
+    known.note(without_code, resources);
     fat
 }
 
@@ -223,7 +229,8 @@ pub(super) fn find(
     }
     let binary = holder.scan(content)?;
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
-    if let Some(identity) = identity {
+    // Binaries without device code have a record together.
+    if let Some(identity) = identity.filter(|_| code.is_some() || matches!(holder, Holder::BundleFile)) {
         resources.index.put(Kind::Scan, &identity, &code);
     }
     Ok((code, binary))
