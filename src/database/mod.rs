@@ -97,6 +97,9 @@ pub struct UnknownPreset {
     pub name: String,
 }
 
+/// What the names of all processors begin with.
+const PROCESSOR: &[u8] = b"gfx";
+
 /// The preset for torch wheels that bring the ROCm libraries along.
 pub const TORCH_FAT: &str = "torch-fat";
 
@@ -237,7 +240,8 @@ impl Databases {
     /// Which handler claims the file at `path`, and what it is for. The first handler that claims it wins; none claims a
     /// path that is not UTF-8.
     pub fn classify(&self, path: &EntryPath) -> Option<Found> {
-        if self.handlers.is_empty() {
+        // Every handler wants a name of a processor, and so do loose code objects.
+        if self.handlers.is_empty() || memchr::memmem::find(path.as_bytes(), PROCESSOR).is_none() {
             return None;
         }
         let names = Names::new(path)?;
