@@ -68,6 +68,11 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether there is such a form. Asking for it makes it.
+    fn is_packed(&self) -> bool {
+        self.packed().is_some()
+    }
+
     /// The block boundaries of the deflate stream in [`Content::packed`], ascending, if there is one: the first is the
     /// stream's beginning, the last is its end. Blocks that make a few KiB only are left together with the next. Reads
     /// all that has never been read before.

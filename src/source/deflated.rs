@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::block_index::Checkpoint;
 use super::chunks::{CHUNK, Chunks};
-use super::decoder::Stream;
+use super::decoder::{INPUT, Stream};
 use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,6 +94,20 @@ fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
     reader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Decodes the first bytes of a stream, and keeps nothing of it.
+pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> {
+    check_range(0, buffer.len(), stream.size)?;
+    if buffer.is_empty() {
+        return Ok(());
+    }
+    let _permit = stream.decoders.permit();
+    let input = if buffer.len() > PEEK_INPUT { INPUT } else { PEEK_INPUT };
+    let mut decoder = stream.decoders.seek(stream, &Checkpoint::default(), input)?;
+    decoder.fill(stream, buffer, None)?;
+    stream.decoders.put_back(None, decoder);
+    Ok(())
+}
+
 /// Decodes ahead of a reader.
 struct ReadaheadTask {
     chunks: Arc<Chunks>,
@@ -153,19 +167,11 @@ impl Content for Deflated {
         if buffer.len() as u64 > CHUNK {
             return self.read_at(0, buffer);
         }
-        if buffer.is_empty() {
-            return Ok(());
-        }
         self.chunks.damage()?;
-        if let Some(chunk) = self.chunks.cached(0) {
-            return copy_from(&chunk, 0, buffer);
+        match self.chunks.cached(0) {
+            Some(chunk) => copy_from(&chunk, 0, buffer),
+            None => peek(self.stream(), buffer),
         }
-        let decoders = &self.stream().decoders;
-        let _permit = decoders.permit();
-        let mut decoder = decoders.seek(self.stream(), &Checkpoint::default(), PEEK_INPUT)?;
-        decoder.fill(self.stream(), buffer, None)?;
-        decoders.put_back(None, decoder);
-        Ok(())
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {

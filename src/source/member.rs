@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 
+use once_cell::race::OnceBox;
+
 use super::decoder::Stream;
 use super::decoders::Decoders;
-use super::deflated::Deflated;
+use super::deflated::{Deflated, peek};
 use super::path::EntryPath;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, Packed, ReadError, check_range};
+use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range};
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -34,8 +36,8 @@ impl WheelFile {
 /// What the central directory says about a member.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// The name as it is written there.
-    pub(super) name: Box<[u8]>,
+    /// The name as it is written there, unless that is the entry's path.
+    pub(super) other_name: Option<Box<[u8]>>,
     pub(super) header_start: u64,
     pub(super) packed_size: u64,
     pub(super) size: u64,
@@ -46,13 +48,6 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// What the member of a wheel is.
-    fn identity(&self, wheel: &WheelFile) -> Identity {
-        let mut identity = Identity::describe("member");
-        identity.add(&wheel.identity.0).number(self.header_start).number(self.packed_size).number(self.size);
-        identity.number(self.crc32.into()).number(self.method.into()).finish()
-    }
-
     /// Why the member cannot be read, if that can be told without reading it.
     fn objection(&self) -> Option<String> {
         if self.encrypted {
@@ -77,63 +72,80 @@ impl Claims {
 pub(super) fn content(
     wheel: &Arc<WheelFile>,
     entry: EntryPath,
-    mut claims: Claims,
+    claims: Claims,
     limit: u64,
 ) -> (Arc<dyn Content>, Option<String>) {
     if let Some(reason) = claims.objection() {
         return (Arc::new(Unreadable { entry, size: claims.size, reason: reason.as_str().into() }), Some(reason));
     }
-    if *claims.name == *entry.as_bytes() {
-        claims.name = Box::default();
-    }
-    let (method, size, crc32) = (claims.method, claims.size, claims.crc32);
-    let identity = claims.identity(wheel);
-    let raw = Raw { wheel: Arc::clone(wheel), entry: entry.clone(), claims, limit, data: OnceLock::new(), identity };
-    if method == 0 {
-        return (Arc::new(Stored(Arc::new(raw))), None);
-    }
-    let stream = Stream {
+    let place = Place {
+        wheel: Arc::clone(wheel),
         entry,
-        packed: Arc::new(raw),
-        size,
-        crc32,
-        identity,
-        decoders: Arc::clone(&wheel.decoders),
-        resources: Arc::clone(&wheel.resources),
+        other_name: claims.other_name.map(Box::new),
+        header_start: claims.header_start,
+        packed_size: claims.packed_size,
+        size: claims.size,
+        limit,
+        crc32: claims.crc32,
+        is_deflated: claims.method == 8,
     };
-    (Arc::new(Deflated::new(stream)), None)
+    (Arc::new(Member { place, opened: OnceBox::new() }), None)
 }
 
-/// A member's bytes as they stand in the wheel.
-#[derive(Debug)]
-struct Raw {
+/// Where a member is, and what is claimed of it. There is one for each member as long as the wheel is shown, so it is kept
+/// small.
+#[derive(Clone, Debug)]
+struct Place {
     wheel: Arc<WheelFile>,
     entry: EntryPath,
-    /// Without the name if that is the entry's path.
-    claims: Claims,
+    /// The name in the zip file if that is not the entry's path. Boxed twice, since few have one.
+    other_name: Option<Box<Box<[u8]>>>,
+    header_start: u64,
+    packed_size: u64,
+    size: u64,
     limit: u64,
-    /// Where they start, once the local header has been checked.
-    data: OnceLock<u64>,
-    /// Of the member.
-    identity: Identity,
+    crc32: u32,
+    /// Or else it is stored.
+    is_deflated: bool,
 }
 
-impl Raw {
-    fn data(&self) -> Result<u64, ReadError> {
-        if let Some(&data) = self.data.get() {
-            return Ok(data);
-        }
-        // Nobody waits for another: the answer is the same for all.
-        let data = self.check_local_header()?;
-        Ok(*self.data.get_or_init(|| data))
+impl Place {
+    /// What the member is.
+    fn identity(&self) -> Identity {
+        let mut identity = Identity::describe("member");
+        identity.add(&self.wheel.identity.0).number(self.header_start).number(self.packed_size).number(self.size);
+        identity.number(self.crc32.into()).number(self.method().into()).finish()
     }
 
+    fn method(&self) -> u16 {
+        if self.is_deflated { 8 } else { 0 }
+    }
+
+    /// The member's bytes as they stand in the wheel.
+    fn raw(&self) -> Arc<Raw> {
+        Arc::new(Raw { place: self.clone(), data: OnceLock::new() })
+    }
+
+    /// The stream that a deflated member is.
+    fn stream(&self) -> Stream {
+        let Self { wheel, entry, size, crc32, .. } = self;
+        Stream {
+            entry: entry.clone(),
+            packed: self.raw(),
+            size: *size,
+            crc32: *crc32,
+            identity: self.identity(),
+            decoders: Arc::clone(&wheel.decoders),
+            resources: Arc::clone(&wheel.resources),
+        }
+    }
+
+    /// Where the member's bytes start, once its local header has been checked.
     fn check_local_header(&self) -> Result<u64, ReadError> {
         let damaged = |reason: &str| Err(ReadError::damaged(&self.entry.label(), reason));
-        let claims = &self.claims;
-        let claimed_name = if claims.name.is_empty() { self.entry.as_bytes() } else { &claims.name };
+        let claimed_name = self.other_name.as_ref().map_or(self.entry.as_bytes(), |name| name);
         let mut header = vec![0; 30_usize.saturating_add(claimed_name.len())];
-        self.wheel.read(&self.entry, claims.header_start, &mut header)?;
+        self.wheel.read(&self.entry, self.header_start, &mut header)?;
         let Some((fixed, name)) = header.split_first_chunk::<30>() else {
             return damaged("its local header is cut off");
         };
@@ -145,64 +157,137 @@ impl Raw {
         if usize::from(name_length) != claimed_name.len() || name != claimed_name {
             return damaged("its local header has another name than the central directory");
         }
-        if u16::from_le_bytes([m0, m1]) != claims.method || (flags & 1 == 1) != claims.encrypted {
+        // Nothing that is encrypted comes here.
+        if u16::from_le_bytes([m0, m1]) != self.method() || flags & 1 == 1 {
             return damaged("its local header has another compression method than the central directory");
         }
         let data = [LOCAL_HEADER, name_length.into(), extra_length.into()]
             .iter()
-            .fold(claims.header_start, |sum, &length| sum.saturating_add(length));
-        if data.saturating_add(claims.packed_size) > self.limit {
+            .fold(self.header_start, |sum, &length| sum.saturating_add(length));
+        if data.saturating_add(self.packed_size) > self.limit {
             return damaged("it overlaps what comes after it");
         }
         Ok(data)
     }
 }
 
-impl Content for Raw {
-    #[expect(clippy::misnamed_getters, reason = "these are the packed bytes")]
-    fn size(&self) -> u64 {
-        self.claims.packed_size
-    }
+/// A member's bytes as they stand in the wheel.
+#[derive(Debug)]
+struct Raw {
+    place: Place,
+    /// Where they start, once the local header has been checked.
+    data: OnceLock<u64>,
+}
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.claims.packed_size)?;
-        let data = self.data()?;
-        self.wheel.read(&self.entry, data.saturating_add(offset), buffer)
-    }
-
-    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        self.data.get().is_some_and(|data| is_cached(&self.wheel.file, data.saturating_add(offset), length))
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        Some(Identity::describe("packed").add(&self.identity.0).finish())
+impl Raw {
+    fn data(&self) -> Result<u64, ReadError> {
+        if let Some(&data) = self.data.get() {
+            return Ok(data);
+        }
+        // Nobody waits for another: the answer is the same for all.
+        let data = self.place.check_local_header()?;
+        Ok(*self.data.get_or_init(|| data))
     }
 }
 
-/// A member that is not compressed. Its CRC-32 is not checked, because nobody has to read it from start to end.
-#[derive(Debug)]
-struct Stored(Arc<Raw>);
-
-impl Content for Stored {
+impl Content for Raw {
+    #[expect(clippy::misnamed_getters, reason = "these are the packed bytes")]
     fn size(&self) -> u64 {
-        self.0.size()
+        self.place.packed_size
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        self.0.read_at(offset, buffer)
+        check_range(offset, buffer.len(), self.size())?;
+        let data = self.data()?;
+        self.place.wheel.read(&self.place.entry, data.saturating_add(offset), buffer)
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        self.0.is_nonblocking(offset, length)
+        self.data.get().is_some_and(|data| is_cached(&self.place.wheel.file, data.saturating_add(offset), length))
     }
 
     fn identity(&self) -> Option<Identity> {
-        Some(self.0.identity)
+        Some(Identity::describe("packed").add(&self.place.identity().0).finish())
+    }
+}
+
+/// A member. Most members of a wheel are never read, or no more than their first bytes, so that nothing is kept of them
+/// but their places.
+#[derive(Debug)]
+struct Member {
+    place: Place,
+    opened: OnceBox<Opened>,
+}
+
+/// What is kept of a member that has been read.
+#[derive(Debug)]
+enum Opened {
+    /// It is not compressed. Its CRC-32 is not checked, because nobody has to read it from start to end.
+    Stored(Arc<Raw>),
+    Deflated(Deflated),
+}
+
+impl Member {
+    fn open(&self) -> &Opened {
+        self.opened.get_or_init(|| {
+            let place = &self.place;
+            let deflated = || Opened::Deflated(Deflated::new(place.stream()));
+            Box::new(if place.is_deflated { deflated() } else { Opened::Stored(place.raw()) })
+        })
+    }
+}
+
+impl Content for Member {
+    fn size(&self) -> u64 {
+        self.place.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        match self.open() {
+            Opened::Stored(raw) => raw.read_at(offset, buffer),
+            Opened::Deflated(deflated) => deflated.read_at(offset, buffer),
+        }
+    }
+
+    fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        match self.opened.get() {
+            Some(Opened::Stored(raw)) => raw.peek(buffer),
+            Some(Opened::Deflated(deflated)) => deflated.peek(buffer),
+            None if self.place.is_deflated => peek(&self.place.stream(), buffer),
+            None => self.place.raw().peek(buffer),
+        }
+    }
+
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        match self.opened.get() {
+            Some(Opened::Stored(raw)) => raw.is_nonblocking(offset, length),
+            Some(Opened::Deflated(deflated)) => deflated.is_nonblocking(offset, length),
+            None => length == 0,
+        }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some(self.place.identity())
     }
 
     fn packed(&self) -> Option<Packed> {
-        let bytes: Arc<dyn Content> = Arc::<Raw>::clone(&self.0);
-        Some(Packed { bytes, deflated: false, crc32: self.0.claims.crc32 })
+        let bytes: Arc<dyn Content> = match self.opened.get() {
+            Some(Opened::Stored(raw)) => Arc::<Raw>::clone(raw),
+            Some(Opened::Deflated(deflated)) => return deflated.packed(),
+            None => self.place.raw(),
+        };
+        Some(Packed { bytes, deflated: self.place.is_deflated, crc32: self.place.crc32 })
+    }
+
+    fn is_packed(&self) -> bool {
+        true
+    }
+
+    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
+        match self.open() {
+            Opened::Stored(_) => Ok(None),
+            Opened::Deflated(deflated) => deflated.joints(),
+        }
     }
 }
 

@@ -6,13 +6,16 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+
+use triomphe::ThinArc;
 
 /// A path relative to the input's root: components separated by single slashes, none of them empty, `.` or `..`,
 /// none with a NUL byte. The root itself is the empty path. Paths sort component by component, so a directory comes
 /// before what it holds and subtrees are contiguous.
+///
+/// There is one for each entry, in several places each, so it is a pointer of one word to bytes that are shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct EntryPath(Arc<[u8]>);
+pub struct EntryPath(ThinArc<(), u8>);
 
 /// Why a name cannot be the path of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,9 +35,13 @@ pub enum PathError {
 }
 
 impl EntryPath {
+    fn of(path: &[u8]) -> Self {
+        Self(ThinArc::from_header_and_slice((), path))
+    }
+
     /// The path of the input itself.
     pub fn root() -> Self {
-        Self(Arc::from([]))
+        Self::of(&[])
     }
 
     /// Checks a name and takes it over.
@@ -52,38 +59,38 @@ impl EntryPath {
         if name.split(|&byte| byte == b'/').any(|component| matches!(component, b"" | b"." | b"..")) {
             return Err(PathError::Component);
         }
-        Ok(Self(name.into()))
+        Ok(Self::of(name))
     }
 
     /// `self` extended by one component or by several separated by slashes, which the caller knows to be valid.
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Self {
-        if self.is_root() { Self(name.into()) } else { Self([&self.0, &b"/"[..], name].concat().into()) }
+        if self.is_root() { Self::of(name) } else { Self::of(&[self.as_bytes(), b"/", name].concat()) }
     }
 
     /// Whether this is the input itself.
     pub fn is_root(&self) -> bool {
-        self.0.is_empty()
+        self.as_bytes().is_empty()
     }
 
     /// The path's bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.0.slice
     }
 
     /// The path for calls to the operating system.
     pub fn as_path(&self) -> &Path {
-        Path::new(OsStr::from_bytes(&self.0))
+        Path::new(OsStr::from_bytes(self.as_bytes()))
     }
 
     /// The path as text, with bytes that are not UTF-8 replaced.
     pub fn to_text(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.0)
+        String::from_utf8_lossy(self.as_bytes())
     }
 
     /// The components from the top.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
-        self.0.split(|&byte| byte == b'/').filter(|component| !component.is_empty())
+        self.as_bytes().split(|&byte| byte == b'/').filter(|component| !component.is_empty())
     }
 
     /// Number of components.
@@ -98,11 +105,22 @@ impl EntryPath {
 
     /// The directory that holds this; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
-        if self.is_root() {
-            return None;
+        (!self.is_root()).then(|| Self::of(self.directory()))
+    }
+
+    /// The bytes of the path of the directory that holds this; none for the root, and for what it holds.
+    pub fn directory(&self) -> &[u8] {
+        let end = memchr::memrchr(b'/', self.as_bytes()).unwrap_or(0);
+        self.as_bytes().get(..end).unwrap_or_default()
+    }
+
+    /// Whether this is in the directory `ancestor`, or in one of its subdirectories.
+    pub fn is_below(&self, ancestor: &Self) -> bool {
+        match self.as_bytes().strip_prefix(ancestor.as_bytes()) {
+            Some([b'/', ..]) => true,
+            Some([_, ..]) => ancestor.is_root(),
+            Some([]) | None => false,
         }
-        let end = self.0.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-        Some(Self(self.0.get(..end).unwrap_or_default().into()))
     }
 
     /// What remains below `ancestor`, or `None` if this is not below it. Below itself the root remains.
@@ -110,9 +128,9 @@ impl EntryPath {
         if ancestor.is_root() {
             return Some(self.clone());
         }
-        match self.0.strip_prefix(&*ancestor.0)? {
+        match self.as_bytes().strip_prefix(ancestor.as_bytes())? {
             [] => Some(Self::root()),
-            [b'/', rest @ ..] => Some(Self(rest.into())),
+            [b'/', rest @ ..] => Some(Self::of(rest)),
             _ => None,
         }
     }
@@ -126,7 +144,7 @@ impl Ord for EntryPath {
             Some(b'/') => 1,
             Some(&byte) => u16::from(byte) + 2,
         };
-        let (ours, theirs) = (&*self.0, &*other.0);
+        let (ours, theirs) = (self.as_bytes(), other.as_bytes());
         let same = common_prefix(ours, theirs);
         rank(ours.get(same)).cmp(&rank(theirs.get(same)))
     }
@@ -199,6 +217,9 @@ mod tests {
         assert_eq!(path("ab").below(&path("a")), None);
         assert_eq!(path("a").below(&EntryPath::root()), Some(path("a")));
         assert_eq!(path("a").below(&path("a")), Some(EntryPath::root()));
+        let is_below = |one: &str, other: &str| path(one).is_below(&path(other));
+        assert_eq!((is_below("a/b", "a"), is_below("a", "a"), is_below("ab", "a")), (true, false, false));
+        assert!(path("a").is_below(&EntryPath::root()) && !EntryPath::root().is_below(&EntryPath::root()));
         assert_eq!(path("a/b").parent(), Some(path("a")));
         assert_eq!(path("a").parent(), Some(EntryPath::root()));
         assert_eq!(EntryPath::root().parent(), None);

@@ -1,7 +1,5 @@
 //! A `.whl` file as input. Listing reads the central directory only; members are read where they stand.
 
-use std::collections::btree_map::Entry as Slot;
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,22 +51,12 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let limits = limits(&members, directory_start, &location)?;
     let mut warnings = Vec::new();
     let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
-    let mut tree = Tree { location: &location, owner, entries: BTreeMap::new(), path_bytes: 0 };
-    // For each directory that directly holds members: one of them, and the time of the newest.
-    let mut parents: HashMap<EntryPath, (EntryPath, i64)> = HashMap::new();
-    for (member, limit) in members.into_iter().zip(limits) {
-        if let Some(parent) = member.path.parent().filter(|parent| !parent.is_root()) {
-            let newest = parents.entry(parent).or_insert_with(|| (member.path.clone(), member.mtime));
-            newest.1 = newest.1.max(member.mtime);
-        }
-        let (path, shown) = (member.path.clone(), member.shown());
-        let kind = member.kind(&wheel, limit, &mut warnings);
-        tree.insert(path, kind, &shown)?;
-    }
-    for (path, mtime) in parents.into_values() {
-        tree.imply_parents(&path, mtime)?;
-    }
-    let mut entries: Vec<Entry> = tree.entries.into_values().map(|node| node.entry).collect();
+    let entry = |(member, limit): (Member, u64)| {
+        let attributes = Attributes { mode: member.mode, mtime: member.mtime, mtime_nanoseconds: 0, ..owner };
+        Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes }
+    };
+    let entries: Vec<Entry> = members.into_iter().zip(limits).map(entry).collect();
+    let mut entries = Tree { location: &location, owner }.complete(entries)?;
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
         return Err(SourceError::NotAWheel { path: location, reason });
@@ -85,14 +73,9 @@ struct Member {
     symlink: bool,
     mode: u16,
     mtime: i64,
+    /// Of the name as it is written in the zip file.
+    name_length: usize,
     claims: Claims,
-}
-
-/// What a member's entry looks like.
-#[derive(Clone, Copy, Debug)]
-struct Shown {
-    mode: u16,
-    mtime: i64,
 }
 
 /// All members in the order of the central directory, and where that starts.
@@ -105,13 +88,18 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
         let broken =
             |reason: &dyn ToString| SourceError::NotAWheel { path: location.to_owned(), reason: reason.to_string() };
         let found = archive.by_index_data(number).map_err(|error| broken(&error))?;
-        let name = found.name().map_err(|error| broken(&error))?.into_owned();
-        let bad = |reason: String| SourceError::BadMember { path: location.to_owned(), member: name.clone(), reason };
+        let name = found.name().map_err(|error| broken(&error))?;
+        let bad = |reason: String| SourceError::BadMember {
+            path: location.to_owned(),
+            member: name.clone().into_owned(),
+            reason,
+        };
         // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
         let mode = found.external_attributes() >> 16;
         let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
         let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
         let path = path.map_err(|error| bad(error.to_string()))?;
+        let raw_name = found.name_raw();
         if path.depth() > DEEPEST {
             return Err(bad(format!("more than {DEEPEST} directories deep")));
         }
@@ -123,15 +111,15 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
         members.push(Member {
-            path,
             directory,
             symlink: mode & TYPE == SYMLINK,
             // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
             // set-ID and sticky bits, and who else may write, are not for a wheel to say.
             mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
+            name_length: raw_name.len(),
             claims: Claims {
-                name: found.name_raw().into(),
+                other_name: (*raw_name != *path.as_bytes()).then(|| raw_name.into()),
                 header_start: found.header_start(),
                 packed_size: found.compressed_size(),
                 size: found.size(),
@@ -139,6 +127,7 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
                 method: method(found.get_metadata().compression_method),
                 encrypted: found.encrypted(),
             },
+            path,
         });
     }
     Ok((members, archive.central_directory_start()))
@@ -164,7 +153,7 @@ fn limits(members: &[Member], directory_start: u64, location: &Path) -> Result<V
     for number in order.into_iter().rev() {
         let (Some(member), Some(limit)) = (members.get(number), limits.get_mut(number)) else { continue };
         let claims = &member.claims;
-        let end = claims.header_start.saturating_add(LOCAL_HEADER).saturating_add(claims.name.len() as u64);
+        let end = claims.header_start.saturating_add(LOCAL_HEADER).saturating_add(member.name_length as u64);
         if end.saturating_add(claims.packed_size) > next {
             return Err(SourceError::BadMember {
                 path: location.to_owned(),
@@ -193,10 +182,6 @@ fn seconds(time: DateTime) -> i64 {
 }
 
 impl Member {
-    fn shown(&self) -> Shown {
-        Shown { mode: self.mode, mtime: self.mtime }
-    }
-
     fn kind(self, wheel: &Arc<WheelFile>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
         if self.directory {
             return EntryKind::Directory;
@@ -232,18 +217,19 @@ fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
     Ok(target)
 }
 
-/// The entries while they are collected.
+/// Makes a tree of entries.
 struct Tree<'a> {
     location: &'a Path,
     owner: Attributes,
-    entries: BTreeMap<EntryPath, Node>,
-    path_bytes: usize,
 }
 
-struct Node {
-    entry: Entry,
-    /// There is no member for this directory.
-    implied: bool,
+/// A directory that holds the entry which is being looked at.
+struct Above {
+    path: EntryPath,
+    /// Its position among the entries if it is no member.
+    implied: Option<usize>,
+    /// The time of the newest member inside.
+    newest: i64,
 }
 
 impl Tree<'_> {
@@ -251,56 +237,81 @@ impl Tree<'_> {
         SourceError::BadMember { path: self.location.to_owned(), member: member.to_string(), reason: reason.into() }
     }
 
-    fn insert(&mut self, path: EntryPath, kind: EntryKind, shown: &Shown) -> Result<(), SourceError> {
-        self.count(&path, &path)?;
-        match self.entries.entry(path.clone()) {
-            Slot::Occupied(_) => Err(self.bad(&path, "the name is there twice")),
-            Slot::Vacant(slot) => {
-                let attributes =
-                    Attributes { mode: shown.mode, mtime: shown.mtime, mtime_nanoseconds: 0, ..self.owner };
-                slot.insert(Node { entry: Entry { path, kind, attributes }, implied: false });
-                Ok(())
+    /// The same in order, with the directories that hold members and are none.
+    fn complete(&self, mut members: Vec<Entry>) -> Result<Vec<Entry>, SourceError> {
+        members.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut entries = Entries { list: Vec::with_capacity(members.len()), path_bytes: 0 };
+        let mut above: Vec<Above> = Vec::new();
+        for member in members {
+            if entries.list.last().is_some_and(|last| last.path == member.path) {
+                return Err(self.bad(&member.path, "the name is there twice"));
             }
+            while let Some(last) = above.pop_if(|directory| !member.path.is_below(&directory.path)) {
+                entries.leave(&last, &mut above);
+            }
+            let start = above.last().map(|directory| directory.path.clone());
+            for parent in missing(&member.path, start.as_ref()) {
+                if entries.list.last().is_some_and(|last| last.path == parent) {
+                    return Err(self.bad(&member.path, format!("{parent:?} is not a directory")));
+                }
+                let attributes = Attributes { mode: 0o755, mtime: EARLIEST, mtime_nanoseconds: 0, ..self.owner };
+                let implied = Some(entries.list.len());
+                above.push(Above { path: parent.clone(), implied, newest: i64::MIN });
+                self.push(&mut entries, Entry { path: parent, kind: EntryKind::Directory, attributes })?;
+            }
+            let mtime = member.attributes.mtime;
+            if let Some(directory) = above.last_mut() {
+                directory.newest = directory.newest.max(mtime);
+            }
+            if let EntryKind::Directory = member.kind {
+                above.push(Above { path: member.path.clone(), implied: None, newest: i64::MIN });
+            }
+            self.push(&mut entries, member)?;
         }
+        while let Some(last) = above.pop() {
+            entries.leave(&last, &mut above);
+        }
+        Ok(entries.list)
     }
 
-    /// Adds the directories that hold `path` and are no members. Their time is that of the newest member inside.
-    fn imply_parents(&mut self, path: &EntryPath, mtime: i64) -> Result<(), SourceError> {
-        let mut above = path.parent();
-        while let Some(parent) = above.filter(|parent| !parent.is_root()) {
-            above = parent.parent();
-            match self.entries.entry(parent.clone()) {
-                Slot::Occupied(mut node) => {
-                    let node = node.get_mut();
-                    if !matches!(node.entry.kind, EntryKind::Directory) {
-                        return Err(self.bad(path, format!("{parent:?} is not a directory")));
-                    }
-                    if node.implied {
-                        node.entry.attributes.mtime = node.entry.attributes.mtime.max(mtime);
-                    }
-                }
-                Slot::Vacant(slot) => {
-                    let attributes = Attributes { mode: 0o755, mtime, mtime_nanoseconds: 0, ..self.owner };
-                    let entry = Entry { path: parent.clone(), kind: EntryKind::Directory, attributes };
-                    slot.insert(Node { entry, implied: true });
-                    self.count(path, &parent)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Keeps the tree from growing out of proportion to the wheel.
-    fn count(&mut self, member: &EntryPath, path: &EntryPath) -> Result<(), SourceError> {
-        self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len());
-        if self.path_bytes > MOST_PATH_BYTES || self.entries.len() as u64 > MOST_MEMBERS {
+    /// Adds an entry, and keeps the tree from growing out of proportion to the wheel.
+    fn push(&self, entries: &mut Entries, entry: Entry) -> Result<(), SourceError> {
+        entries.path_bytes = entries.path_bytes.saturating_add(entry.path.as_bytes().len());
+        if entries.path_bytes > MOST_PATH_BYTES || entries.list.len() as u64 > MOST_MEMBERS {
             let reason = format!(
                 "the limit of {MOST_MEMBERS} members and directories, or of {MOST_PATH_BYTES} bytes of names, is exceeded"
             );
-            return Err(self.bad(member, reason));
+            return Err(self.bad(&entry.path, reason));
         }
+        entries.list.push(entry);
         Ok(())
     }
+}
+
+/// The entries while they are collected.
+struct Entries {
+    list: Vec<Entry>,
+    path_bytes: usize,
+}
+
+impl Entries {
+    /// Nothing more is in this directory. The time of one that is no member is that of the newest member inside.
+    fn leave(&mut self, directory: &Above, above: &mut [Above]) {
+        if let Some(entry) = directory.implied.and_then(|position| self.list.get_mut(position)) {
+            entry.attributes.mtime = directory.newest;
+        }
+        if let Some(parent) = above.last_mut() {
+            parent.newest = parent.newest.max(directory.newest);
+        }
+    }
+}
+
+/// The directories between `above` and a path below it, from the top.
+fn missing(path: &EntryPath, above: Option<&EntryPath>) -> impl Iterator<Item = EntryPath> {
+    let name = path.as_bytes();
+    let ends = name.iter().enumerate().skip(above.map_or(0, |above| above.as_bytes().len() + 1));
+    let ends = ends.filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.filter_map(|end| Some(EntryPath::root().child(name.get(..end)?)))
 }
 
 #[cfg(test)]

@@ -90,21 +90,23 @@ pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(),
 
 /// Everything that stays, without the directories that held nothing but databases.
 pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
-    let mut used = HashSet::new();
-    let mut occupied = HashSet::new();
-    let mut items = Vec::new();
+    let mut used: HashSet<&[u8]> = HashSet::new();
+    let mut occupied: HashSet<&[u8]> = HashSet::new();
+    let mut items = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
         let stays = match (place, &entry.kind) {
-            (Place::Host, EntryKind::Directory) => used.contains(&entry.path) || !occupied.contains(&entry.path),
+            (Place::Host, EntryKind::Directory) => {
+                let path = entry.path.as_bytes();
+                used.contains(path) || !occupied.contains(path)
+            }
             (Place::Host | Place::Rewritten { .. }, _) => true,
             (Place::Device(..) | Place::Unwanted(..), _) => false,
         };
-        if let Some(parent) = entry.path.parent() {
-            if stays {
-                used.insert(parent.clone());
-            }
-            occupied.insert(parent);
+        let directory = entry.path.directory();
+        if stays {
+            used.insert(directory);
         }
+        occupied.insert(directory);
         if stays {
             items.push(host_item(entry, place, plan.joined.contains(&entry.path)));
         }

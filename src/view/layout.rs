@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
-use super::origin::{Origin, OriginKind};
+use super::origin::{Origin, OriginKind, Stated};
+use super::record::{Record, WheelBody};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, Thin, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
-use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
+use super::wheel_part::WheelPart;
+use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Make, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
@@ -226,26 +228,27 @@ fn become_unpacked_wheel(
     wheels: &WheelSet,
     part: &Arc<WheelPart>,
 ) -> Result<(), ViewError> {
-    let digests = part.digests();
-    for mut item in std::mem::take(items) {
-        if let Some(path) = wheels.path(part.part(), &item.path)? {
-            item.origin = item.origin.with_digest(digests.get(&path).map(|&digest| Arc::clone(digest)));
-            item.path = path;
-            items.push(item);
+    let stated = Arc::new(Stated(Box::new(Arc::clone(part))));
+    let paths = wheels.paths(part.part())?;
+    items.retain_mut(|item| {
+        let Some(path) = paths.of(&item.path) else { return false };
+        item.path = path;
+        if let ItemKind::File(..) = item.kind {
+            item.origin = std::mem::take(&mut item.origin).stated_by(&stated);
         }
-    }
+        true
+    });
     let attributes = dist_info_attributes(input);
-    let mut add = |path, body, digest| {
-        let origin = Origin::default().with_digest(digest);
-        items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
-    };
     for file in part.dist_info() {
-        add(file.path.clone(), Body::Ready(Arc::clone(file.digest.content())), Some(Arc::clone(&file.digest)));
+        let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(file.digest.content())));
+        let origin = Origin::made_for(&stated, &path);
+        items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
     }
     let record = Record(Arc::clone(part));
     let body =
         if part.archives().next().is_some() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
-    add(part.record_path()?, body, None);
+    let path = part.record_path()?;
+    items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin: Origin::default() });
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())
 }

@@ -11,12 +11,14 @@ mod origin;
 mod package;
 mod payload;
 mod recombined;
+mod record;
 mod report;
 mod spliced;
 mod thin;
 mod thin_wheels;
 mod tree;
 mod watch;
+mod wheel_part;
 mod wheels;
 
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
@@ -33,4 +35,5 @@ pub use tree::{
     Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,
     View,
 };
-pub use wheels::{WheelOptions, WheelPart, WheelSet};
+pub use wheel_part::WheelPart;
+pub use wheels::{WheelOptions, WheelSet};

@@ -1,10 +1,9 @@
 //! Where a node comes from, for those who ask for its extended attributes.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use crate::source::EntryPath;
-use crate::wheel::Digest;
 
 /// What the names of the attributes begin with. Attributes of `user` need no privilege (xattr(7)).
 const NAMESPACE: &str = "user.kpackfs.";
@@ -13,9 +12,20 @@ const NAMESPACE: &str = "user.kpackfs.";
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     kind: OriginKind,
-    entry: Option<EntryPath>,
-    digest: Option<Arc<Digest>>,
+    /// In the input; of what is [`OriginKind::Made`], in the part.
+    path: Option<EntryPath>,
+    stated: Option<Arc<Stated>>,
 }
+
+/// What the RECORD of a part states.
+pub trait States: Send + Sync + fmt::Debug {
+    /// The SHA-256 of a file, if it is known without work: by its path in the input, or in the part if it is made for that.
+    fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]>;
+}
+
+/// What the RECORD of a part states. Each file of the part refers to it, and one pointer is half of two.
+#[derive(Debug)]
+pub struct Stated(pub Box<dyn States>);
 
 /// How a node was made of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,13 +74,18 @@ impl Origin {
 
     /// What an entry of the input became.
     pub fn of(kind: OriginKind, entry: &EntryPath) -> Self {
-        Self { kind, entry: Some(entry.clone()), digest: None }
+        Self { kind, path: Some(entry.clone()), stated: None }
     }
 
-    /// The same for a file of which RECORD states this digest.
+    /// A file that is made for a part, at this path in it.
+    pub fn made_for(part: &Arc<Stated>, path: &EntryPath) -> Self {
+        Self { kind: OriginKind::Made, path: Some(path.clone()), stated: Some(Arc::clone(part)) }
+    }
+
+    /// The same for a file of a part.
     #[must_use]
-    pub fn with_digest(self, digest: Option<Arc<Digest>>) -> Self {
-        Self { digest, ..self }
+    pub fn stated_by(self, part: &Arc<Stated>) -> Self {
+        Self { stated: Some(Arc::clone(part)), ..self }
     }
 
     /// The same for what a view shows in its place: other bytes, made of the same entry.
@@ -80,7 +95,7 @@ impl Origin {
             OriginKind::Unchanged | OriginKind::Database => OriginKind::Rewritten,
             kind => kind,
         };
-        Self { kind, entry: self.entry.clone(), digest: None }
+        Self { kind, path: self.path.clone(), stated: None }
     }
 
     /// How it was made.
@@ -90,7 +105,7 @@ impl Origin {
 
     /// The entry of the input that it was made of, if there is a single one.
     pub fn entry(&self) -> Option<&EntryPath> {
-        self.entry.as_ref()
+        self.path.as_ref().filter(|_| self.kind != OriginKind::Made)
     }
 
     /// The value of an extended attribute, told without work: `kind`; `origin`, the path in the input, of at most 4095
@@ -98,9 +113,9 @@ impl Origin {
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name.strip_prefix(NAMESPACE.as_bytes())? {
             b"kind" => Some(self.kind.name().into()),
-            b"origin" => Some(self.entry.as_ref()?.as_bytes().to_vec()),
+            b"origin" => Some(self.entry()?.as_bytes().to_vec()),
             b"sha256" => {
-                let sha256 = self.digest.as_ref()?.known_sha256()?;
+                let sha256 = self.stated.as_ref()?.0.sha256(self.path.as_ref()?)?;
                 let text = sha256.iter().try_fold(String::new(), |mut text, byte| {
                     write!(text, "{byte:02x}")?;
                     Ok::<_, std::fmt::Error>(text)
@@ -116,6 +131,17 @@ impl Origin {
 mod tests {
     use super::*;
     use crate::rope::{Rope, Segment};
+    use crate::wheel::Digest;
+
+    /// States the digest of one file.
+    #[derive(Debug)]
+    struct One(EntryPath, Arc<Digest>);
+
+    impl States for One {
+        fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
+            self.1.known_sha256().filter(|_| *path == self.0)
+        }
+    }
 
     #[test]
     fn attributes_tell_what_is_known() {
@@ -123,14 +149,20 @@ mod tests {
         let text = |origin: &Origin, name: &str| origin.attribute(name.as_bytes());
         let content = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
         let digest = Arc::new(Digest::new("x", content, None));
-        let origin = Origin::of(OriginKind::Rewritten, &entry).with_digest(Some(Arc::clone(&digest)));
+        let part = Arc::new(Stated(Box::new(One(entry.clone(), Arc::clone(&digest)))));
+        let origin = Origin::of(OriginKind::Rewritten, &entry).stated_by(&part);
+        let made = Origin::made_for(&part, &entry);
         assert_eq!(text(&origin, "user.kpackfs.kind").unwrap(), b"rewritten");
         assert_eq!(text(&origin, "user.kpackfs.origin").unwrap(), b"lib/\xff.so");
+        assert_eq!(text(&made, "user.kpackfs.origin"), None, "the input does not have it");
         assert_eq!(text(&origin, "user.kpackfs.sha256"), None, "nobody has computed it");
         digest.sha256().unwrap();
         // FIPS 180-2, appendix B.1.
         let expected = b"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(text(&origin, "user.kpackfs.sha256").unwrap(), expected);
+        for origin in [&origin, &made] {
+            assert_eq!(text(origin, "user.kpackfs.sha256").unwrap(), expected);
+        }
+        assert_eq!(text(&origin.replaced(), "user.kpackfs.sha256"), None, "of other bytes");
         for name in ["user.kpackfs.", "user.kpackfs.size", "user.mime_type", "system.posix_acl_access", "kind", ""] {
             assert_eq!(text(&origin, name), None, "{name}");
         }

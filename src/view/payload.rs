@@ -8,15 +8,17 @@ use crate::kpack::Archive;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, ThinBinary};
-use crate::wheel::{File, Part, WheelError, Wheels};
+use crate::wheel::{File, Part, Paths, Unchanged, WheelError, Wheels};
 
 /// A file of a wheel but for its dist-info.
 #[derive(Clone, Debug)]
 pub(super) enum Payload {
-    /// A file of the input as it is, and its path there.
-    Unchanged(File, EntryPath),
+    /// A file of the input as it is.
+    Unchanged(Unchanged),
+    /// A binary that is joined with its archives, and its path in the input.
+    Joined(Box<(File, EntryPath)>),
     /// A binary that is rewritten, and its path in the input.
-    Rewritten(File, Arc<Rewritten>, EntryPath),
+    Rewritten(Box<(File, Arc<Rewritten>, EntryPath)>),
     /// A binary or a bundle that is cut down.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive at its path in the input.
@@ -25,24 +27,26 @@ pub(super) enum Payload {
 
 /// What stays, and binaries without device code.
 pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
-    let mut payload = Vec::new();
+    let paths = wheels.paths(&Part::Host)?;
+    let mut payload = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
-            (Place::Host, _) => payload.extend(unchanged(wheels, &Part::Host, entry)?),
+            (Place::Host, _) => payload.extend(unchanged(wheels, &paths, entry)),
             (Place::Rewritten { content, link_group, .. }, _) => {
                 if let Some(kept) = content.as_kept() {
                     let kind = EntryKind::File { content: Arc::clone(kept), link_group: *link_group };
-                    payload.extend(unchanged(wheels, &Part::Host, &Entry { kind, ..entry.clone() })?);
+                    payload.extend(unchanged(wheels, &paths, &Entry { kind, ..entry.clone() }));
                     continue;
                 }
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
                 let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
-                let rewritten = |file| Payload::Rewritten(file, Arc::clone(content), entry.path.clone());
+                let rewritten = |file| Payload::Rewritten(Box::new((file, Arc::clone(content), entry.path.clone())));
                 payload.extend(file.map(rewritten));
             }
             _ => {}
         }
     }
+    payload.shrink_to_fit();
     Ok(payload)
 }
 
@@ -53,36 +57,62 @@ pub(super) fn device_payload(
     wheels: &Wheels,
     key: &BundleKey,
 ) -> Result<Vec<Payload>, WheelError> {
-    let part = Part::Device(key.clone());
+    let paths = wheels.paths(&Part::Device(key.clone()))?;
     let mut payload = Vec::new();
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         if matches!(place, Place::Device(of, _) if of == key) {
-            payload.extend(unchanged(wheels, &part, entry)?);
+            payload.extend(unchanged(wheels, &paths, entry));
         }
     }
     for planned in plan.archives.iter().filter(|archive| archive.key == *key) {
         let archive = Arc::clone(&planned.archive);
         payload.push(Payload::Archive(planned.path.clone(), planned.attributes.mode, archive));
     }
+    payload.shrink_to_fit();
     Ok(payload)
 }
 
 /// All of the input, with its binaries as they are when they are joined with their archives.
 pub(super) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
-    let mut payload = Vec::new();
+    let paths = wheels.paths(&Part::Fat)?;
+    let mut payload = Vec::with_capacity(input.entries.len());
     for entry in &input.entries {
         match &entry.kind {
             EntryKind::File { content, .. } if plan.joined.contains(&entry.path) => {
                 let whole = Arc::clone(content);
                 let file = wheels.made(&Part::Fat, &entry.path, entry.attributes.mode, whole, None)?;
-                payload.extend(file.map(|file| Payload::Unchanged(file, entry.path.clone())));
+                payload.extend(file.map(|file| Payload::Joined(Box::new((file, entry.path.clone())))));
             }
-            _ => payload.extend(unchanged(wheels, &Part::Fat, entry)?),
+            _ => payload.extend(unchanged(wheels, &paths, entry)),
         }
     }
+    payload.shrink_to_fit();
     Ok(payload)
 }
 
-fn unchanged(wheels: &Wheels, part: &Part, entry: &Entry) -> Result<Option<Payload>, WheelError> {
-    Ok(wheels.unchanged(part, entry)?.map(|file| Payload::Unchanged(file, entry.path.clone())))
+fn unchanged(wheels: &Wheels, paths: &Paths<'_>, entry: &Entry) -> Option<Payload> {
+    wheels.takes_over(paths, entry).map(Payload::Unchanged)
+}
+
+impl Payload {
+    /// Its path in the input, unless it is made for the part.
+    pub(super) fn entry(&self) -> Option<&EntryPath> {
+        match self {
+            Self::Unchanged(unchanged) => Some(&unchanged.entry),
+            Self::Joined(joined) => Some(&joined.1),
+            Self::Rewritten(rewritten) => Some(&rewritten.2),
+            Self::Archive(..) | Self::Thin(..) => None,
+        }
+    }
+
+    /// Its path in the wheel, which has its files at these paths.
+    pub(super) fn path(&self, paths: &Paths<'_>) -> Option<EntryPath> {
+        match self {
+            Self::Unchanged(unchanged) => paths.of(&unchanged.entry),
+            Self::Joined(joined) => Some(joined.0.path.clone()),
+            Self::Rewritten(rewritten) => Some(rewritten.0.path.clone()),
+            Self::Archive(path, ..) => paths.of(path),
+            Self::Thin(path, ..) => Some(path.clone()),
+        }
+    }
 }

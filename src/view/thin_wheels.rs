@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lru::LruCache;
 
 use super::installed::InstalledRecord;
+use super::record::{Record, WheelBody};
 use super::tree::Body;
-use super::wheels::{Record, WheelBody, WheelPart, WheelSet};
+use super::wheel_part::WheelPart;
+use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{Content, Make, ReadError};
 use crate::source::EntryPath;
@@ -112,7 +114,7 @@ impl ThinWheel {
         let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &|path| {
             wheels.binaries.thin(gpus, path)
         })?;
-        Ok(Arc::clone(self.part.get_or_init(|| Arc::new(part))))
+        Ok(Arc::clone(self.part.get_or_init(|| part)))
     }
 }
 

@@ -1,22 +1,21 @@
 //! The wheels of a split, and the dist-info that makes each part's directory the unpacked form of its wheel.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use once_cell::sync::OnceCell;
 use rayon::prelude::*;
 
-use super::payload::{Payload, device_payload, fat_payload, host_payload};
-use super::spliced::spliced;
+use super::payload::{device_payload, fat_payload, host_payload};
+use super::wheel_part::WheelPart;
 use crate::gpu::{BundleKey, GpuSet};
-use crate::kpack::{Archive, make_archives};
+use crate::kpack::make_archives;
 use crate::resources::Resources;
-use crate::rope::{Content, Make, ReadError};
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
-use crate::split::{Place, Plan, Statement, ThinBinary};
-use crate::wheel::{Assembled, Digest, FatWheel, File, Label, Options, Part, Stamp, WheelError, Wheels, normalise};
+use crate::rope::ReadError;
+use crate::source::{Entry, EntryKind, Input, InputKind};
+use crate::split::{Place, Plan, Statement};
+use crate::wheel::{Digest, FatWheel, Label, Options, Part, Paths, Stamp, WheelError, Wheels, normalise};
 
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
@@ -61,20 +60,6 @@ pub struct WheelSet {
     originals: Vec<Digest>,
 }
 
-/// One wheel. What it consists of is known; what has to be made is made when it is asked for.
-#[derive(Debug)]
-pub struct WheelPart {
-    part: Part,
-    wheels: Arc<Wheels>,
-    payload: Vec<Payload>,
-    dist_info: Vec<File>,
-    stamp: Stamp,
-    resources: Arc<Resources>,
-    /// Another cell takes its place when RECORD has to be made once more.
-    assembled: Mutex<Arc<OnceCell<Arc<Assembled>>>>,
-    wheel: OnceCell<Arc<dyn Content>>,
-}
-
 impl WheelSet {
     /// The wheels that a wheel is split into; `None` if the input is no wheel.
     pub fn new(
@@ -90,39 +75,41 @@ impl WheelSet {
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
-        let wheels = Arc::new(wheels.with_statement(statement));
-        let part = |part: Part, payload: Vec<Payload>| -> Result<Arc<WheelPart>, WheelError> {
-            let paths = payload.iter().map(|payload| match payload {
-                Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => &file.path,
-                Payload::Archive(path, ..) | Payload::Thin(path, ..) => path,
-            });
-            Ok(Arc::new(WheelPart {
-                dist_info: wheels.dist_info(&part, paths)?,
-                part,
-                wheels: Arc::clone(&wheels),
-                payload,
-                stamp: options.stamp,
-                resources: Arc::clone(resources),
-                assembled: Mutex::default(),
-                wheel: OnceCell::new(),
-            }))
-        };
+        let mut wheels = wheels.with_statement(statement);
         let host = host_payload(input, plan, &wheels)?;
-        let mut hosts = vec![part(Part::Host, host.clone())?];
-        let mut variants_index = None;
-        if let Some(label) = &options.variant {
-            hosts.push(part(Part::Variant(label.clone()), host)?);
-            variants_index = Some(wheels.variants_index(label)?);
-        }
-        let mut devices = BTreeMap::new();
+        let variant = options.variant.as_ref().map(|label| (Part::Variant(label.clone()), host.clone()));
+        let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
+        let mut contents = vec![(Part::Host, host)];
+        contents.extend(variant);
         for key in &plan.keys {
-            let payload = device_payload(input, plan, &wheels, key)?;
-            devices.insert(key.clone(), part(Part::Device(key.clone()), payload)?);
+            contents.push((Part::Device(key.clone()), device_payload(input, plan, &wheels, key)?));
         }
-        let fat = is_split.then(|| part(Part::Fat, fat_payload(input, plan, &wheels)?)).transpose()?;
+        if is_split {
+            contents.push((Part::Fat, fat_payload(input, plan, &wheels)?));
+        }
+        let contents = contents.into_iter().map(|(part, payload)| {
+            let paths = wheels.paths(&part)?;
+            let dist_info = wheels.dist_info(&part, payload.iter().filter_map(|payload| payload.path(&paths)))?;
+            Ok((part, payload, dist_info))
+        });
+        let contents = contents.collect::<Result<Vec<_>, WheelError>>()?;
+        let places = input.entries.iter().zip(&plan.places);
+        let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
+        let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
+        wheels.forget_claims();
+        let wheels = Arc::new(wheels);
+        let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
+        for (part, payload, dist_info) in contents {
+            let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
+            match part.part() {
+                Part::Device(key) => drop(devices.insert(key.clone(), part)),
+                Part::Fat => fat = Some(part),
+                Part::Host | Part::Variant(_) | Part::Thin { .. } => hosts.push(part),
+            }
+        }
         let mut warnings = wheels.warnings();
         if let Some(host) = hosts.first() {
-            warnings.extend(host.assembled().map_or_else(|_| Vec::new(), |assembled| assembled.warnings()));
+            warnings.extend(host.warnings()?);
         }
         let links = symlinks(input);
         let has_symlinks = !links.is_empty();
@@ -130,9 +117,6 @@ impl WheelSet {
             format!("{link}: in no wheel, which cannot hold symlinks; it leads to no file of the input to put a copy of there")
         }));
         let fingerprint = options.fingerprint;
-        let places = input.entries.iter().zip(&plan.places);
-        let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
-        let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
         let has_local_versions = options.has_local_versions;
         Ok(Some(Self {
             hosts,
@@ -154,14 +138,8 @@ impl WheelSet {
     /// nothing else would notice. Adds the bytes that are compared to `done`.
     pub fn check_claims(&self, done: &AtomicU64) -> Result<(), ReadError> {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
-        let taken_over = parts.flat_map(|part| {
-            let payload = part.payload.iter().filter_map(|payload| match payload {
-                Payload::Unchanged(file, _) => Some(file),
-                Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
-            });
-            payload.chain(&part.dist_info).map(|file| &*file.digest)
-        });
-        let mut digests: Vec<_> = self.originals.iter().chain(taken_over).collect();
+        let taken_over: Vec<_> = parts.flat_map(|part| part.taken_over()).collect();
+        let mut digests: Vec<_> = self.originals.iter().chain(taken_over.iter().map(|digest| &**digest)).collect();
         digests.sort_by_key(|digest| Reverse(digest.content().size()));
         digests.par_iter().with_max_len(1).try_for_each(|digest| {
             digest.check_claim()?;
@@ -198,9 +176,9 @@ impl WheelSet {
         digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
     }
 
-    /// Where a path of the input is in a part; `None` if the part has its own file there or none.
-    pub(super) fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
-        self.wheels.path(part, path)
+    /// Where paths of the input are in a part.
+    pub(super) fn paths(&self, part: &Part) -> Result<Paths<'_>, WheelError> {
+        self.wheels.paths(part)
     }
 }
 
@@ -211,234 +189,4 @@ fn symlinks(input: &Input) -> Vec<String> {
         EntryKind::Directory | EntryKind::File { .. } => None,
     };
     input.entries.iter().filter_map(link).collect()
-}
-
-impl WheelPart {
-    /// A wheel of the files of `host` and those of `devices` that are no archives, but for those that are cut down: `binary`
-    /// gives these for paths of the input.
-    pub(super) fn thin(
-        part: Part,
-        host: &Self,
-        devices: &[&Self],
-        statement: String,
-        binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
-    ) -> Result<Self, WheelError> {
-        let wheels = &host.wheels;
-        let mut payload = Vec::with_capacity(host.payload.len());
-        for from in std::iter::once(host).chain(devices.iter().copied()) {
-            for file in &from.payload {
-                match file {
-                    Payload::Unchanged(file, entry) => {
-                        let path = wheels.renamed(&from.part, &part, &file.path)?;
-                        payload.push(match binary(entry) {
-                            Some(binary) => Payload::Thin(path, file.executable, binary),
-                            None => Payload::Unchanged(File { path, ..file.clone() }, entry.clone()),
-                        });
-                    }
-                    Payload::Rewritten(file, _, entry) => {
-                        let path = wheels.renamed(&from.part, &part, &file.path)?;
-                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
-                        payload.push(Payload::Thin(path, file.executable, binary));
-                    }
-                    Payload::Archive(..) | Payload::Thin(..) => {}
-                }
-            }
-        }
-        let mut dist_info = wheels.dist_info(&part, std::iter::empty())?;
-        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
-        Ok(Self {
-            dist_info,
-            part,
-            wheels: Arc::clone(wheels),
-            payload,
-            stamp: host.stamp,
-            resources: Arc::clone(&host.resources),
-            assembled: Mutex::default(),
-            wheel: OnceCell::new(),
-        })
-    }
-
-    /// The dist-info files of thin wheels with the version of this one, without RECORD.
-    pub(super) fn thin_dist_info(&self) -> Result<Vec<File>, WheelError> {
-        self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
-    }
-
-    /// Plans the binaries that are cut down, on all cores.
-    fn plan_thin(&self) -> Result<(), ReadError> {
-        self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
-            Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
-            Payload::Unchanged(..) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
-        })
-    }
-
-    /// The wheel's file name.
-    pub fn file_name(&self) -> Result<String, WheelError> {
-        Ok(self.wheels.name(&self.part)?.to_string())
-    }
-
-    /// Which wheel it is.
-    pub fn part(&self) -> &Part {
-        &self.part
-    }
-
-    /// The dist-info files that the part has instead of the input's, without RECORD.
-    pub fn dist_info(&self) -> &[File] {
-        &self.dist_info
-    }
-
-    /// The archives in it, which have to be made before sizes are known.
-    pub fn archives(&self) -> impl Iterator<Item = &Archive> {
-        self.payload.iter().filter_map(|payload| match payload {
-            Payload::Archive(_, _, archive) => Some(&**archive),
-            Payload::Unchanged(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,
-        })
-    }
-
-    /// All files of the part, RECORD last. Makes archives.
-    pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
-        let cell = Arc::clone(&self.assembled_cell());
-        cell.get_or_try_init(|| self.assemble().map(Arc::new)).cloned()
-    }
-
-    /// The list of all files as it is now, or will be.
-    fn assembled_cell(&self) -> MutexGuard<'_, Arc<OnceCell<Arc<Assembled>>>> {
-        self.assembled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn assemble(&self) -> Result<Assembled, ReadError> {
-        self.plan_thin()?;
-        let mut files = Vec::with_capacity(self.payload.len());
-        for payload in &self.payload {
-            match payload {
-                Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => files.push(file.clone()),
-                Payload::Archive(path, mode, archive) => {
-                    let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
-                    files.extend(file.map_err(|error| self.failed(&error))?);
-                }
-                Payload::Thin(path, executable, binary) => {
-                    files.push(self.wheels.file(path.clone(), *executable, binary.make()?));
-                }
-            }
-        }
-        files.extend(self.dist_info.iter().cloned());
-        self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))
-    }
-
-    /// Has RECORD made once more, which may state claims that were found to be wrong since.
-    fn forget_record(&self) {
-        *self.assembled_cell() = Arc::default();
-    }
-
-    /// Where an installation of all parts has a file of this one.
-    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
-        self.wheels.installed(path)
-    }
-
-    /// The RECORD that an installation of the part has. Makes archives.
-    pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let record = self.wheels.installed_record(&*self.assembled()?).map_err(|error| self.failed(&error))?;
-        Ok(Arc::new(record))
-    }
-
-    /// Where the part's RECORD is.
-    pub fn record_path(&self) -> Result<EntryPath, WheelError> {
-        let directory = format!("{}.dist-info", self.wheels.name(&self.part)?.stem());
-        Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
-    }
-
-    /// The wheel's size, if it takes no work to know it.
-    pub fn known_size(&self) -> Option<u64> {
-        if let Some(wheel) = self.wheel.get() {
-            return Some(wheel.size());
-        }
-        let is_known = |payload: &Payload| match payload {
-            Payload::Unchanged(..) => true,
-            Payload::Rewritten(_, rewritten, _) => rewritten.original().packed().is_none_or(|packed| !packed.deflated),
-            Payload::Thin(..) => false,
-            Payload::Archive(_, _, make) => make.made().is_some(),
-        };
-        self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
-    }
-
-    /// The digests that RECORD states of payload files, by their paths in the wheel. Those of archives are not known before
-    /// the archives are.
-    pub(super) fn digests(&self) -> HashMap<&EntryPath, &Arc<Digest>> {
-        let files = self.payload.iter().filter_map(|payload| match payload {
-            Payload::Unchanged(file, _) | Payload::Rewritten(file, ..) => Some(file),
-            Payload::Archive(..) | Payload::Thin(..) => None,
-        });
-        files.map(|file| (&file.path, &file.digest)).collect()
-    }
-
-    /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
-    pub fn rewritten_size(&self) -> u64 {
-        let size = |payload: &Payload| match payload {
-            Payload::Rewritten(_, rewritten, _) => rewritten.original().size(),
-            Payload::Unchanged(..) | Payload::Archive(..) | Payload::Thin(..) => 0,
-        };
-        self.payload.iter().map(size).sum()
-    }
-
-    /// The wheel. Makes archives, and the deflate streams of rewritten files.
-    pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.wheel.get_or_try_init(|| self.zip()).cloned()
-    }
-
-    fn zip(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut assembled = Assembled::clone(&*self.assembled()?);
-        let splice = |payload: &Payload| {
-            let (path, rewritten) = match payload {
-                Payload::Rewritten(file, rewritten, _) => (&file.path, Arc::clone(rewritten)),
-                Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
-                Payload::Unchanged(..) | Payload::Archive(..) => return Ok(None),
-            };
-            let stream = spliced(&path.to_text(), &rewritten, &self.resources)?;
-            Ok(stream.map(|stream| (path.clone(), stream)))
-        };
-        let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
-        let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();
-        for file in &mut assembled.files {
-            if let Some((stream, crc32)) = streams.remove(&file.path) {
-                file.digest.assume(None, Some(crc32));
-                file.deflated = Some(stream);
-            }
-        }
-        Ok(Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?))
-    }
-
-    fn failed(&self, error: &WheelError) -> ReadError {
-        let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
-        ReadError::damaged(&name.into(), error.to_string())
-    }
-}
-
-/// A part's RECORD, as a file whose size is known when archives are made.
-#[derive(Debug)]
-pub(super) struct Record(pub(super) Arc<WheelPart>);
-
-impl Make for Record {
-    fn made(&self) -> Option<Arc<dyn Content>> {
-        let cell = Arc::clone(&self.0.assembled_cell());
-        Some(Arc::clone(cell.get()?.files.last()?.digest.content()))
-    }
-
-    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let assembled = self.0.assembled()?;
-        let record = assembled.files.last().map(|file| Arc::clone(file.digest.content()));
-        record.ok_or_else(|| ReadError::damaged(&"RECORD".into(), "the part has no files"))
-    }
-}
-
-/// A `.whl` file.
-#[derive(Debug)]
-pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
-
-impl Make for WheelBody {
-    fn made(&self) -> Option<Arc<dyn Content>> {
-        self.0.wheel.get().cloned()
-    }
-
-    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        self.0.wheel()
-    }
 }

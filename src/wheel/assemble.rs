@@ -1,11 +1,15 @@
 //! The wheels of a split: dist-info and payload put together.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
-use super::{Devices, Digest, FatWheel, File, Label, STATEMENT, Stamp, WheelError, WheelName, archive, record};
+use super::{
+    Claims, Devices, Digest, FatWheel, File, Label, Paths, STATEMENT, Stamp, Unchanged, WheelError, WheelName, archive,
+    record,
+};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
@@ -42,12 +46,12 @@ pub enum Part {
 /// The wheels that a fat wheel is split into.
 #[derive(Clone, Debug)]
 pub struct Wheels {
-    fat: FatWheel,
+    pub(super) fat: FatWheel,
     devices: Devices,
     requires: Vec<String>,
     statement: Option<String>,
-    /// Of the files that are taken over, by their paths in the input: a licence is in each of the wheels.
-    digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
+    /// Of files that are taken over and whose digests are not as RECORD claims them, by their paths in the input.
+    pub(super) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
 
 impl Wheels {
@@ -97,23 +101,27 @@ impl Wheels {
 
     /// Where a path of the input is in a part's wheel; `None` if the part makes that file again or does without it.
     pub fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
+        Ok(self.paths(part)?.of(path))
+    }
+
+    /// Where paths of the input are in a part's wheel.
+    pub fn paths(&self, part: &Part) -> Result<Paths<'_>, WheelError> {
         // A variant wheel has variant.json, but its own.
         let name = if let Part::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
-        Ok(self.fat.path_in(&name, path))
+        Ok(self.fat.paths(&name))
     }
 
     /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes again or does
     /// without.
-    ///
-    /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
-    /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now (as `split`
-    /// does) or in an earlier session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects the files there from
-    /// being changed.
     pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
-        let EntryKind::File { content, .. } = &entry.kind else { return Ok(None) };
-        let path = self.path(part, &entry.path)?;
-        Ok(path.map(|path| self.taken_over(path, entry, content)))
+        let Some(path) = self.path(part, &entry.path)? else { return Ok(None) };
+        Ok(Unchanged::of(entry, &self.fat.claims).map(|unchanged| self.taken_over(path, &unchanged)))
+    }
+
+    /// Does without the claims of the input's RECORD from now on. They take more memory than all else that is known of a
+    /// member.
+    pub fn forget_claims(&mut self) {
+        self.fat.claims = Claims::default();
     }
 
     /// The digest of an entry of the input that something else takes the place of, if RECORD claims one.
@@ -159,10 +167,10 @@ impl Wheels {
 
     /// The dist-info files that a part has instead of the input's, without RECORD. They depend on the paths of the
     /// payload (in the part's wheel), not on contents.
-    pub fn dist_info<'a>(
+    pub fn dist_info(
         &self,
         part: &Part,
-        payload: impl IntoIterator<Item = &'a EntryPath>,
+        payload: impl IntoIterator<Item = impl Borrow<EntryPath>>,
     ) -> Result<Vec<File>, WheelError> {
         let name = self.name(part)?;
         let directory = dist_info(&name);
@@ -202,9 +210,9 @@ impl Wheels {
                     add(b"top_level.txt", packages.into_bytes())?;
                 }
                 for licence in &self.fat.licences {
-                    let EntryKind::File { content, .. } = &licence.entry.kind else { continue };
+                    let Some(unchanged) = Unchanged::of(&licence.entry, &self.fat.claims) else { continue };
                     let path = directory.child(format!("licenses/{}", licence.path).as_bytes());
-                    files.push(self.taken_over(path, &licence.entry, content));
+                    files.push(self.taken_over(path, &unchanged));
                 }
             }
         }
@@ -281,28 +289,6 @@ impl Wheels {
         let targets: Vec<_> = self.devices.targets().filter(|key| has_property(key)).collect();
         if targets.is_empty() { Err(WheelError::NoVariant) } else { Ok(targets) }
     }
-
-    fn taken_over(&self, path: EntryPath, entry: &Entry, content: &Arc<dyn Content>) -> File {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        let digest = digests.entry(entry.path.clone()).or_insert_with(|| Arc::new(self.digest(entry, content)));
-        let deflated = content.packed().filter(|packed| packed.deflated).map(|packed| packed.bytes);
-        File { path, executable: entry.attributes.mode & 0o111 != 0, digest: Arc::clone(digest), deflated }
-    }
-
-    /// The digest of a file that is taken over.
-    fn digest(&self, entry: &Entry, content: &Arc<dyn Content>) -> Digest {
-        let packed = content.packed();
-        let crc32 = packed.as_ref().map(|packed| packed.crc32);
-        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        match self.fat.claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
-            Some(claim) => {
-                // RECORD may mean the text of what was a symlink.
-                let is_member = packed.is_some() && matches!(entry.kind, EntryKind::File { link_group: None, .. });
-                digest.claimed(claim.sha256, is_member)
-            }
-            None => digest,
-        }
-    }
 }
 
 /// The files of a part, in the order that they have in the wheel.
@@ -329,22 +315,30 @@ impl Assembled {
 
     /// What will keep the wheel from being used somewhere.
     pub fn warnings(&self) -> Vec<String> {
-        let find = |pattern: &dyn Fn(char) -> bool| {
-            let named = |file: &&File| file.path.to_text().contains(pattern);
-            let mut found = self.files.iter().filter(named).map(|file| file.path.to_string());
-            found.next().map(|first| (first, found.count()))
-        };
-        let more = |count: usize| if count == 0 { String::new() } else { format!(" and {count} more") };
-        let mut warnings = Vec::new();
-        if let Some((first, rest)) = find(&|letter| r#"<>:"|?*\"#.contains(letter)) {
-            warnings.push(format!("{}: {first}{}: no such name can be installed on Windows", self.name, more(rest)));
-        }
-        if let Some((first, rest)) = find(&char::is_control) {
-            let name = &self.name;
-            warnings.push(format!("{name}: {first:?}{}: uv and PyPI refuse control characters in names", more(rest)));
-        }
-        warnings
+        warnings_of(&self.name, self.files.iter().map(|file| file.path.clone()))
     }
+}
+
+/// What will keep a wheel with files at these paths from being used somewhere.
+pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> Vec<String> {
+    let directory = dist_info(name);
+    // A control character beyond ASCII begins with 0xC2.
+    let is_odd = |byte: u8| byte.is_ascii_control() || br#"<>:"|?*\"#.contains(&byte) || byte == 0xc2;
+    let mut odd: Vec<_> = paths.filter(|path| path.as_bytes().iter().any(|&byte| is_odd(byte))).collect();
+    odd.sort_by_cached_key(|path| (path.is_below(&directory), path.as_bytes().to_vec()));
+    let find = |pattern: &dyn Fn(char) -> bool| {
+        let mut found = odd.iter().filter(|path| path.to_text().contains(pattern)).map(ToString::to_string);
+        found.next().map(|first| (first, found.count()))
+    };
+    let more = |count: usize| if count == 0 { String::new() } else { format!(" and {count} more") };
+    let mut warnings = Vec::new();
+    if let Some((first, rest)) = find(&|letter| r#"<>:"|?*\"#.contains(letter)) {
+        warnings.push(format!("{name}: {first}{}: no such name can be installed on Windows", more(rest)));
+    }
+    if let Some((first, rest)) = find(&char::is_control) {
+        warnings.push(format!("{name}: {first:?}{}: uv and PyPI refuse control characters in names", more(rest)));
+    }
+    warnings
 }
 
 /// A version with a local part that names GPUs. It consists of letters, digits and dots (PEP 440, "Local version
@@ -364,9 +358,10 @@ fn dist_info(name: &WheelName) -> EntryPath {
 
 /// The packages that a payload belongs to, one on a line. What lies in `*.data/platlib` or `purelib` is installed from
 /// there.
-fn top_level<'a>(payload: impl IntoIterator<Item = &'a EntryPath>) -> String {
+fn top_level(payload: impl IntoIterator<Item = impl Borrow<EntryPath>>) -> String {
     let mut packages = BTreeSet::new();
     for path in payload {
+        let path: &EntryPath = path.borrow();
         let mut components = path.components();
         let mut first = components.next();
         if first.is_some_and(|first| first.ends_with(b".data")) && path.depth() > 2 {
@@ -374,9 +369,11 @@ fn top_level<'a>(payload: impl IntoIterator<Item = &'a EntryPath>) -> String {
             first = first.and_then(|_| components.next());
         }
         let name = first.filter(|_| components.next().is_some()).and_then(|name| std::str::from_utf8(name).ok());
-        packages.extend(name.filter(|name| is_identifier(name)));
+        if let Some(name) = name.filter(|name| is_identifier(name) && !packages.contains(*name)) {
+            packages.insert(name.to_owned());
+        }
     }
-    packages.into_iter().flat_map(|package| [package, "\n"]).collect()
+    packages.into_iter().flat_map(|package| [package, "\n".to_owned()]).collect()
 }
 
 fn is_identifier(name: &str) -> bool {

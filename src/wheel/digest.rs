@@ -104,6 +104,11 @@ impl Digest {
         self.sha256.get().copied().or_else(claim)
     }
 
+    /// Whether what is claimed stands for both digests, and nobody has computed them.
+    pub(super) fn is_as_claimed(&self) -> bool {
+        self.sha256.get().is_none() && self.known().is_some()
+    }
+
     /// Computes the digests if that is what it takes to know whether the claim is right.
     pub fn check_claim(&self) -> Result<(), ReadError> {
         if self.claim.is_some() && self.sha256.get().is_none() { self.compute().map(drop) } else { Ok(()) }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::licences::{self, Licence};
-use super::{Added, Claims, Metadata, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
+use super::{Added, Claims, Metadata, Paths, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 
 /// Longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
 const LONGEST_TEXT: u64 = 16 << 20;
@@ -17,7 +17,7 @@ const LONGEST_RECORD: u64 = 64 << 20;
 
 /// Files of a dist-info directory that are not taken over: what is made again, signatures of what is made again (PEP 815),
 /// and what installers leave behind (Recording installed projects).
-const NOT_TAKEN_OVER: [&[u8]; 9] = [
+pub(super) const NOT_TAKEN_OVER: [&[u8]; 9] = [
     b"METADATA",
     b"WHEEL",
     b"RECORD",
@@ -88,25 +88,14 @@ impl FatWheel {
         Ok(Self { name, metadata, wheel_file, warnings, claims, licences, added, resources, dist_info })
     }
 
-    /// Where a path of the input is in the wheel called `name`: the dist-info and data directories have that wheel's own
-    /// name. `None` if it is not taken over.
-    pub(super) fn path_in(&self, name: &WheelName, path: &EntryPath) -> Option<EntryPath> {
-        let below = |directory: String, rest: &EntryPath| {
-            let directory = EntryPath::root().child(directory.as_bytes());
-            if rest.is_root() { directory } else { directory.child(rest.as_bytes()) }
-        };
-        if let Some(rest) = path.below(&self.dist_info) {
-            let taken_over = !NOT_TAKEN_OVER.contains(&rest.as_bytes())
-                && (name.variant.is_some() || rest.as_bytes() != b"variant.json");
-            return taken_over.then(|| below(format!("{}.dist-info", name.stem()), &rest));
-        }
-        // Of the top-level names only directories can be meant, and of those only the wheel's own is sure to be one.
-        let first = path.components().next().unwrap_or_default();
-        let own = self.dist_info.as_bytes().strip_suffix(b".dist-info").zip(first.strip_suffix(b".data"));
-        let is_data = first.ends_with(b".data") && (path.depth() > 1 || own.is_some_and(|(own, first)| own == first));
-        match path.below(&EntryPath::root().child(first)).filter(|_| is_data) {
-            Some(rest) => Some(below(format!("{}.data", name.stem()), &rest)),
-            None => Some(path.clone()),
+    /// Where the files of the input are in the wheel called `name`.
+    pub(super) fn paths(&self, name: &WheelName) -> Paths<'_> {
+        let directory = |suffix: &str| EntryPath::root().child(format!("{}.{suffix}", name.stem()).as_bytes());
+        Paths {
+            old: &self.dist_info,
+            dist_info: directory("dist-info"),
+            data: directory("data"),
+            has_variant: name.variant.is_some(),
         }
     }
 }
@@ -127,17 +116,13 @@ impl Claims {
 
     /// What can be seen to be wrong without reading the files.
     fn problem(&self, input: &Input) -> Option<String> {
-        let has_another_size = |path: &[u8], size: u64| {
-            let entry = EntryPath::new(path).ok().and_then(|path| input.entry(&path));
-            entry.is_some_and(|entry| matches!(&entry.kind, EntryKind::File { content, .. } if content.size() != size))
+        let has_another_size = |entry: &Entry| match (&entry.kind, self.get(&entry.path)) {
+            (EntryKind::File { content, .. }, Some(claim)) => content.size() != claim.size,
+            _ => false,
         };
-        let is_wrong = |path: &[u8], stated| match stated {
-            Stated::Claim(claim) => has_another_size(path, claim.size),
-            Stated::Several => true,
-            Stated::Nothing => false,
-        };
-        let wrong = self.rows().filter(|&(path, stated)| is_wrong(path, stated));
-        let mut wrong: Vec<_> = wrong.map(|(path, _)| path).collect();
+        let several = self.rows().filter(|(_, stated)| *stated == Stated::Several).map(|(path, _)| path);
+        let entries = input.entries.iter().filter(|entry| has_another_size(entry)).map(|entry| entry.path.as_bytes());
+        let mut wrong: Vec<_> = several.chain(entries).collect();
         wrong.sort_unstable();
         let (first, rest) = wrong.split_first()?;
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
@@ -156,8 +141,14 @@ fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelE
     let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
     let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
     let mut bytes = vec![0; size.ok_or_else(too_long)?];
-    content.read_at(0, &mut bytes)?;
-    Ok(bytes)
+    // Nobody reads it again, so that nothing of it should be kept in caches.
+    content.peek(&mut bytes)?;
+    match content.packed() {
+        Some(packed) if packed.deflated && packed.crc32 != crc32fast::hash(&bytes) => {
+            Err(bad("the content does not have the CRC-32 that the zip file claims"))
+        }
+        _ => Ok(bytes),
+    }
 }
 
 /// The name from the file name, or from the dist-info directory and WHEEL if there is none that is right.

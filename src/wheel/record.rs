@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::digest::sha256_of_text;
+use super::digest::{SHA256_TEXT, sha256_of_text};
 use super::writer::Writer;
 use super::{File, WheelError};
 use crate::rope::Rope;
@@ -44,8 +44,11 @@ impl Claims {
     pub fn parse(bytes: &[u8]) -> Self {
         let mut rows = HashMap::<Box<[u8]>, Stated>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-        for (number, row) in reader.byte_records().map_while(Result::ok).enumerate() {
-            if number == MOST_LINES {
+        let mut row = csv::ByteRecord::new();
+        let mut lines = 0;
+        while let Ok(true) = reader.read_byte_record(&mut row) {
+            lines += 1;
+            if lines > MOST_LINES {
                 return Self::default();
             }
             let Some(path) = row.get(0) else { continue };
@@ -118,6 +121,13 @@ pub(super) fn record(files: &[File], own: &EntryPath) -> Result<Rope, WheelError
     let own = std::str::from_utf8(own.as_bytes()).map_err(|_| WheelError::NotUtf8(own.clone()))?;
     writer.put(format!("{},,\n", quoted(own)).as_bytes());
     Ok(writer.finish()?)
+}
+
+/// Bytes that the line about a file takes, or the one about RECORD itself if there is no size.
+pub fn line_size(path: &EntryPath, size: Option<u64>) -> Result<u64, WheelError> {
+    let name = std::str::from_utf8(path.as_bytes()).map_err(|_| WheelError::NotUtf8(path.clone()))?;
+    let stated = size.map_or(0, |size| "sha256=".len() + SHA256_TEXT + size.checked_ilog10().unwrap_or(0) as usize + 1);
+    Ok((quoted(name).len() + ",,\n".len() + stated) as u64)
 }
 
 /// A field as Python's `csv` module writes it.

@@ -66,6 +66,9 @@ proptest! {
         let rope = record(&files, &path("a,\"b.dist-info/RECORD")).unwrap();
         let text = String::from_utf8(rope.to_vec().unwrap()).unwrap();
         prop_assert!(text.ends_with("\"a,\"\"b.dist-info/RECORD\",,\n"));
+        let sizes = files.iter().map(|file| line_size(&file.path, Some(file.digest.content().size())).unwrap());
+        let own = line_size(&path("a,\"b.dist-info/RECORD"), None).unwrap();
+        prop_assert_eq!(sizes.sum::<u64>() + own, text.len() as u64);
         let claims = Claims::parse(text.as_bytes());
         for file in &files {
             let claim = Claim { sha256: file.digest.sha256().unwrap(), size: file.digest.content().size() };

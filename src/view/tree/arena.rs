@@ -86,6 +86,10 @@ impl Arena {
     /// The child of that name.
     pub(super) fn find(&self, directory: u32, name: &[u8]) -> Option<u32> {
         let children = self.children(directory);
+        // While a tree is filled in order, it is the last one or none.
+        if let Some(&last) = children.last().filter(|&&last| self.name(last) == name) {
+            return Some(last);
+        }
         children.get(self.rank(children, name)).copied().filter(|&found| self.name(found) == name)
     }
 

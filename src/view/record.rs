@@ -1,0 +1,63 @@
+//! The files of a part that consist of all the others: RECORD, and the wheel.
+
+use std::sync::Arc;
+
+use super::wheel_part::WheelPart;
+use crate::rope::{Content, Make, ReadError, check_range};
+
+/// A part's RECORD, as a file whose size is known when archives are made.
+#[derive(Debug)]
+pub(super) struct Record(pub(super) Arc<WheelPart>);
+
+impl Make for Record {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        let size = self.0.known_record_size()?;
+        Some(Arc::new(RecordText { part: Arc::clone(&self.0), size }))
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let size = self.0.record_size()?;
+        Ok(Arc::new(RecordText { part: Arc::clone(&self.0), size }))
+    }
+}
+
+/// The text of a RECORD. It is made when it is read, since nobody reads it in most mounts.
+#[derive(Debug)]
+struct RecordText {
+    part: Arc<WheelPart>,
+    size: u64,
+}
+
+impl Content for RecordText {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        check_range(offset, buffer.len(), self.size)?;
+        let assembled = self.part.assembled()?;
+        let record =
+            assembled.files.last().ok_or_else(|| ReadError::damaged(&"RECORD".into(), "the part has no files"))?;
+        record.digest.content().read_at(offset, buffer)
+    }
+
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        let files = self.part.known_files();
+        let record = files.as_ref().and_then(|assembled| assembled.files.last());
+        record.is_some_and(|record| record.digest.content().is_nonblocking(offset, length))
+    }
+}
+
+/// A `.whl` file.
+#[derive(Debug)]
+pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
+
+impl Make for WheelBody {
+    fn made(&self) -> Option<Arc<dyn Content>> {
+        self.0.known_wheel()
+    }
+
+    fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
+        self.0.wheel()
+    }
+}

@@ -1,0 +1,326 @@
+//! One wheel of a split.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rayon::prelude::*;
+
+use super::origin::States;
+use super::payload::Payload;
+use super::spliced::spliced;
+use crate::kpack::Archive;
+use crate::memory::Reclaim;
+use crate::metrics::MemoryClass;
+use crate::resources::Resources;
+use crate::rope::{Content, Make, ReadError};
+use crate::source::EntryPath;
+use crate::split::ThinBinary;
+use crate::wheel::{Assembled, Digest, File, Part, Stamp, WheelError, Wheels, line_size, warnings_of};
+
+/// One wheel. What it consists of is known; what has to be made is made when it is asked for.
+#[derive(Debug)]
+pub struct WheelPart {
+    part: Part,
+    wheels: Arc<Wheels>,
+    payload: Vec<Payload>,
+    dist_info: Vec<File>,
+    stamp: Stamp,
+    resources: Arc<Resources>,
+    /// The files, and when they were asked for last. They are as many as there are members, and leave when nobody reads.
+    assembled: Mutex<Option<(Arc<Assembled>, u64)>>,
+    record_size: OnceLock<u64>,
+    wheel: Mutex<Option<Arc<dyn Content>>>,
+}
+
+impl WheelPart {
+    pub(super) fn new(
+        part: Part,
+        wheels: &Arc<Wheels>,
+        payload: Vec<Payload>,
+        dist_info: Vec<File>,
+        stamp: Stamp,
+        resources: &Arc<Resources>,
+    ) -> Arc<Self> {
+        let (wheels, resources) = (Arc::clone(wheels), Arc::clone(resources));
+        let (assembled, record_size, wheel) = (Mutex::default(), OnceLock::new(), Mutex::default());
+        let part = Arc::new(Self { part, wheels, payload, dist_info, stamp, resources, assembled, record_size, wheel });
+        let reclaimed: Arc<dyn Reclaim> = Arc::<Self>::clone(&part);
+        part.resources.budget.register(Arc::downgrade(&reclaimed));
+        part
+    }
+
+    /// A wheel of the files of `host` and those of `devices` that are no archives, but for those that are cut down: `binary`
+    /// gives these for paths of the input.
+    pub(super) fn thin(
+        part: Part,
+        host: &Self,
+        devices: &[&Self],
+        statement: String,
+        binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,
+    ) -> Result<Arc<Self>, WheelError> {
+        let wheels = &host.wheels;
+        let mut payload = Vec::with_capacity(host.payload.len());
+        for from in std::iter::once(host).chain(devices.iter().copied()) {
+            let paths = wheels.paths(&from.part)?;
+            for file in &from.payload {
+                match file {
+                    Payload::Unchanged(unchanged) => payload.push(match binary(&unchanged.entry) {
+                        Some(binary) => {
+                            let Some(path) = paths.of(&unchanged.entry) else { continue };
+                            let path = wheels.renamed(&from.part, &part, &path)?;
+                            Payload::Thin(path, unchanged.executable(), binary)
+                        }
+                        None => Payload::Unchanged(unchanged.clone()),
+                    }),
+                    Payload::Rewritten(rewritten) => {
+                        let (file, _, entry) = &**rewritten;
+                        let path = wheels.renamed(&from.part, &part, &file.path)?;
+                        let binary = binary(entry).ok_or_else(|| WheelError::NoSuchPart(entry.to_string()))?;
+                        payload.push(Payload::Thin(path, file.executable, binary));
+                    }
+                    Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => {}
+                }
+            }
+        }
+        let mut dist_info = wheels.dist_info(&part, std::iter::empty::<EntryPath>())?;
+        dist_info.push(wheels.thin_statement(&wheels.name(&part)?, statement)?);
+        let wheels = Arc::clone(wheels);
+        Ok(Self::new(part, &wheels, payload, dist_info, host.stamp, &host.resources))
+    }
+
+    /// The dist-info files of thin wheels with the version of this one, without RECORD.
+    pub(super) fn thin_dist_info(&self) -> Result<Vec<File>, WheelError> {
+        self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
+    }
+
+    /// Plans the binaries that are cut down, on all cores.
+    fn plan_thin(&self) -> Result<(), ReadError> {
+        self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
+            Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
+            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) => Ok(()),
+        })
+    }
+
+    /// The wheel's file name.
+    pub fn file_name(&self) -> Result<String, WheelError> {
+        Ok(self.wheels.name(&self.part)?.to_string())
+    }
+
+    /// Which wheel it is.
+    pub fn part(&self) -> &Part {
+        &self.part
+    }
+
+    /// The dist-info files that the part has instead of the input's, without RECORD.
+    pub fn dist_info(&self) -> &[File] {
+        &self.dist_info
+    }
+
+    /// The archives in it, which have to be made before sizes are known.
+    pub fn archives(&self) -> impl Iterator<Item = &Archive> {
+        self.payload.iter().filter_map(|payload| match payload {
+            Payload::Archive(_, _, archive) => Some(&**archive),
+            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,
+        })
+    }
+
+    /// What will keep the wheel from being used somewhere.
+    pub(super) fn warnings(&self) -> Result<Vec<String>, WheelError> {
+        let paths = self.wheels.paths(&self.part)?;
+        let payload = self.payload.iter().filter_map(|payload| payload.path(&paths));
+        let dist_info = self.dist_info.iter().map(|file| file.path.clone());
+        Ok(warnings_of(&self.wheels.name(&self.part)?, payload.chain(dist_info)))
+    }
+
+    /// The digests of what is taken over, kept from now on.
+    pub(super) fn taken_over(&self) -> Vec<Arc<Digest>> {
+        let payload = self.payload.iter().filter_map(|payload| match payload {
+            Payload::Unchanged(unchanged) => Some(self.wheels.kept_digest(unchanged)),
+            Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
+        });
+        payload.chain(self.dist_info.iter().map(|file| Arc::clone(&file.digest))).collect()
+    }
+
+    /// All files of the part, RECORD last. Makes archives.
+    pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
+        let mut assembled = self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((assembled, used)) = &mut *assembled {
+            *used = self.resources.budget.now();
+            return Ok(Arc::clone(assembled));
+        }
+        self.plan_thin()?;
+        let paths = self.wheels.paths(&self.part).map_err(|error| self.failed(&error))?;
+        let mut files = Vec::with_capacity(self.payload.len());
+        for payload in &self.payload {
+            match payload {
+                Payload::Unchanged(unchanged) => {
+                    let path = paths.of(&unchanged.entry);
+                    files.extend(path.map(|path| self.wheels.taken_over(path, unchanged)));
+                }
+                Payload::Joined(joined) => files.push(joined.0.clone()),
+                Payload::Rewritten(rewritten) => files.push(rewritten.0.clone()),
+                Payload::Archive(path, mode, archive) => {
+                    let file = self.wheels.made(&self.part, path, *mode, archive.make()?, None);
+                    files.extend(file.map_err(|error| self.failed(&error))?);
+                }
+                Payload::Thin(path, executable, binary) => {
+                    files.push(self.wheels.file(path.clone(), *executable, binary.make()?));
+                }
+            }
+        }
+        files.extend(self.dist_info.iter().cloned());
+        let made = self.wheels.assemble(&self.part, files).map_err(|error| self.failed(&error))?;
+        let made = Arc::new(made);
+        *assembled = Some((Arc::clone(&made), self.resources.budget.now()));
+        drop(assembled);
+        self.resources.budget.busy();
+        Ok(made)
+    }
+
+    /// All files if they were listed before and still are.
+    pub(super) fn known_files(&self) -> Option<Arc<Assembled>> {
+        let assembled = self.assembled.try_lock().ok()?;
+        assembled.as_ref().map(|(assembled, _)| Arc::clone(assembled))
+    }
+
+    /// Bytes of RECORD. Makes archives.
+    pub(super) fn record_size(&self) -> Result<u64, ReadError> {
+        if let Some(&size) = self.record_size.get() {
+            return Ok(size);
+        }
+        self.plan_thin()?;
+        let line = |path: &EntryPath, size| line_size(path, size).map_err(|error| self.failed(&error));
+        let paths = self.wheels.paths(&self.part).map_err(|error| self.failed(&error))?;
+        let mut total = line(&self.record_path().map_err(|error| self.failed(&error))?, None)?;
+        for payload in &self.payload {
+            let size = match payload {
+                Payload::Unchanged(unchanged) => unchanged.size(),
+                Payload::Joined(joined) => joined.0.digest.content().size(),
+                Payload::Rewritten(rewritten) => rewritten.0.digest.content().size(),
+                Payload::Archive(_, _, archive) => archive.make()?.size(),
+                Payload::Thin(_, _, binary) => binary.make()?.size(),
+            };
+            total += payload.path(&paths).map_or(Ok(0), |path| line(&path, Some(size)))?;
+        }
+        for file in &self.dist_info {
+            total += line(&file.path, Some(file.digest.content().size()))?;
+        }
+        Ok(*self.record_size.get_or_init(|| total))
+    }
+
+    /// Bytes of RECORD if they are known.
+    pub(super) fn known_record_size(&self) -> Option<u64> {
+        self.record_size.get().copied()
+    }
+
+    /// Has RECORD made once more, which may state claims that were found to be wrong since.
+    pub(super) fn forget_record(&self) {
+        *self.assembled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Where an installation of all parts has a file of this one.
+    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+        self.wheels.installed(path)
+    }
+
+    /// The RECORD that an installation of the part has. Makes archives.
+    pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let record = self.wheels.installed_record(&*self.assembled()?).map_err(|error| self.failed(&error))?;
+        Ok(Arc::new(record))
+    }
+
+    /// Where the part's RECORD is.
+    pub fn record_path(&self) -> Result<EntryPath, WheelError> {
+        let directory = format!("{}.dist-info", self.wheels.name(&self.part)?.stem());
+        Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
+    }
+
+    /// The wheel's size, if it takes no work to know it.
+    pub fn known_size(&self) -> Option<u64> {
+        if let Some(wheel) = self.known_wheel() {
+            return Some(wheel.size());
+        }
+        let is_known = |payload: &Payload| match payload {
+            Payload::Unchanged(..) | Payload::Joined(..) => true,
+            Payload::Rewritten(it) => it.1.original().packed().is_none_or(|packed| !packed.deflated),
+            Payload::Thin(..) => false,
+            Payload::Archive(_, _, make) => make.made().is_some(),
+        };
+        self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
+    }
+
+    /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
+    pub fn rewritten_size(&self) -> u64 {
+        let size = |payload: &Payload| match payload {
+            Payload::Rewritten(it) => it.1.original().size(),
+            Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) | Payload::Thin(..) => 0,
+        };
+        self.payload.iter().map(size).sum()
+    }
+
+    /// The wheel. Makes archives, and the deflate streams of rewritten files.
+    pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
+        let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(wheel) = &*wheel {
+            return Ok(Arc::clone(wheel));
+        }
+        let mut assembled = Assembled::clone(&*self.assembled()?);
+        let splice = |payload: &Payload| {
+            let (path, rewritten) = match payload {
+                Payload::Rewritten(it) => (&it.0.path, Arc::clone(&it.1)),
+                Payload::Thin(path, _, binary) => (path, binary.rewritten()?),
+                Payload::Unchanged(..) | Payload::Joined(..) | Payload::Archive(..) => return Ok(None),
+            };
+            let stream = spliced(&path.to_text(), &rewritten, &self.resources)?;
+            Ok(stream.map(|stream| (path.clone(), stream)))
+        };
+        let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
+        let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();
+        for file in &mut assembled.files {
+            if let Some((stream, crc32)) = streams.remove(&file.path) {
+                file.digest.assume(None, Some(crc32));
+                file.deflated = Some(stream);
+            }
+        }
+        let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
+        *wheel = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// The wheel if it was made before.
+    pub(super) fn known_wheel(&self) -> Option<Arc<dyn Content>> {
+        self.wheel.try_lock().ok()?.clone()
+    }
+
+    fn failed(&self, error: &WheelError) -> ReadError {
+        let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
+        ReadError::damaged(&name.into(), error.to_string())
+    }
+}
+
+impl States for Arc<WheelPart> {
+    fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
+        // Entries of the input come first, in its order.
+        let at = self.payload.partition_point(|payload| payload.entry().is_some_and(|entry| entry < path));
+        match self.payload.get(at).filter(|payload| payload.entry() == Some(path)) {
+            Some(Payload::Unchanged(unchanged)) => self.wheels.known_sha256(unchanged),
+            Some(Payload::Joined(joined)) => joined.0.digest.known_sha256(),
+            Some(Payload::Rewritten(rewritten)) => rewritten.0.digest.known_sha256(),
+            _ => self.dist_info.iter().find(|file| file.path == *path)?.digest.known_sha256(),
+        }
+    }
+}
+
+impl Reclaim for WheelPart {
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        self.assembled.try_lock().ok()?.as_ref().map(|(_, used)| *used)
+    }
+
+    fn shed(&self) -> bool {
+        self.assembled.try_lock().is_ok_and(|mut assembled| assembled.take().is_some())
+    }
+}

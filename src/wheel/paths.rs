@@ -1,0 +1,47 @@
+//! Where the files of a wheel are in the wheels that are made of it: the dist-info and data directories have the name of the
+//! wheel that they are in.
+
+use super::fat::NOT_TAKEN_OVER;
+use crate::source::EntryPath;
+
+/// Where the files of the input are in one wheel.
+#[derive(Debug)]
+pub struct Paths<'a> {
+    /// The input's dist-info directory.
+    pub(super) old: &'a EntryPath,
+    /// That of the wheel.
+    pub(super) dist_info: EntryPath,
+    /// The data directory of the wheel.
+    pub(super) data: EntryPath,
+    /// Whether the wheel is a variant.
+    pub(super) has_variant: bool,
+}
+
+impl Paths<'_> {
+    /// Where a path of the input is in the wheel; `None` if it is not taken over.
+    pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
+        if path.is_below(self.old) || path == self.old {
+            let rest = path.below(self.old)?;
+            let is_taken_over =
+                !NOT_TAKEN_OVER.contains(&rest.as_bytes()) && (self.has_variant || rest.as_bytes() != b"variant.json");
+            return is_taken_over.then(|| below(&self.dist_info, &rest));
+        }
+        if self.is_data(path) {
+            let first = EntryPath::root().child(path.components().next()?);
+            return Some(below(&self.data, &path.below(&first)?));
+        }
+        Some(path.clone())
+    }
+
+    /// Whether it is a data directory, or in one. Of the top-level names only directories can be meant, and of those only the
+    /// wheel's own is sure to be one.
+    fn is_data(&self, path: &EntryPath) -> bool {
+        let mut components = path.components();
+        let Some(name) = components.next().and_then(|first| first.strip_suffix(b".data")) else { return false };
+        components.next().is_some() || self.old.as_bytes().strip_suffix(b".dist-info") == Some(name)
+    }
+}
+
+fn below(directory: &EntryPath, rest: &EntryPath) -> EntryPath {
+    if rest.is_root() { directory.clone() } else { directory.child(rest.as_bytes()) }
+}
