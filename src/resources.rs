@@ -54,8 +54,8 @@ impl Resources {
     /// Caches and buffers that hold `budget` bytes together.
     ///
     /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
-    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read. Who reads
-    /// back and forth, as a program that is loaded does, needs more of it.
+    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read. A
+    /// program that reads back and forth, as one that is loaded does, needs more of it.
     pub fn with_store(budget: u64, index: Index, store: FrameStore) -> Arc<Self> {
         let budget = Budget::new(budget);
         Arc::new(Self {

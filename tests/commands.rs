@@ -82,7 +82,7 @@ fn nothing_to_split_is_an_error_of_split() {
     fs::create_dir(place.0.path().join("empty")).unwrap();
     for input in ["plain", "empty"] {
         let said = place.ends(1, &["split", input, "-o", "out"]);
-        let reason = "it has neither device code nor kernel databases, so there is nothing to split";
+        let reason = "contains no device code and no kernel databases: nothing to split";
         assert_eq!(said, format!("kpackfs: {input}: {reason}\n"));
         place.ends(0, &["inspect", input]);
     }
@@ -97,7 +97,7 @@ fn a_download_that_is_cut_off_is_named_so() {
     let place = Place::new();
     place.file("x.whl", b"PK\x03\x04 and then some bytes, but no end of the central directory");
     let said = place.ends(1, &["inspect", "x.whl"]);
-    assert!(said.contains("x.whl: not a usable wheel: it is cut off or damaged"), "{said}");
+    assert!(said.contains("x.whl: not a usable wheel: it is truncated or damaged"), "{said}");
     assert!(said.contains("download it again"), "{said}");
     place.file("x.rpm", b"neither");
     let said = place.ends(1, &["inspect", "x.rpm"]);

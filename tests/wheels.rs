@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kpackfs::database::Databases;
 use kpackfs::kpack::Compression;
 use kpackfs::resources::Resources;
-use kpackfs::rope::{Content, Make, Rope, Segment};
+use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
 use kpackfs::split::{Options as SplitOptions, Place, Plan, Progress};
 use kpackfs::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, Wheels};

@@ -237,6 +237,6 @@ fn objects(bundle: &[u8]) -> anyhow::Result<Vec<Object>> {
 }
 
 fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> anyhow::Result<u64> {
-    let field: &[u8; BYTES] = bytes.get(at..).and_then(|rest| rest.first_chunk()).context("a header is cut off")?;
+    let field: &[u8; BYTES] = bytes.get(at..).and_then(|rest| rest.first_chunk()).context("a header is truncated")?;
     Ok(field.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }

@@ -135,7 +135,7 @@ impl Request {
                 // Whose mount it is.
                 ("user", Some(_)) => {}
                 ("remount", None) => {
-                    return Err("a kpackfs cannot be remounted: unmount it and mount it anew".to_owned());
+                    return Err("a kpackfs cannot be remounted: unmount it and mount it again".to_owned());
                 }
                 _ => self.options.push(to_argument(&given, value, known)?),
             }

@@ -24,7 +24,7 @@ use crate::fs::autosave;
 use crate::kpack::Archive;
 use crate::report::{Making, Page, Sizes, Summary};
 use crate::resources::Resources;
-use crate::rope::{Content, Make};
+use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Statement, statement_of_component};
 use crate::view::{

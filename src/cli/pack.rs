@@ -17,7 +17,7 @@ use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_targe
 use crate::gpu::TargetId;
 use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
-use crate::rope::{Content, Make};
+use crate::rope::{Content, Materialize};
 use crate::source::{EntryKind, EntryPath, Input, open_file};
 use crate::split::{self, Plan};
 

@@ -224,9 +224,9 @@ impl Split {
             };
         }
         if plan.keys_of_input(Packaging::Bundles).is_empty() {
-            bail!("{input}: it has neither device code nor kernel databases, so there is nothing to split");
+            bail!("{input}: contains no device code and no kernel databases: nothing to split");
         }
-        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it, so there is nothing to split");
+        bail!("{input}: --gpu-targets and --exclude-targets leave nothing of it: nothing to split");
     }
 
     fn write_directories(

@@ -179,7 +179,7 @@ fn read_entries(
         let bytes = read(length)?;
         match parse_entries(&bytes, place, size)? {
             Some(entries) => return Ok(entries),
-            None if (bytes.len() as u64) < length => return Err(malformed(place, "its table is cut off")),
+            None if (bytes.len() as u64) < length => return Err(malformed(place, "its table is truncated")),
             None => length = length.saturating_mul(4),
         }
     }

@@ -116,7 +116,7 @@ impl Packing {
     /// bytes it may take. `Ok(None)` if it is no compressed bundle.
     pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {
         let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
-        let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is cut off"))?;
+        let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is truncated"))?;
         let (version, total, size) = match header {
             Header { version: 1, narrow: [size, _], .. } => (1, available, size),
             Header { version: 2, narrow: [total, size], .. } => (2, total, size),

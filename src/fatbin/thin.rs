@@ -76,7 +76,7 @@ pub enum Part {
 }
 
 /// The entries of a bundle that stay.
-struct Kept {
+struct KeptParts {
     /// The host's, and then those with code, in the order of the code.
     entries: Vec<Entry>,
     /// Whether the first one is not in the fat bundle.
@@ -88,7 +88,7 @@ struct Kept {
 impl Bundle {
     /// The bundle with the code of `gpus` only. It takes at most `slot` bytes if it is not compressed.
     pub fn thin(&self, gpus: &GpuSet, slot: u64) -> Result<ThinBundle, FatbinError> {
-        let Kept { entries, has_new_host, is_whole } = self.kept(gpus);
+        let KeptParts { entries, has_new_host, is_whole } = self.kept(gpus);
         if let Some(packing) = &self.compressed {
             let length = self.length();
             if is_whole {
@@ -117,7 +117,7 @@ impl Bundle {
 
     /// The entries that stay: the host's, and then what the GPUs may be given. Entries without code count for nothing: a
     /// runtime looks further (`hip_fatbin.cpp` of CLR); they stay in addition.
-    fn kept(&self, gpus: &GpuSet) -> Kept {
+    fn kept(&self, gpus: &GpuSet) -> KeptParts {
         let all: Vec<_> = self.device_entries().collect();
         let keeps = |is_among: &dyn Fn(&Entry) -> bool| {
             let among: Vec<_> = all.iter().filter(|(_, entry)| is_among(entry)).collect();
@@ -132,7 +132,7 @@ impl Bundle {
         let has_new_host = hosts.is_empty();
         let new = has_new_host.then(|| Entry { offset: 0, size: 0, id: HOST.to_vec().into() });
         let hosts = hosts.into_iter().map(|entry| Entry { size: 0, ..entry.clone() });
-        Kept {
+        KeptParts {
             entries: new.into_iter().chain(hosts).chain(code.into_iter().cloned()).collect(),
             has_new_host,
             is_whole,

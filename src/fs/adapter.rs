@@ -43,7 +43,7 @@ const MAX_REQUEST: u32 = 1 << 20;
 /// From this size on, passing a file through is worth more than opening all others without asking.
 const WORTH_PASSING: u64 = 4 << 20;
 
-/// File systems that the input's may lie upon, and ours may be laid under: one of two at most
+/// File systems that the input's may lie on, and ours may be laid under: one of two at most
 /// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to a filesystem over the mount.
 const STACK_DEPTH: u32 = 1;
 

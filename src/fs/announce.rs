@@ -1,4 +1,4 @@
-//! Tells those who wait that the mount can be used, or how far it is: a service manager, and who gave a file for it.
+//! Announces that the mount can be used, or how far it is: to the service manager, and in the file that the caller gave.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,7 +15,7 @@ pub(super) fn notify(states: &[NotifyState], words: &str) {
     let words = words.replace('\n', " ");
     let states = [states, &[NotifyState::Status(&words)]].concat();
     if let Err(error) = sd_notify::notify(&states) {
-        tracing::warn!("the service manager cannot be told: {error}");
+        tracing::warn!("cannot notify the service manager: {error}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::fs::nodes::FileKind;
-use crate::rope::{Make, ReadError, Rope, Segment};
+use crate::rope::{Materialize, ReadError, Rope, Segment};
 use crate::source::testing::{Made, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::view::{Body, NodeKind, Origin, OriginKind, ROOT, Report};
@@ -56,7 +56,7 @@ struct Work {
     panics: bool,
 }
 
-impl Make for Work {
+impl Materialize for Work {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.lock().unwrap().clone()
     }

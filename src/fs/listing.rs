@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::resources::Resources;
-    use crate::rope::{Content, Make, ReadError, Rope, Segment};
+    use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
     use crate::source::{Attributes, EntryPath};
     use crate::view::{Body, NodeKind, ROOT, Tree, View};
 
@@ -97,7 +97,7 @@ mod tests {
     #[derive(Debug)]
     struct Never;
 
-    impl Make for Never {
+    impl Materialize for Never {
         fn made(&self) -> Option<Arc<dyn Content>> {
             None
         }

@@ -316,7 +316,7 @@ impl Index {
         });
         match result {
             Err(RecordsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::info!("the index is made anew: {error}"),
+            Err(error) => tracing::info!("the index is made again: {error}"),
             Ok(()) => {}
         }
     }

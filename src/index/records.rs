@@ -32,7 +32,7 @@ const MAX_SIZE: u64 = 1 << 30;
 /// Where the frame begins: behind the magic and the checksum.
 const FRAME: usize = 24;
 
-/// Bytes of a record besides its content.
+/// Bytes of a record in addition to its content.
 pub(super) const HEAD: u64 = 25;
 
 /// The largest zstd window that is taken, as a power of two. [`LEVEL`] makes 2 MiB.

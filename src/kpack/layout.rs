@@ -11,7 +11,7 @@ use super::frame::Frame;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
 use crate::index::Kind;
-use crate::rope::{Content, Identity, Make, ReadError, Rope, Segment};
+use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment};
 
 /// Requests of one reader overtake each other by fewer frames.
 const DISORDER: usize = 8;
@@ -275,7 +275,7 @@ impl Content for FrameContent {
     }
 }
 
-impl Make for Archive {
+impl Materialize for Archive {
     fn made(&self) -> Option<Arc<dyn Content>> {
         if let Some(content) = self.made.get() {
             return Some(Arc::clone(content));

@@ -13,7 +13,7 @@ use crate::source::EntryPath;
 pub fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
     path.name().ends_with(b".kpack")
-        // Names tell at no cost; only files beside other archives are opened.
+        // Names decide at no cost; only files next to other archives are opened.
         || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
             && content.size() >= 4
             && content.peek(&mut magic).is_ok()

@@ -6,7 +6,7 @@ use super::*;
 use crate::fatbin::CodeObject;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, Make, Rope, Segment};
+use crate::rope::{Content, Materialize, Rope, Segment};
 
 fn content(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())

@@ -175,7 +175,7 @@ impl Budget {
                 return Ok(self.take(state, purpose, bytes));
             }
             drop(state);
-            if is_first && self.make_room(purpose, bytes) {
+            if is_first && self.reclaim_for(purpose, bytes) {
                 continue;
             }
             let mut state = self.lock();
@@ -218,7 +218,7 @@ impl Budget {
                 return Some(Ok(self.take(state, purpose, bytes)));
             }
             drop(state);
-            if !self.make_room(purpose, bytes) {
+            if !self.reclaim_for(purpose, bytes) {
                 return None;
             }
         }
@@ -226,7 +226,7 @@ impl Budget {
 
     /// Has a cache give up one thing if something stands in the way of `bytes` more. Whether there was anything: it may
     /// serve as well as fresh memory, so callers look before they go on.
-    fn make_room(&self, purpose: MemoryClass, bytes: u64) -> bool {
+    fn reclaim_for(&self, purpose: MemoryClass, bytes: u64) -> bool {
         let has_shed = self.lock().taken(purpose, bytes) > self.capacity && self.shed(None);
         if has_shed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
             trim_malloc();
@@ -264,7 +264,7 @@ impl Budget {
 
     /// Has caches give back what exceeds the budget. No lock that a cache takes may be held.
     pub fn reclaim(&self) {
-        while self.make_room(MemoryClass::Streams, 0) {}
+        while self.reclaim_for(MemoryClass::Streams, 0) {}
     }
 
     fn take(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: MemoryClass, bytes: u64) -> Reservation {

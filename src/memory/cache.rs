@@ -65,7 +65,7 @@ struct Held<K: Hash + Eq, V> {
     bytes: u64,
     /// The most bytes that are held now.
     limit: u64,
-    /// Keys of values that had to leave. Whoever makes one of these again would have found it in a larger cache: the "ghosts" of
+    /// Keys of values that had to leave. A caller that makes one of these again would have found it in a larger cache: the "ghosts" of
     /// adaptive replacement (Megiddo and Modha, "ARC", FAST 2003).
     ghosts: LruCache<K, ()>,
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Summary;
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::{Archive, make_archives};
-use crate::rope::{Make, ReadError};
+use crate::rope::{Materialize, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
 use crate::view::{WheelPart, WheelSet};

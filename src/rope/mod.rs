@@ -9,7 +9,7 @@ mod compare;
 mod edit;
 mod extent;
 mod identity;
-mod later;
+mod lazy;
 mod packed;
 mod read;
 
@@ -22,7 +22,7 @@ pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
 pub use extent::{Extent, Source};
 pub use identity::{Identifier, Identity};
-pub use later::Later;
+pub use lazy::LazyContent;
 pub use packed::{BlockBoundary, Packed};
 pub use read::read_all;
 
@@ -91,7 +91,7 @@ pub trait Backing {
 }
 
 /// A content whose length only the work itself reveals.
-pub trait Make: Send + Sync + fmt::Debug {
+pub trait Materialize: Send + Sync + fmt::Debug {
     /// The content if it was made before.
     fn made(&self) -> Option<Arc<dyn Content>>;
 

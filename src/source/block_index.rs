@@ -2,7 +2,7 @@
 //!
 //! Decoding costs time for what goes in and, some fifty times less per byte, for what comes out. A *checkpoint* costs what
 //! its window compresses to. So checkpoints are made at distances of decoding cost, the greater the dearer the windows
-//! are: the index stays below a hundredth of the stream, and a random read is a matter of milliseconds.
+//! are: the index stays below 1 % of the stream, and a random read is a matter of milliseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

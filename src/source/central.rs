@@ -41,7 +41,7 @@ pub(super) fn parse<'a>(
 ) -> Result<ZipArchive<Window<'a>>, SourceError> {
     let explain = |error| match error {
         ZipError::Io(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
-            SourceError::NotAWheel { path: location.to_owned(), reason: "the zip file is cut off".into() }
+            SourceError::NotAWheel { path: location.to_owned(), reason: "the zip file is truncated".into() }
         }
         ZipError::Io(source) => SourceError::Io { path: location.to_owned(), source },
         other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
@@ -49,7 +49,7 @@ pub(super) fn parse<'a>(
     let mut window = Window { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ };
     match claimed_members(&mut window).map_err(|source| explain(source.into()))? {
         None if begins_as_zip(&mut window) => {
-            let reason = "it is cut off or damaged: it begins as a zip file, and has no directory at its end; download it \
+            let reason = "it is truncated or damaged: it begins as a zip file, and has no directory at its end; download it \
                           again";
             return Err(SourceError::NotAWheel { path: location.to_owned(), reason: reason.into() });
         }

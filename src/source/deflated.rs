@@ -1,4 +1,4 @@
-//! Random access inside a raw deflate stream, and decoding ahead of who reads on and on.
+//! Random access inside a raw deflate stream, and decoding ahead of sequential readers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,7 +16,7 @@ const PEEK_INPUT: usize = 4 << 10;
 /// enough for stretches that take longer than others.
 const AHEAD: u64 = 16;
 
-/// Who has come so many bytes farther by reading on is expected to do it again.
+/// A reader that has read so many bytes sequentially is expected to read on.
 const STEADY: u64 = 512 << 10;
 
 /// Requests that the kernel sends ahead of a reader can overtake each other by so much.
@@ -73,7 +73,7 @@ impl Deflated {
         if !(after..=after.saturating_add(AHEAD)).contains(&reader.next) {
             reader.next = after;
         }
-        // Who decodes must not rest for long: what comes next may take longer than reading it.
+        // The decoding thread must not rest for long: what comes next may take longer than reading it.
         if reader.is_served || end.saturating_sub(reader.next) >= ahead.div_ceil(4) {
             reader.end = end;
         }
@@ -118,7 +118,7 @@ impl ReadaheadTask {
     fn run(self) {
         loop {
             let mut reader = lock(&self.reader);
-            // Who has been overtaken by the reader has nothing to do there any more.
+            // A decoder that the reader has overtaken has nothing to do there any more.
             let number = reader.next.max(reader.to / CHUNK);
             if number >= reader.end {
                 // Under the same lock, so that a reader who finds itself served really is.

@@ -48,7 +48,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Why the member cannot be read, if that can be told without reading it.
+    /// Why the member cannot be read, if that is known without reading it.
     fn objection(&self) -> Option<String> {
         if self.encrypted {
             return Some("it is encrypted".into());
@@ -68,7 +68,7 @@ impl Claims {
 }
 
 /// Makes a member's content. Its bytes, with local header, end at or before `limit`. The second result is why it cannot
-/// be read, if that can be told already.
+/// be read, if that is known already.
 pub(super) fn content(
     wheel: &Arc<WheelFile>,
     entry: EntryPath,
@@ -147,7 +147,7 @@ impl Place {
         let mut header = vec![0; 30_usize.saturating_add(claimed_name.len())];
         self.wheel.read(&self.entry, self.header_start, &mut header)?;
         let Some((fixed, name)) = header.split_first_chunk::<30>() else {
-            return damaged("its local header is cut off");
+            return damaged("its local header is truncated");
         };
         // APPNOTE.TXT 4.3.7: signature 0, flags 6, method 8, lengths of name and extra fields 26 and 28.
         let &[b'P', b'K', 3, 4, _, _, flags, _, m0, m1, .., n0, n1, x0, x1] = fixed else {

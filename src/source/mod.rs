@@ -115,7 +115,7 @@ impl EntryKind {
     }
 }
 
-/// What `stat` tells besides kind and size.
+/// What `stat` returns in addition to kind and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits, including set-uid, set-gid and sticky (mask 0o7777).

@@ -33,7 +33,7 @@ impl Stamp {
         }
     }
 
-    /// Whether it is still the same file, as far as can be told without suspecting manipulation.
+    /// Whether it is still the same file, unless a change was hidden on purpose.
     fn is_same(&self, now: &Self) -> bool {
         (self.device, self.inode, self.size, self.mtime) == (now.device, now.inode, now.size, now.mtime)
     }

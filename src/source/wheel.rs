@@ -114,7 +114,7 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
             directory,
             symlink: mode & TYPE == SYMLINK,
             // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
-            // set-ID and sticky bits, and who else may write, are not for a wheel to say.
+            // set-ID and sticky bits, and write permission for others, are not for a wheel to say.
             mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
             name_length: raw_name.len(),

@@ -220,7 +220,7 @@ fn what_is_no_wheel_is_said_so() {
     let no_dist_info = zipped(&[made("y-1.dist-info/WHEEL", b"")]);
     assert!(open(&no_dist_info).to_string().contains("dist-info directory"));
     let whole = zipped(&[made("a", b"1")]);
-    assert!(open(&whole[..whole.len() - 30]).to_string().contains("it is cut off or damaged"));
+    assert!(open(&whole[..whole.len() - 30]).to_string().contains("it is truncated or damaged"));
     assert!(matches!(open(&whole[..3]), SourceError::UnknownKind(_)));
     assert!(matches!(open(&[b"#!prefix\n", &whole[..]].concat()), SourceError::NotAWheel { .. }));
     let error = open(&zip64_end(1 << 40, 0));

@@ -21,7 +21,7 @@ pub(super) struct PlainFiles {
 
 impl PlainFiles {
     /// What an earlier session has found out.
-    pub(super) fn recall(resources: &Resources) -> Self {
+    pub(super) fn get(resources: &Resources) -> Self {
         Self { known: resources.index.get(Kind::Plain, &place()).unwrap_or_default() }
     }
 
@@ -58,10 +58,10 @@ mod tests {
         std::fs::write(&input, "input").unwrap();
         let identity = |number| Identity::describe("test").number(number).finish();
         let resources = Resources::with_index(0, Index::open(place.path(), &input));
-        PlainFiles::recall(&resources).note((0..1000).map(identity).collect(), &resources);
+        PlainFiles::get(&resources).note((0..1000).map(identity).collect(), &resources);
         resources.index.save().unwrap();
         let resources = Resources::with_index(0, Index::open(place.path(), &input));
-        let plain = PlainFiles::recall(&resources);
+        let plain = PlainFiles::get(&resources);
         assert!((0..1000).all(|number| plain.contains(&identity(number))) && !plain.contains(&identity(1000)));
         plain.note((0..1000).rev().map(identity).collect(), &resources);
         assert!(!resources.index.is_changed(), "nothing new");

@@ -60,7 +60,7 @@ pub(super) fn scan(
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<Fat> {
-    let known = PlainFiles::recall(resources);
+    let known = PlainFiles::get(resources);
     let mut without_code = Vec::new();
     let mut candidates = Vec::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {

@@ -1,4 +1,4 @@
-//! What a split was asked for, and which parts it has. It is written beside them, so that `verify` expects no more than that,
+//! What a split was asked for, and which parts it has. It is written next to them, so that `verify` expects no more than that,
 //! and no less.
 
 use std::collections::BTreeSet;

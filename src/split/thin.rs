@@ -12,7 +12,7 @@ use crate::binary::{Replaced, Rewritten, ThinChanges};
 use crate::fatbin::{Bundle, Compressed, ThinBundle};
 use crate::gpu::GpuSet;
 use crate::kpack::{BundleJobs, PackedBundle};
-use crate::rope::{Content, Make, ReadError};
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::{EntryKind, EntryPath, Input};
 
 use super::{Place, Plan};
@@ -271,7 +271,7 @@ impl ThinSource {
     }
 }
 
-impl Make for ThinBinary {
+impl Materialize for ThinBinary {
     fn made(&self) -> Option<Arc<dyn Content>> {
         Some(Arc::<Rewritten>::clone(self.made.get()?))
     }

@@ -105,7 +105,7 @@ impl<'a> Comparison<'a> {
         let Some(entry) = versions.first() else { return };
         match &entry.kind {
             EntryKind::Directory => self.compare_directory(entry),
-            EntryKind::Symlink(_) => match self.twin(0, &entry.path).map(|twin| &twin.kind) {
+            EntryKind::Symlink(_) => match self.counterpart(0, &entry.path).map(|counterpart| &counterpart.kind) {
                 Some(EntryKind::Symlink(other)) if versions.iter().any(|it| is_symlink(it, other)) => {}
                 Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
                 Some(EntryKind::File { .. }) if self.followed(entry).is_some() => {
@@ -135,18 +135,19 @@ impl<'a> Comparison<'a> {
 
     /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
     fn compare_directory(&self, entry: &Entry) {
-        let twins: Vec<_> = (0..self.parts.all.len()).filter_map(|part| self.twin(part, &entry.path)).collect();
+        let counterparts: Vec<_> =
+            (0..self.parts.all.len()).filter_map(|part| self.counterpart(part, &entry.path)).collect();
         let is_empty = |fat: &Input| {
             let next = fat.entries.partition_point(|other| other.path <= entry.path);
             fat.entries.get(next).is_none_or(|next| next.path.below(&entry.path).is_none())
         };
-        if twins.is_empty() && self.fats.iter().all(is_empty) {
+        if counterparts.is_empty() && self.fats.iter().all(is_empty) {
             self.say(&entry.path, "the empty directory is lost");
         }
         // Wheels hold no directories.
         let has_modes = self.fats.iter().all(|fat| fat.dist_info().is_none());
-        for twin in twins.into_iter().filter(|_| has_modes) {
-            self.compare_mode(&[entry], twin);
+        for counterpart in counterparts.into_iter().filter(|_| has_modes) {
+            self.compare_mode(&[entry], counterpart);
         }
     }
 
@@ -156,8 +157,8 @@ impl<'a> Comparison<'a> {
         let key = database.as_ref().map(|found| self.parts.packaging().key_of_database(&found.arch));
         let is_expected = key.as_ref().is_none_or(|key| self.is_expected(key));
         let places: Vec<_> =
-            (0..self.parts.all.len()).filter_map(|part| Some((part, self.twin(part, &entry.path)?))).collect();
-        let (&(part, twin), rest) = match (places.split_first(), is_expected) {
+            (0..self.parts.all.len()).filter_map(|part| Some((part, self.counterpart(part, &entry.path)?))).collect();
+        let (&(part, counterpart), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
             // What another splitter made of one of several builds.
@@ -179,8 +180,8 @@ impl<'a> Comparison<'a> {
                 if in_host { "the database file is in the host part" } else { "it is in a device part" },
             );
         }
-        self.compare_mode(versions, twin);
-        let EntryKind::File { content: other, .. } = &twin.kind else {
+        self.compare_mode(versions, counterpart);
+        let EntryKind::File { content: other, .. } = &counterpart.kind else {
             return self.say(&entry.path, "it was a file");
         };
         let contents: Vec<_> = versions.iter().filter_map(|entry| content(entry)).collect();
@@ -189,7 +190,7 @@ impl<'a> Comparison<'a> {
         {
             return;
         }
-        let others = rest.iter().filter(|_| is_shared).filter_map(|(_, twin)| content(twin));
+        let others = rest.iter().filter(|_| is_shared).filter_map(|(_, counterpart)| content(counterpart));
         for other in std::iter::once(other).chain(others) {
             let equal = contents.iter().map(|content| equal(&***content, &**other));
             match equal.reduce(|one, next| Ok(one? || next?)) {
@@ -200,8 +201,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn compare_mode(&self, versions: &[&Entry], twin: &Entry) {
-        let is = twin.attributes.mode;
+    fn compare_mode(&self, versions: &[&Entry], counterpart: &Entry) {
+        let is = counterpart.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
         // Of the modes of wheels only the right to execute is installed (Binary distribution format), and a split leaves out
         // set-ID bits.
@@ -211,7 +212,7 @@ impl<'a> Comparison<'a> {
                 || is_of_wheel && is == if was & 0o111 == 0 { 0o644 } else { 0o755 }
         };
         if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
-            self.say(&twin.path, format!("its mode was {was:04o} and is {is:04o}"));
+            self.say(&counterpart.path, format!("its mode was {was:04o} and is {is:04o}"));
         }
     }
 
@@ -224,7 +225,7 @@ impl<'a> Comparison<'a> {
         self.fats.iter().any(|fat| fat.entry(path).is_some())
     }
 
-    fn twin(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
+    fn counterpart(&self, part: usize, path: &EntryPath) -> Option<&'a Entry> {
         self.parts.all.get(part)?.input.entry(path)
     }
 

@@ -135,7 +135,7 @@ impl Artifacts {
                             let (place, generic) = (place.display(), ArtifactName::new(&name.component, GENERIC));
                             artifacts
                                 .notes
-                                .push(format!("{place}: left out: it is split already, {generic} is beside it"));
+                                .push(format!("{place}: left out: it is split already, {generic} is next to it"));
                         }
                         Some((_, Kind::Generic)) => {}
                         None => artifacts.failures.push(ArtifactError::Name(place.clone())),
@@ -213,7 +213,7 @@ impl Artifacts {
 /// What an artifact is to a shard.
 enum Kind {
     Generic,
-    /// Device code without its host code, which is beside it.
+    /// Device code without its host code, which is next to it.
     Device,
     /// Both together.
     Fat,

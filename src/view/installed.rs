@@ -9,7 +9,7 @@ use super::tree::Body;
 use super::wheel_part::WheelPart;
 use super::wheels::WheelSet;
 use crate::gpu::BundleKey;
-use crate::rope::{Content, Make, ReadError};
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 
 /// The parts as they are installed.
@@ -94,7 +94,7 @@ impl InstalledRecord {
     }
 }
 
-impl Make for InstalledRecord {
+impl Materialize for InstalledRecord {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.get().cloned()
     }

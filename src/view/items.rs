@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::origin::{Origin, OriginKind};
 use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
 use crate::gpu::BundleKey;
-use crate::rope::{Make, ReadError};
+use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Place, Plan, PlannedArchive};
 
@@ -151,7 +151,7 @@ pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<It
 }
 
 fn archive_item(planned: &PlannedArchive) -> Item {
-    let make: Arc<dyn Make> = planned.archive.clone();
+    let make: Arc<dyn Materialize> = planned.archive.clone();
     let body = make.made().map_or(Body::Made(make), Body::Ready);
     let (path, kind) = (planned.path.clone(), ItemKind::File(body, None));
     Item { path, attributes: planned.attributes, kind, origin: Origin::made(OriginKind::Archive) }

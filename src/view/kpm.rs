@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::tree::Body;
 use crate::artifact::{Kpm, KpmEntry};
 use crate::kpack::{Archive, KpackError, Reader};
-use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::EntryPath;
 
 /// What a manifest says: what others said before, and some archives.
@@ -36,7 +36,7 @@ pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<Archive
     Ok(Listed { file, targets, kernel_count: kernel_count as u64, body: body.clone() })
 }
 
-impl Make for Listing {
+impl Materialize for Listing {
     fn made(&self) -> Option<Arc<dyn Content>> {
         let is_known = self.archives.iter().all(|archive| archive.body.known_size().is_some());
         is_known.then(|| self.make().ok())?

@@ -14,7 +14,7 @@ use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheel_part::WheelPart;
 use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, Level};
-use crate::rope::{Make, ReadError};
+use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::wheel::WheelError;

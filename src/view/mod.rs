@@ -29,7 +29,7 @@ pub use origin::{Origin, OriginKind};
 pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
-pub use crate::rope::Make;
+pub use crate::rope::Materialize;
 pub use thin::ThinViews;
 pub use tree::{
     Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,

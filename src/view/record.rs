@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::wheel_part::WheelPart;
-use crate::rope::{Content, Make, ReadError, check_range};
+use crate::rope::{Content, Materialize, ReadError, check_range};
 
 /// A part's RECORD, as a file whose size is known when archives are made.
 #[derive(Debug)]
 pub(super) struct Record(pub(super) Arc<WheelPart>);
 
-impl Make for Record {
+impl Materialize for Record {
     fn made(&self) -> Option<Arc<dyn Content>> {
         let size = self.0.known_record_size()?;
         Some(Arc::new(RecordText { part: Arc::clone(&self.0), size }))
@@ -52,7 +52,7 @@ impl Content for RecordText {
 #[derive(Debug)]
 pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
 
-impl Make for WheelBody {
+impl Materialize for WheelBody {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.0.known_wheel()
     }

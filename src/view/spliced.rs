@@ -6,12 +6,12 @@ use crate::binary::Rewritten;
 use crate::deflate::{Deflation, splice};
 use crate::index::Kind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, Later, ReadError};
+use crate::rope::{Content, Identity, LazyContent, ReadError};
 
 /// A deflate stream, and the CRC-32 of what it inflates to.
 pub(super) type Stream = (Arc<dyn Content>, u32);
 
-/// Makes the stream that `rewritten` is spliced to, or recalls how long it is and leaves the work to who reads it; `entry`
+/// Makes the stream that `rewritten` is spliced to, or recalls how long it is and leaves the work to the first reader; `entry`
 /// is for messages. `None` if there is none.
 pub(super) fn spliced(
     entry: &str,
@@ -28,7 +28,7 @@ pub(super) fn spliced(
                 let made = made.filter(|made: &Deflation| made.crc32 == crc32);
                 made.map(|made| made.stream).ok_or(ReadError::Changed { entry: Arc::clone(&name) })
             };
-            (Arc::new(Later::new(entry, size, identity, work)), crc32)
+            (Arc::new(LazyContent::new(entry, size, identity, work)), crc32)
         };
         return Ok(known.map(later));
     }
@@ -37,8 +37,9 @@ pub(super) fn spliced(
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.index.put(Kind::Spliced, &identity, &known);
     }
-    Ok(made
-        .map(|Deflation { stream, crc32, .. }| -> Stream { (Arc::new(Later::done(entry, identity, stream)), crc32) }))
+    Ok(made.map(|Deflation { stream, crc32, .. }| -> Stream {
+        (Arc::new(LazyContent::done(entry, identity, stream)), crc32)
+    }))
 }
 
 fn make(entry: &Arc<str>, rewritten: &Rewritten, resources: &Resources) -> Result<Option<Deflation>, ReadError> {

@@ -170,7 +170,7 @@ impl Bodies for ThinBodies {
     }
 }
 
-/// The thin views that are listed besides those of each GPU.
+/// The thin views that are listed in addition to those of each GPU.
 #[derive(Clone, Debug, Default)]
 pub struct ThinViews {
     /// For sets of GPUs.

@@ -12,7 +12,7 @@ use super::tree::Body;
 use super::wheel_part::WheelPart;
 use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, GpuSet};
-use crate::rope::{Content, Make, ReadError};
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::wheel::{File, Part, STATEMENT, WheelError};
@@ -123,7 +123,7 @@ impl ThinWheel {
 struct WheelFile {
     wheel: Arc<ThinWheel>,
     kind: Kind,
-    made: OnceLock<Box<dyn Make>>,
+    made: OnceLock<Box<dyn Materialize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,13 +134,13 @@ enum Kind {
 }
 
 impl WheelFile {
-    fn file(&self) -> Result<&dyn Make, ReadError> {
+    fn file(&self) -> Result<&dyn Materialize, ReadError> {
         if let Some(file) = self.made.get() {
             return Ok(&**file);
         }
         let failed = |error: WheelError| ReadError::damaged(&"thin wheel".into(), error.to_string());
         let part = self.wheel.part().map_err(failed)?;
-        let file: Box<dyn Make> = match self.kind {
+        let file: Box<dyn Materialize> = match self.kind {
             Kind::Wheel => Box::new(WheelBody(part)),
             Kind::Record => Box::new(Record(part)),
             Kind::InstalledRecord => Box::new(InstalledRecord::new(&part)),
@@ -149,7 +149,7 @@ impl WheelFile {
     }
 }
 
-impl Make for WheelFile {
+impl Materialize for WheelFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.get()?.made()
     }

@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes its time, and counts who asks.
+    /// Takes its time, and counts the calls.
     #[derive(Debug)]
     struct Slow(Duration, AtomicU32);
 

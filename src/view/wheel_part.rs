@@ -12,7 +12,7 @@ use crate::kpack::Archive;
 use crate::memory::Reclaim;
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Content, Make, ReadError};
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
 use crate::wheel::{Assembled, Digest, File, Part, Stamp, WheelError, Wheels, line_size, warnings_of};

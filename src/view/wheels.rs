@@ -44,7 +44,7 @@ pub struct WheelSet {
     pub devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     /// The wheel as it was before it was split, if the input is split.
     pub fat: Option<Arc<WheelPart>>,
-    /// The name and text of the file that has to lie beside a variant wheel.
+    /// The name and text of the file that has to lie next to a variant wheel.
     pub variants_index: Option<(String, String)>,
     /// What the user should know.
     pub warnings: Vec<String>,

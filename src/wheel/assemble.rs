@@ -258,7 +258,7 @@ impl Wheels {
         Ok(Assembled { name, files })
     }
 
-    /// Where an installation of several parts has a file of one of them. What is not installed beside packages is left in
+    /// Where an installation of several parts has a file of one of them. What is not installed next to packages is left in
     /// the host wheel's data directory.
     pub fn installed(&self, path: &EntryPath) -> EntryPath {
         installed_with(path, format!("{}.data", self.fat.name.stem()).as_bytes())
@@ -274,7 +274,7 @@ impl Wheels {
         record::record(&files, &own.path)
     }
 
-    /// The index file that has to lie beside variant wheels: its name and its text. uv ignores the wheels without it.
+    /// The index file that has to lie next to variant wheels: its name and its text. uv ignores the wheels without it.
     pub fn variants_index(&self, label: &Label) -> Result<(String, String), WheelError> {
         let name = self.name(&Part::Variant(label.clone()))?;
         Ok((format!("{}-variants.json", name.stem()), variant_json(label, &self.variant_targets()?)))

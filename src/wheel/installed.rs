@@ -13,12 +13,12 @@ pub fn installed(path: &EntryPath) -> EntryPath {
     installed_with(path, ELSEWHERE)
 }
 
-/// Whether a file is not installed beside the packages, if this is where it is installed.
+/// Whether a file is not installed next to the packages, if this is where it is installed.
 pub fn is_elsewhere(installed: &EntryPath) -> bool {
     installed.components().next() == Some(ELSEWHERE)
 }
 
-/// The same with another data directory for what is not installed beside the packages.
+/// The same with another data directory for what is not installed next to the packages.
 pub(super) fn installed_with(path: &EntryPath, elsewhere: &[u8]) -> EntryPath {
     let mut components = path.components().peekable();
     let is_data = components.next().is_some_and(|first| first.ends_with(b".data"));

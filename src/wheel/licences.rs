@@ -12,7 +12,7 @@ pub(super) struct Licence {
     pub(super) entry: Entry,
 }
 
-/// Everything below `licenses/` (PEP 639), and what older metadata calls a `License-File`, which stands beside METADATA.
+/// Everything below `licenses/` (PEP 639), and what older metadata calls a `License-File`, which stands next to METADATA.
 pub(super) fn find(
     input: &Input,
     dist_info: &EntryPath,

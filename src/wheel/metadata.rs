@@ -181,7 +181,7 @@ impl Metadata {
         let one_line = |value: &str| !value.is_empty() && !value.contains(char::is_control);
         let expression = lines("License-Expression", &one_line);
         if !expression.is_empty() {
-            // License and the classifiers may not stand beside it (PEP 639).
+            // License and the classifiers may not stand next to it (PEP 639).
             return expression;
         }
         let mut older = lines("License", &one_line);

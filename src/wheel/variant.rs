@@ -48,7 +48,7 @@ pub(super) fn has_property(key: &BundleKey) -> bool {
     key.is_known() && key.as_str().bytes().all(valid)
 }
 
-/// variant.json of a wheel with this label. The index file beside the wheels has the same form, and there is one label.
+/// variant.json of a wheel with this label. The index file next to the wheels has the same form, and there is one label.
 pub(super) fn variant_json(label: &Label, targets: &[&BundleKey]) -> String {
     let mut values: Vec<&str> = targets.iter().map(|key| key.as_str()).collect();
     values.sort_unstable();

@@ -119,7 +119,7 @@ fn copy(library: &Path, site: &Path, distributions: &[Distribution], lookup: &mu
     let original = rows.find(|path| path.rsplit(|&byte| byte == b'/').next() == Some(name))?;
     let original = site.join(EntryPath::new(original).ok()?.as_path());
     lookup.saw(format!("no package installed the library, but {} is installed", original.display()));
-    lookup.follows("archives are looked for beside the file that is loaded, symlinks resolved");
+    lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
     let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
     Some(Cause::new(reason, Some(format!("ln -sf {} {}", quoted(&original), quoted(library)))))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
-use kpackfs::rope::{Content, Make, ReadError, Rope, Segment};
+use kpackfs::rope::{Content, Materialize, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
 use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
@@ -167,7 +167,7 @@ fn only_files_that_the_kernel_knows_are_read_for_it() {
     for number in 0..500 {
         insert(&mut tree, &name(number), pattern(1000), OriginKind::Unchanged);
     }
-    let never: Arc<dyn Make> = Arc::new(Never);
+    let never: Arc<dyn Materialize> = Arc::new(Never);
     let kind = NodeKind::File { body: Body::Made(never), link_group: None };
     tree.insert(ROOT, &EntryPath::new(b"of/unknown/size").unwrap(), FILE, kind).unwrap();
     let Some(mount) = Mount::of(tree, &Resources::new(1 << 20)) else { return };
@@ -181,7 +181,7 @@ fn only_files_that_the_kernel_knows_are_read_for_it() {
 #[derive(Debug)]
 struct Never;
 
-impl Make for Never {
+impl Materialize for Never {
     fn made(&self) -> Option<Arc<dyn Content>> {
         None
     }

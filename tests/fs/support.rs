@@ -16,7 +16,7 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, Make, NodeKind, Origin, OriginKind, ROOT, Report, Tree};
+use kpackfs::view::{Body, Materialize, NodeKind, Origin, OriginKind, ROOT, Report, Tree};
 
 pub(crate) use crate::common::can_mount;
 
@@ -41,7 +41,7 @@ pub(crate) struct Kernels {
     pub(crate) times: AtomicUsize,
 }
 
-impl Make for Kernels {
+impl Materialize for Kernels {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.get().cloned()
     }
@@ -58,7 +58,7 @@ impl Make for Kernels {
 #[derive(Debug)]
 struct Unmakeable;
 
-impl Make for Unmakeable {
+impl Materialize for Unmakeable {
     fn made(&self) -> Option<Arc<dyn Content>> {
         None
     }

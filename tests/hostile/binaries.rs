@@ -31,7 +31,7 @@ fn elf_cases() -> Vec<Case> {
         ("magic only", good.bytes[..4].to_vec(), ""),
         ("half a header", good.bytes[..40].to_vec(), ""),
         (
-            "cut off in the device code",
+            "truncated in the device code",
             good.bytes[..usize::try_from(good.fatbin + 60).unwrap()].to_vec(),
             "past the end",
         ),

@@ -13,7 +13,7 @@ pub(crate) fn markers() -> Vec<Kind> {
         ("good", good.clone()),
         ("something behind", [&*good, b"\xC1"].concat()),
         ("empty", Vec::new()),
-        ("cut off", good[..good.len() - 1].to_vec()),
+        ("truncated", good[..good.len() - 1].to_vec()),
         ("a map of 4 G pairs", vec![0xDF, 0xFF, 0xFF, 0xFF, 0xFF]),
         ("a name of 4 GB", b"\x82\xABkernel_name\xDB\xFF\xFF\xFF\xFF".to_vec()),
         ("no paths", name(b"\x90")),

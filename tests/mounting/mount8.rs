@@ -62,7 +62,7 @@ mount.kpackfs: mount option no_cache takes no value
 1
 mount.kpackfs: invalid value 'lzma' for '--compression <SCHEME>': unknown compression "lzma"; there are "zstd" and "none"
 1
-mount.kpackfs: a kpackfs cannot be remounted: unmount it and mount it anew
+mount.kpackfs: a kpackfs cannot be remounted: unmount it and mount it again
 1
 mount.kpackfs: usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]
 1

@@ -22,7 +22,13 @@ fn wrong_archives_are_named() {
     use Check::{Archive, Lookup};
     run(
         &[
-            ("cut off", |at| edit(&at.join(GFX90A), |bytes| bytes.truncate(90)), Archive, GFX90A, "table of contents"),
+            (
+                "truncated",
+                |at| edit(&at.join(GFX90A), |bytes| bytes.truncate(90)),
+                Archive,
+                GFX90A,
+                "table of contents",
+            ),
             ("empty", |at| fs::write(at.join(GFX90A), "").unwrap(), Archive, GFX90A, "it is too short"),
             ("no archive", |at| write_at(&at.join(GFX90A), 0, b"x"), Archive, GFX90A, "not a version 1 kpack"),
             ("frame", |at| write_at(&at.join(GFX90A), 72, b"oops"), Archive, GFX90A, " for gfx90a: "),

@@ -84,7 +84,7 @@ fn headers() -> Vec<Kind> {
     let good = with_toc(CODE, &plain());
     vec![
         ("empty", Vec::new(), IoError, Success),
-        ("cut off in the header", good[..10].to_vec(), InvalidFormat, Success),
+        ("truncated in the header", good[..10].to_vec(), InvalidFormat, Success),
         ("a header only", good[..64].to_vec(), InvalidFormat, Success),
         ("wrong magic", patched(0, b"KPAX"), InvalidFormat, Success),
         ("version 0", patched(4, &[0]), UnsupportedVersion, Success),
@@ -94,7 +94,7 @@ fn headers() -> Vec<Kind> {
         ("table in the header", patched(8, &8_u64.to_le_bytes()), InvalidFormat, Success),
         ("table in the padding", patched(8, &16_u64.to_le_bytes()), MsgpackParseFailed, Success),
         ("table in the code", patched(8, &64_u64.to_le_bytes()), MsgpackParseFailed, Success),
-        ("table cut off", good[..good.len() - 5].to_vec(), MsgpackParseFailed, Success),
+        ("table truncated", good[..good.len() - 5].to_vec(), MsgpackParseFailed, Success),
         ("table of an unknown type", around(CODE, &[0xC1]), MsgpackParseFailed, Success),
         ("table is a list", around(CODE, &[0x91, 0xC0]), MsgpackParseFailed, Success),
         ("table of 4 G pairs", around(CODE, &[0xDF, 0xFF, 0xFF, 0xFF, 0xFF]), MsgpackParseFailed, Success),

@@ -109,7 +109,7 @@ fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<W
     walk.check_apart(&dynamic.addresses, "its dynamic section")?;
     let entry = (image.header.e_entry.get(LE) > 0).then(|| image.header.e_entry.get(LE));
     for address in ADDRESSES.into_iter().filter_map(|tag| dynamic.get(tag)).chain(entry) {
-        walk.check_apart(&(address..address.saturating_add(1)), "something that its dynamic section tells of")?;
+        walk.check_apart(&(address..address.saturating_add(1)), "something that its dynamic section describes")?;
     }
     walk.read_symbols(&dynamic)?;
     for table in dynamic.rela_tables()? {

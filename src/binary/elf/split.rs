@@ -25,7 +25,7 @@ struct Found {
 impl Found {
     fn read(image: &Image, place: &Place) -> Result<Self, BinaryError> {
         let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
-        let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is cut off"))?;
+        let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
         Ok(Self::new(place.offset, place.address, &fields))
     }
 

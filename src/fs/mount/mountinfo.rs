@@ -30,7 +30,7 @@ pub fn list_mounts() -> Result<Vec<MountEntry>, FsError> {
     Ok(mounts)
 }
 
-/// The mount that is seen at `path`, of several that lie upon each other.
+/// The mount that is seen at `path`, of several that lie on each other.
 pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, FsError> {
     Ok(topmost_of(read()?, path))
 }

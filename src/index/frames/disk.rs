@@ -124,7 +124,7 @@ pub(super) fn half_of_free(file: &File, used: u64) -> u64 {
 
 /// Evicts the least recently used inputs of the cache directory above `folder` until all take at most `capacity` bytes
 /// less `wanted`. How many bytes may be appended now.
-pub(super) fn make_room(folder: &Path, file: &File, capacity: u64, wanted: u64) -> u64 {
+pub(super) fn evict_until(folder: &Path, file: &File, capacity: u64, wanted: u64) -> u64 {
     let mut inputs = Vec::new();
     for input in folder.parent().and_then(|frames| children(frames).ok()).unwrap_or_default() {
         let segments = segments(&input).unwrap_or_default();

@@ -244,7 +244,7 @@ impl FrameStore {
     /// Bytes that may be appended now to the sink in use.
     fn room(&self, state: &State, segment: &Segment, wanted: u64) -> u64 {
         match (state.sinks.front(), &self.folder) {
-            (Some(Sink::Folder), Some(folder)) => disk::make_room(folder, &segment.file, self.capacity, wanted),
+            (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
             (Some(Sink::Spool(_)), _) => u64::MAX,
             _ => self.capacity.min(disk::half_of_free(&segment.file, state.bytes)).saturating_sub(state.bytes),
         }

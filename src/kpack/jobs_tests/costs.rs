@@ -145,7 +145,7 @@ fn nothing_is_held_when_nothing_is_going_on() {
     assert_eq!((gauges.buffers(), gauges.frames), (0, 0), "{gauges:?}");
 }
 
-/// What is in output that is written next is read from a file beside it.
+/// What is in output that is written next is read from a file next to it.
 #[test]
 fn what_was_spooled_is_read_again_without_work() {
     let directory = tempfile::tempdir().unwrap();

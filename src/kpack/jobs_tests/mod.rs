@@ -17,7 +17,7 @@ use crate::fatbin::read_bundle;
 use crate::gpu::TargetId;
 use crate::index::{FrameStore, Index};
 use crate::resources::Resources;
-use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 
 const LONG: Duration = Duration::from_secs(60);
 const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];

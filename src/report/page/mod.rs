@@ -23,7 +23,7 @@ use super::details::Details;
 use super::table::percent;
 use super::text::{escaped, is_special};
 use super::{EmbeddedSummary, Report, SizedParts, Summary};
-use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
 use crate::view::{JSON_VERSION, SplitArtifact, WheelSet};
@@ -214,7 +214,7 @@ fn split_letter(text: &str, at: usize) -> Option<(&str, char, &str)> {
     Some((before, letter, letters.as_str()))
 }
 
-impl Make for PageFile {
+impl Materialize for PageFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.html.get().cloned()
     }

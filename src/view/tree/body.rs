@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rope::{Content, Make, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 
 /// Where the bytes of a file come from.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub enum Body {
     /// They are known, and so is their number.
     Ready(Arc<dyn Content>),
     /// Their number is known only after work.
-    Made(Arc<dyn Make>),
+    Made(Arc<dyn Materialize>),
     /// They change: a report that is written again at each lookup.
     Live(Arc<dyn Report>),
 }

@@ -11,7 +11,7 @@ type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;
 
 /// A content of a size that was found out before, made by the first who reads it while others wait. If it turns out to
 /// have another size, nothing of it is served.
-pub struct Later {
+pub struct LazyContent {
     entry: Arc<str>,
     size: u64,
     identity: Option<Identity>,
@@ -19,7 +19,7 @@ pub struct Later {
     made: OnceCell<Rope>,
 }
 
-impl Later {
+impl LazyContent {
     /// What `work` makes, which has `size` bytes; `entry` is for messages.
     pub fn new(
         entry: impl Into<Arc<str>>,
@@ -48,7 +48,7 @@ impl Later {
     }
 }
 
-impl Content for Later {
+impl Content for LazyContent {
     fn size(&self) -> u64 {
         self.size
     }
@@ -66,9 +66,9 @@ impl Content for Later {
     }
 }
 
-impl fmt::Debug for Later {
+impl fmt::Debug for LazyContent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Later({:?}, {} bytes)", self.entry, self.size)
+        write!(formatter, "LazyContent({:?}, {} bytes)", self.entry, self.size)
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     fn the_work_is_done_once_and_only_when_it_is_needed() {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);
-        let later = Later::new("x", 3, None, move || {
+        let later = LazyContent::new("x", 3, None, move || {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(rope())
         });
@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn a_wrong_size_is_never_served() {
-        let later = Later::new("x", 4, None, || Ok(rope()));
+        let later = LazyContent::new("x", 4, None, || Ok(rope()));
         assert!(matches!(later.read_at(0, &mut [0; 1]), Err(ReadError::Changed { .. })));
-        assert!(Later::done("x", None, rope()).read_at(0, &mut [0; 3]).is_ok());
+        assert!(LazyContent::done("x", None, rope()).read_at(0, &mut [0; 3]).is_ok());
     }
 }
