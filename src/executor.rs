@@ -38,11 +38,11 @@ enum Lane {
 pub struct Executor(Arc<Queue>);
 
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<ExecutorState>,
     wake: Condvar,
 }
 
-struct State {
+struct ExecutorState {
     /// Threads there are at most.
     most: usize,
     requests: VecDeque<Job>,
@@ -69,7 +69,7 @@ impl Default for Executor {
 impl Executor {
     /// With so many threads at most.
     fn with_threads(most: usize) -> Self {
-        let state = State {
+        let state = ExecutorState {
             most,
             requests: VecDeque::new(),
             background: VecDeque::new(),
@@ -129,7 +129,7 @@ impl Drop for Executor {
     }
 }
 
-impl State {
+impl ExecutorState {
     /// Threads that may begin to work in the background: half of all at most.
     fn free_in_background(&self) -> usize {
         (self.most / 2).saturating_sub(self.busy_in_background)
@@ -157,7 +157,7 @@ impl State {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ExecutorState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::changes::Change;
 use self::form::Form;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
-use crate::rope::{Content, Edit, ReadError, Rope};
+use crate::rope::{Content, Edit, ReadError, Rope, to_usize};
 
 pub use data::data_ranges;
 pub use form::Replaced;
@@ -115,7 +115,7 @@ impl FatBinary {
     /// Looks for device code. `Ok(None)` means that the file is no binary or has none.
     pub fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; 4];
-        let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
+        let length = magic.len().min(to_usize(content.size()));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
         if magic == object::elf::ELFMAG {
             let format = elf::FatElf::scan(content)?.map(|elf| Format::Elf(Box::new(elf)));
@@ -132,7 +132,7 @@ impl FatBinary {
     /// form, but none without device code. `None` if it begins with anything else.
     pub fn of_bundle(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; MAGIC_SIZE];
-        let length = magic.len().min(usize::try_from(content.size()).unwrap_or(usize::MAX));
+        let length = magic.len().min(to_usize(content.size()));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
         Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: Format::Bundle }))
     }

@@ -75,14 +75,14 @@ pub(super) fn warn<T: Display>(notes: &[T]) {
 
 /// What `inspect --json` prints, and `report.json` holds.
 #[derive(Serialize)]
-struct Report {
+struct SplitReport {
     artifacts: Vec<Summary>,
 }
 
 impl PreparedArtifacts {
-    fn report(&self) -> Report {
+    fn report(&self) -> SplitReport {
         let summary = |artifact: &SplitArtifact| Summary::of(&artifact.input, &artifact.plan);
-        Report { artifacts: self.artifacts.split.iter().map(summary).collect() }
+        SplitReport { artifacts: self.artifacts.split.iter().map(summary).collect() }
     }
 
     pub(super) fn served(&self) -> anyhow::Result<Served> {

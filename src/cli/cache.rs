@@ -21,14 +21,14 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug, Args)]
 pub(super) struct Cache {
     #[command(subcommand)]
-    command: Command,
+    command: CacheCommand,
 
     #[command(flatten)]
     options: CacheOptions,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CacheCommand {
     /// List the indexes, and say what code objects take
     List {
         /// Print JSON
@@ -77,11 +77,11 @@ impl Cache {
         let kept = index::list(&folder)?;
         let explain = || folder.display().to_string();
         match &self.command {
-            Command::List { json } => {
+            CacheCommand::List { json } => {
                 let frames = index::frames_usage(&folder).with_context(explain)?;
                 if *json { list_json(&kept, &frames)? } else { list(&kept, &frames)? }
             }
-            Command::Prune { older_than } => {
+            CacheCommand::Prune { older_than } => {
                 index::remove_orphans(&folder)?;
                 let age = |kept: &CacheEntry| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
                 let is_outdated = |kept: &&CacheEntry| !kept.is_usable || age(kept) > DAY * *older_than;
@@ -92,7 +92,7 @@ impl Cache {
                 let is_outdated = |name: &str| !current.contains(&name);
                 removed_frames(index::remove_frames(&folder, is_outdated).with_context(explain)?)?;
             }
-            Command::Clear => {
+            CacheCommand::Clear => {
                 index::remove_orphans(&folder)?;
                 remove(kept.iter())?;
                 removed_frames(index::remove_frames(&folder, |_| true).with_context(explain)?)?;

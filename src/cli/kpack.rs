@@ -25,11 +25,11 @@ use crate::source::open_file;
 #[derive(Debug, Args)]
 pub(super) struct Kpack {
     #[command(subcommand)]
-    command: Command,
+    command: KpackCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum KpackCommand {
     /// List the code objects of an archive
     List {
         /// The archive
@@ -86,13 +86,13 @@ enum Command {
 impl Kpack {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.command {
-            Command::List { file, json, summary } => list(file, *json, *summary)?,
-            Command::Create(create) => create.run()?,
-            Command::Bundle { file, output } => pack::bundle(file, output)?,
-            Command::Extract { file, output, binary, target } => {
+            KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
+            KpackCommand::Create(create) => create.run()?,
+            KpackCommand::Bundle { file, output } => pack::bundle(file, output)?,
+            KpackCommand::Extract { file, output, binary, target } => {
                 extract(file, output, binary.as_deref(), target.as_deref())?;
             }
-            Command::Unbundle { file, output, target } => unbundle(file, output, target.as_ref())?,
+            KpackCommand::Unbundle { file, output, target } => unbundle(file, output, target.as_ref())?,
         }
         Ok(ExitCode::SUCCESS)
     }

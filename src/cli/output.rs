@@ -36,13 +36,13 @@ pub(super) struct Output {
     hidden: TempDir,
     /// Locked as long as this process lives, so that nobody takes the directory for one that was left behind.
     _lock: File,
-    parts: Vec<Part>,
+    parts: Vec<OutputPart>,
     /// What goes when the parts are there, and nothing takes its place.
     gone: Vec<PathBuf>,
 }
 
 /// Something that is written to `staged` and belongs to `place`.
-struct Part {
+struct OutputPart {
     staged: PathBuf,
     place: PathBuf,
     may_replace: bool,
@@ -87,7 +87,7 @@ impl Output {
     /// Where what belongs to `place` is written until all is complete.
     fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
         let staged = self.staged(place);
-        self.parts.push(Part { staged: staged.clone(), place: place.to_owned(), may_replace });
+        self.parts.push(OutputPart { staged: staged.clone(), place: place.to_owned(), may_replace });
         staged
     }
 
@@ -118,7 +118,7 @@ impl Output {
         // What goes is deleted with the hidden directory.
         let gone = self.gone.iter().enumerate().map(|(number, place)| {
             let staged = self.hidden.path().join(format!("{ASIDE}{number}"));
-            Part { staged: place.clone(), place: staged, may_replace: false }
+            OutputPart { staged: place.clone(), place: staged, may_replace: false }
         });
         let gone: Vec<_> = gone.filter(|part| part.staged.symlink_metadata().is_ok()).collect();
         let parts: Vec<_> = gone.iter().chain(&self.parts).collect();
@@ -144,7 +144,7 @@ impl Drop for Output {
     }
 }
 
-impl Part {
+impl OutputPart {
     /// Gives it its name. What was there before is where it was written.
     fn publish(&self) -> io::Result<()> {
         if let Some(directory) = self.place.parent() {

@@ -115,7 +115,7 @@ fn file_systems_that_cannot_exchange_move_what_is_replaced() {
     let (_directory, output) = old();
     fs::create_dir_all(output.join("hidden/part")).unwrap();
     fs::write(output.join("hidden/part/new"), "").unwrap();
-    let part = Part { staged: output.join("hidden/part"), place: output.join("part"), may_replace: true };
+    let part = OutputPart { staged: output.join("hidden/part"), place: output.join("part"), may_replace: true };
     part.exchange().unwrap();
     assert_eq!((names(&part.place), names(&part.staged)), (vec!["new".into()], vec!["old".into()]));
     assert_eq!(names(&output), ["hidden", "other", "part"]);

@@ -1,7 +1,7 @@
 //! What edits really change. One that replaces a table by another of the same length may differ in a few entries only.
 
 use super::WINDOW;
-use crate::rope::{Content, Edit, ReadError, Rope, Segment};
+use crate::rope::{Content, Edit, ReadError, Rope, Segment, to_usize};
 
 /// Bytes read at once.
 const PIECE: u64 = 128 << 10;
@@ -43,7 +43,7 @@ fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<Change>) -> Re
     let mut last: Option<Change> = None;
     let mut at = edit.start;
     while at < edit.end {
-        let length = usize::try_from((edit.end - at).min(PIECE)).unwrap_or(usize::MAX);
+        let length = to_usize((edit.end - at).min(PIECE));
         old.resize(length, 0);
         new.resize(length, 0);
         original.read_at(at, &mut old)?;

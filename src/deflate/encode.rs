@@ -6,7 +6,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 
 use super::{DeflateError, WINDOW};
 use crate::metrics::Counters;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// What zip programs use when nothing else is asked for.
 const LEVEL: u32 = 6;
@@ -58,7 +58,7 @@ pub(super) fn encode(
 }
 
 fn read(content: &dyn Content, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<(), DeflateError> {
-    buffer.resize(usize::try_from(length).unwrap_or(usize::MAX), 0);
+    buffer.resize(to_usize(length), 0);
     Ok(content.read_at(offset, buffer)?)
 }
 
@@ -73,7 +73,7 @@ fn add(
         output.reserve(64 << 10);
         let before = encoder.total_in();
         let status = encoder.compress_vec(input, output, flush)?;
-        let taken = usize::try_from(encoder.total_in() - before).unwrap_or(usize::MAX);
+        let taken = to_usize(encoder.total_in() - before);
         input = input.get(taken..).unwrap_or_default();
         // zlib.h, `deflate`: a flush is complete when there is room left.
         let complete = match flush {

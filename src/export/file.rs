@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::sharing::{Kernel, Sharing, Way};
 use super::{ExportError, at, reading};
-use crate::rope::{Backing, Content, Extent, ReadError, Source};
+use crate::rope::{Backing, Content, Extent, ReadError, Source, to_usize};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -23,7 +23,7 @@ const LEAST_COPIED: u64 = 64 << 10;
 const KERNEL_STEP: u64 = 64 << 20;
 
 /// A file that is being written.
-struct Target<'a, K> {
+struct TargetFile<'a, K> {
     content: &'a dyn Content,
     file: &'a File,
     /// What errors call it.
@@ -38,7 +38,7 @@ struct Target<'a, K> {
 }
 
 /// A file of the input, opened.
-struct Input<'a> {
+struct InputFile<'a> {
     backing: &'a dyn Backing,
     file: File,
     device: u64,
@@ -65,8 +65,8 @@ pub(super) fn write<K: Kernel>(
 ) -> Result<(), ExportError> {
     let block = metadata.blksize().max(1);
     let (device, buffer) = (metadata.dev(), Vec::new());
-    let mut target = Target { content, file, path, device, block, sharing, buffer, end: 0 };
-    let mut input: Option<Input<'_>> = None;
+    let mut target = TargetFile { content, file, path, device, block, sharing, buffer, end: 0 };
+    let mut input: Option<InputFile<'_>> = None;
     let mut to = 0;
     for Extent { length, source } in content.extents(0, content.size()) {
         match source {
@@ -74,8 +74,8 @@ pub(super) fn write<K: Kernel>(
             Source::Read => target.write_read(to, length, |offset, piece| content.read_at(offset, piece))?,
             Source::File { file, offset } => {
                 if !input.as_ref().is_some_and(|input| std::ptr::addr_eq(input.backing, file)) {
-                    input.iter().try_for_each(Input::check).map_err(reading(path))?;
-                    input = Some(Input::open(file).map_err(reading(path))?);
+                    input.iter().try_for_each(InputFile::check).map_err(reading(path))?;
+                    input = Some(InputFile::open(file).map_err(reading(path))?);
                 }
                 if let Some(input) = &input {
                     target.write_range(input, Range { from: offset, to, length })?;
@@ -90,10 +90,10 @@ pub(super) fn write<K: Kernel>(
         file.set_len(content.size()).map_err(at(path))?;
     }
     // After the last byte, so that those of a file that changed meanwhile are never kept.
-    input.iter().try_for_each(Input::check).map_err(reading(path))
+    input.iter().try_for_each(InputFile::check).map_err(reading(path))
 }
 
-impl<'a> Input<'a> {
+impl<'a> InputFile<'a> {
     fn open(backing: &'a dyn Backing) -> Result<Self, ReadError> {
         let file = backing.open()?;
         let metadata = file.metadata().map_err(|source| ReadError::io(&"input".into(), source))?;
@@ -155,9 +155,9 @@ impl Range {
     }
 }
 
-impl<K: Kernel> Target<'_, K> {
+impl<K: Kernel> TargetFile<'_, K> {
     /// Writes a range of a file of the input.
-    fn write_range(&mut self, input: &Input<'_>, range: Range) -> Result<(), ExportError> {
+    fn write_range(&mut self, input: &InputFile<'_>, range: Range) -> Result<(), ExportError> {
         let is_end_of_both = range.from + range.length == input.size && range.to + range.length == self.content.size();
         let shared = range.whole_blocks(self.block, is_end_of_both);
         let shared = shared.map(|part| Ok(self.share(input, part)?.then_some(part))).transpose()?.flatten();
@@ -168,7 +168,7 @@ impl<K: Kernel> Target<'_, K> {
     }
 
     /// Has a range share its blocks with the input. `false` if that cannot be.
-    fn share(&mut self, input: &Input<'_>, range: Range) -> Result<bool, ExportError> {
+    fn share(&mut self, input: &InputFile<'_>, range: Range) -> Result<bool, ExportError> {
         let Sharing { kernel, .. } = self.sharing;
         let pair = (input.device, self.device);
         if !self.sharing.may(Way::Share, pair) {
@@ -188,7 +188,7 @@ impl<K: Kernel> Target<'_, K> {
     }
 
     /// Copies a range but for its holes.
-    fn copy(&mut self, input: &Input<'_>, range: Range) -> Result<(), ExportError> {
+    fn copy(&mut self, input: &InputFile<'_>, range: Range) -> Result<(), ExportError> {
         if range.length == 0 {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl<K: Kernel> Target<'_, K> {
     }
 
     /// Has the kernel copy a range. How many bytes it has copied, from the first one on.
-    fn copy_in_kernel(&self, input: &Input<'_>, range: Range) -> Result<u64, ExportError> {
+    fn copy_in_kernel(&self, input: &InputFile<'_>, range: Range) -> Result<u64, ExportError> {
         let pair = (input.device, self.device);
         if range.length < LEAST_COPIED || !self.sharing.may(Way::Copy, pair) {
             return Ok(0);
@@ -245,7 +245,7 @@ impl<K: Kernel> Target<'_, K> {
         let end = start + length;
         let mut offset = start;
         while offset < end {
-            let here = usize::try_from(STEP.min(end - offset)).unwrap_or(usize::MAX);
+            let here = to_usize(STEP.min(end - offset));
             if self.buffer.len() < here {
                 self.buffer.resize(here, 0);
             }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 
+use crate::rope::to_usize;
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};
@@ -66,7 +67,7 @@ impl Kernel for Linux {
     }
 
     fn copy(&self, from: &File, mut offset: u64, to: &File, mut at: u64, length: u64) -> Result<u64, Errno> {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let length = to_usize(length);
         copy_file_range(from, Some(&mut offset), to, Some(&mut at), length).map(|copied| copied as u64)
     }
 }

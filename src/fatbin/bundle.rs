@@ -12,7 +12,7 @@ use super::packing::{self, Packing};
 use super::{CodeObject, FatbinError};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -243,7 +243,7 @@ pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
 }
 
 fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+    let mut bytes = vec![0; to_usize(length)];
     content.read_at(offset, &mut bytes)?;
     Ok(bytes)
 }

@@ -10,7 +10,7 @@ use super::bundle::malformed;
 use super::packing::{Method, Packing, WINDOW_LOG};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -71,7 +71,7 @@ impl Compressed {
 
     /// Its first bytes, without decompressing the rest.
     pub(super) fn first(&self, length: u64) -> Result<Vec<u8>, ReadError> {
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let mut bytes = vec![0; to_usize(length)];
         let read = self.reader().and_then(|mut reader| reader.read_exact(&mut bytes));
         read.map_err(|error| self.damaged(&error))?;
         self.resources.counters.bytes_decompressed.add(length);
@@ -184,7 +184,7 @@ impl Compressed {
     }
 
     fn buffer_size(&self) -> usize {
-        usize::try_from(self.packing.size).unwrap_or(usize::MAX)
+        to_usize(self.packing.size)
     }
 
     /// A stream of the decompressed bundle, which decodes as far as it is read. Waits for memory like
@@ -218,7 +218,7 @@ impl Compressed {
         }
         let mut skipped = vec![0; SKIPPED];
         while stream.at < offset {
-            let here = usize::try_from(offset - stream.at).unwrap_or(usize::MAX).min(SKIPPED);
+            let here = to_usize(offset - stream.at).min(SKIPPED);
             self.read_stream(stream, skipped.get_mut(..here).unwrap_or_default())?;
         }
         Ok(())
@@ -310,8 +310,8 @@ impl Compressed {
         }
     }
 
-    fn source(&self) -> Source {
-        Source { content: Arc::clone(&self.content), at: self.packing.start, rest: self.packing.length }
+    fn source(&self) -> InputReader {
+        InputReader { content: Arc::clone(&self.content), at: self.packing.start, rest: self.packing.length }
     }
 
     fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
@@ -347,15 +347,15 @@ impl fmt::Debug for Compressed {
 }
 
 /// Reads a part of a content front to back.
-struct Source {
+struct InputReader {
     content: Arc<dyn Content>,
     at: u64,
     rest: u64,
 }
 
-impl Read for Source {
+impl Read for InputReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let here = buffer.len().min(usize::try_from(self.rest).unwrap_or(usize::MAX));
+        let here = buffer.len().min(to_usize(self.rest));
         let (buffer, _) = buffer.split_at_mut(here);
         self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
         self.at += here as u64;

@@ -16,6 +16,7 @@ use ring::digest::{Context, SHA256};
 use super::CODE_HEADER;
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
+use crate::rope::to_usize;
 
 /// A first segment of more bytes is not kept. Those of real code objects have a few MiB at most.
 const MOST_KEPT: usize = 64 << 20;
@@ -141,7 +142,7 @@ impl CodeScan {
         let end = self.at + piece.len() as u64;
         let (from, to) = (self.place.start.max(self.at), self.place.end.min(end));
         let Some(length) = to.checked_sub(from).and_then(|length| usize::try_from(length).ok()) else { return };
-        let from = usize::try_from(from - self.at).unwrap_or(usize::MAX);
+        let from = to_usize(from - self.at);
         self.sections.extend_from_slice(piece.get(from..from.saturating_add(length)).unwrap_or_default());
     }
 

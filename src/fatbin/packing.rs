@@ -116,12 +116,14 @@ impl Packing {
     /// bytes it may take. `Ok(None)` if it is no compressed bundle.
     pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {
         let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
-        let header = Header::parse(fields).ok_or_else(|| malformed(offset, "its header is truncated"))?;
+        let header = PackedHeader::parse(fields).ok_or_else(|| malformed(offset, "its header is truncated"))?;
         let (version, total, size) = match header {
-            Header { version: 1, narrow: [size, _], .. } => (1, available, size),
-            Header { version: 2, narrow: [total, size], .. } => (2, total, size),
-            Header { version: 3, wide: [total, size], .. } => (3, total, size),
-            Header { version, .. } => return Err(malformed(offset, format!("unknown version {version} of CCOB"))),
+            PackedHeader { version: 1, narrow: [size, _], .. } => (1, available, size),
+            PackedHeader { version: 2, narrow: [total, size], .. } => (2, total, size),
+            PackedHeader { version: 3, wide: [total, size], .. } => (3, total, size),
+            PackedHeader { version, .. } => {
+                return Err(malformed(offset, format!("unknown version {version} of CCOB")));
+            }
         };
         let method = match header.method {
             0 => Method::Zlib,
@@ -173,9 +175,11 @@ impl Packing {
 
     /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
     pub(super) fn total_size(head: &[u8]) -> Option<u64> {
-        match Header::parse(head.strip_prefix(MAGIC)?)? {
-            Header { version: 2, narrow: [total, _], .. } | Header { version: 3, wide: [total, _], .. } => Some(total),
-            Header { .. } => None,
+        match PackedHeader::parse(head.strip_prefix(MAGIC)?)? {
+            PackedHeader { version: 2, narrow: [total, _], .. } | PackedHeader { version: 3, wide: [total, _], .. } => {
+                Some(total)
+            }
+            PackedHeader { .. } => None,
         }
     }
 }
@@ -222,14 +226,14 @@ fn descriptor_of(frame: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 /// The fields behind the magic. The first two sizes are read both as u32 and as u64; the version says which count.
-struct Header {
+struct PackedHeader {
     version: u16,
     method: u16,
     narrow: [u64; 2],
     wide: [u64; 2],
 }
 
-impl Header {
+impl PackedHeader {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first_chunk()?;
         let (method, rest) = rest.split_first_chunk()?;

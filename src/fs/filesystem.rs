@@ -19,7 +19,7 @@ use super::listing::{self, Names, NamesAndAttributes};
 use super::nodes::{Answer, Nodes};
 use crate::metrics::{RequestKind, Requests};
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 use crate::view::{NodeId, Tree};
 
 /// The longest name that a tree can hold, in bytes. The kernel lets longer ones through.
@@ -336,7 +336,7 @@ impl Filesystem {
 
 /// How many of `size` bytes there are from `offset` on.
 fn readable(content: &dyn Content, offset: u64, size: u32) -> usize {
-    usize::try_from(content.size().saturating_sub(offset).min(size.into())).unwrap_or(usize::MAX)
+    to_usize(content.size().saturating_sub(offset).min(size.into()))
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ const WINDOW: Duration = Duration::from_secs(30);
 
 /// Lets [`BURST`] messages per [`WINDOW`] pass and counts the others.
 #[derive(Debug, Default)]
-pub(super) struct Limiter(Mutex<State>);
+pub(super) struct Limiter(Mutex<LimiterState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct LimiterState {
     since: Option<Instant>,
     passed: u32,
     suppressed: u64,

@@ -2,6 +2,7 @@
 
 use super::filesystem::Filesystem;
 use super::nodes::{Answer, FileKind, Nodes};
+use crate::rope::to_usize;
 use crate::view::NodeId;
 
 /// Takes the names of a directory, as far as there is room.
@@ -69,7 +70,7 @@ pub(super) fn names_and_attributes(fs: &Filesystem, node: NodeId, offset: u64, r
 
 /// The position of the first child to list from `offset` on. Offsets 0 and 1 are those of `.` and `..`.
 fn child_at(offset: u64) -> usize {
-    usize::try_from(offset.saturating_sub(2)).unwrap_or(usize::MAX)
+    to_usize(offset.saturating_sub(2))
 }
 
 /// The offset at which a listing goes on after the child at `position`.

@@ -12,7 +12,7 @@ use dashmap::DashMap;
 use rustix::io::Errno;
 
 use super::failure::Failure;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 use crate::source::Attributes;
 use crate::view::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
@@ -267,7 +267,7 @@ impl Known {
     /// Where the bit of a node is: the view, the word, and the mask in it.
     fn place(number: NodeId) -> (u64, usize, u64) {
         let (view, bit) = (number >> 32, number & u64::from(u32::MAX));
-        (view, usize::try_from(bit / 64).unwrap_or(usize::MAX), 1 << (bit % 64))
+        (view, to_usize(bit / 64), 1 << (bit % 64))
     }
 
     fn set(&self, number: NodeId, kernel_knows: bool) {

@@ -53,7 +53,7 @@ const MOST_UNSAVED: u64 = 4 << 20;
 pub struct Index {
     records: DashMap<Key, Held>,
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
-    place: Option<Place>,
+    place: Option<RecordPlace>,
     changed: AtomicBool,
     /// Bytes put down since they were saved last.
     unsaved: AtomicU64,
@@ -72,7 +72,7 @@ pub struct Index {
 type Key = (u8, Identity);
 
 #[derive(Debug)]
-struct Place {
+struct RecordPlace {
     file: PathBuf,
     header: Header,
     /// The version of the file that holds the records which are not in memory.
@@ -109,7 +109,7 @@ impl Held {
     }
 }
 
-impl Place {
+impl RecordPlace {
     fn stored(&self) -> MutexGuard<'_, Option<Arc<File>>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +135,7 @@ impl Index {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
         Pending::wait(&file);
-        let index = Self { place: Some(Place { file, header, stored: Mutex::default() }), ..Self::default() };
+        let index = Self { place: Some(RecordPlace { file, header, stored: Mutex::default() }), ..Self::default() };
         index.merge_from_disk();
         index
     }
@@ -239,7 +239,7 @@ impl Index {
         result
     }
 
-    fn write(&self, place: &Place) -> Result<(), RecordsError> {
+    fn write(&self, place: &RecordPlace) -> Result<(), RecordsError> {
         self.merge_from_disk();
         let today = records::today();
         let mut day_of = HashMap::new();

@@ -19,7 +19,7 @@ use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper};
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
 use crate::kpack::{KpackError, Reach, SearchPath, is_archive, read_marker, toc_key};
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
@@ -100,7 +100,7 @@ pub struct Progress {
 }
 
 /// What is known of a binary that is to be joined.
-struct Found {
+struct JoinCandidate {
     joined: Arc<dyn Content>,
     form: SplitForm,
     warnings: Vec<String>,
@@ -168,7 +168,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     let Settled { used, unasked, left } = shelf.settle(resources);
     joined.unasked = unasked;
     joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
-    for (position, Found { joined: content, mut form, .. }) in replaced {
+    for (position, JoinCandidate { joined: content, mut form, .. }) in replaced {
         let Some(entry) = input.entries.get_mut(position) else { continue };
         // New archives cannot be where old ones stay.
         let is_taken = |it: &Archives| left.iter().any(|(path, _)| is_of(&installed(path), it));
@@ -236,7 +236,7 @@ fn look_at(
     content: &Arc<dyn Content>,
     shelf: &Shelf,
     resources: &Arc<Resources>,
-) -> Result<Option<Found>, (JoinError, BTreeSet<usize>)> {
+) -> Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)> {
     let requests = match requests(installed, content, shelf) {
         Ok(requests) if requests.is_empty() => return Ok(None),
         Ok(requests) => requests,
@@ -297,11 +297,11 @@ fn put_together(
     requests: &[Request],
     shelf: &Shelf,
     resources: &Arc<Resources>,
-) -> Result<Found, JoinError> {
+) -> Result<JoinCandidate, JoinError> {
     let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for (position, request) in requests.iter().enumerate() {
         // HIP takes the lower half.
-        let index = usize::try_from(request.index & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let index = to_usize(request.index & u64::from(u32::MAX));
         let found = sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, shelf, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
@@ -328,7 +328,7 @@ fn put_together(
     let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
     let joined = binary::join(content, &bundles)?;
     let form = SplitForm { content: Arc::clone(content), archives: archives(requests), wrappers };
-    Ok(Found { joined, form, warnings, asked })
+    Ok(JoinCandidate { joined, form, warnings, asked })
 }
 
 /// Where archives can be again, if all wrappers say the same and are numbered as they are.

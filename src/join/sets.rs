@@ -25,7 +25,7 @@ pub(super) struct KernelSet {
 }
 
 /// One code object under one or more names.
-struct Code {
+struct JoinedCode {
     stored: StoredObject,
     /// The bytes as the archive has them.
     packed: Rope,
@@ -45,7 +45,7 @@ pub(super) fn of(
     resources: &Arc<Resources>,
 ) -> Result<KernelSet, String> {
     let mut set = KernelSet::default();
-    let mut found = Vec::<Code>::new();
+    let mut found = Vec::<JoinedCode>::new();
     // A loader takes what an earlier search path leads to.
     let mut earlier = BTreeSet::<String>::new();
     for reached in archives {
@@ -94,7 +94,7 @@ fn code(
     name: &str,
     entry: &TocEntry,
     resources: &Arc<Resources>,
-) -> Result<Code, String> {
+) -> Result<JoinedCode, String> {
     let place = format!("{}: {key} for {name}", archive.path);
     let failed = |reason: &dyn std::fmt::Display| format!("{place}: {reason}");
     let target: TargetId = name.parse().map_err(|error| failed(&error))?;
@@ -124,11 +124,11 @@ fn code(
     let own = of_header.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
-    Ok(Code { stored, packed, names: BTreeSet::from([target]), own, is_certain: of_header.is_some(), place })
+    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_certain: of_header.is_some(), place })
 }
 
 /// Code does not become a thousand times as much when it is decompressed. The entry may have been made to exhaust memory.
-fn absurd_claim(code: &Code) -> Option<String> {
+fn absurd_claim(code: &JoinedCode) -> Option<String> {
     let (length, size) = code.stored.absurd_claim()?;
     Some(format!(
         "{} claims to become {size} bytes out of {length}, {} times as much: code does not compress like that",
@@ -138,13 +138,14 @@ fn absurd_claim(code: &Code) -> Option<String> {
 }
 
 /// Makes one of those that are the same, and gives each its target.
-fn fold(mut found: Vec<Code>) -> Result<Vec<CodeObject>, String> {
+fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     // The least specific names first.
     found.sort_by_key(|code| code.names.iter().map(|name| name.features().len()).min());
-    let mut distinct = Vec::<Code>::new();
+    let mut distinct = Vec::<JoinedCode>::new();
     for code in found {
-        let is_alias =
-            |other: &Code| other.own == code.own || (!code.is_certain && code.own.candidates().contains(&other.own));
+        let is_alias = |other: &JoinedCode| {
+            other.own == code.own || (!code.is_certain && code.own.candidates().contains(&other.own))
+        };
         let mut twin = None;
         for other in distinct.iter_mut().filter(|other| is_alias(other)) {
             if is_same(other, &code).map_err(|error| error.to_string())? {
@@ -175,7 +176,7 @@ fn fold(mut found: Vec<Code>) -> Result<Vec<CodeObject>, String> {
 }
 
 /// Whether two code objects have the same bytes: as they are stored, or else as they are.
-fn is_same(one: &Code, other: &Code) -> Result<bool, ReadError> {
+fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, ReadError> {
     let (left, right) = (one.stored.content(), other.stored.content());
     if left.size() != right.size() {
         return Ok(false);

@@ -11,7 +11,7 @@ use crate::index::Location;
 use crate::memory::{Original, STREAMED};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Identity, ReadError, check_range, copy_from};
+use crate::rope::{Identity, ReadError, check_range, copy_from, to_usize};
 use crate::source::is_cached;
 
 /// Bytes by which a frame in memory grows.
@@ -112,7 +112,7 @@ impl Frame {
 
     /// Bytes that it takes at most (`ZSTD_COMPRESSBOUND`).
     fn most(&self) -> u64 {
-        let bound = zstd::zstd_safe::compress_bound(usize::try_from(self.size()).unwrap_or(usize::MAX)) as u64;
+        let bound = zstd::zstd_safe::compress_bound(to_usize(self.size())) as u64;
         bound.saturating_add(self.selection.as_ref().map_or(0, |_| HASH_SIZE))
     }
 
@@ -149,7 +149,7 @@ impl Frame {
     /// The bytes of the frame.
     pub fn bytes(self: &Arc<Self>) -> Result<Vec<u8>, ReadError> {
         let length = self.jobs.get(self)?.length();
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        let mut bytes = vec![0; to_usize(length)];
         self.read_at(length, 0, &mut bytes)?;
         Ok(bytes)
     }
@@ -290,8 +290,8 @@ impl Frame {
         };
         match (compressed, bundle) {
             (Some(_), OpenBundle::Whole(bundle)) => {
-                let start = usize::try_from(*offset).unwrap_or(usize::MAX);
-                let end = start.saturating_add(usize::try_from(self.size()).unwrap_or(usize::MAX));
+                let start = to_usize(*offset);
+                let end = start.saturating_add(to_usize(self.size()));
                 let object = bundle.get(start..end);
                 let object = object.ok_or_else(|| ReadError::damaged(&self.name(), "it is not in its bundle"))?;
                 compress(Original::Index(object))

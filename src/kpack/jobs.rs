@@ -18,7 +18,7 @@ use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
 use crate::memory::OpenStream;
 use crate::resources::Resources;
-use crate::rope::ReadError;
+use crate::rope::{ReadError, to_usize};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
 
 /// Memory for each thread, in bytes: less would have threads that only wait for each other's. A zstd context of level 3
@@ -42,7 +42,7 @@ pub struct BundleJobs {
 impl BundleJobs {
     /// The jobs of all archives that share these resources.
     pub fn of(resources: &Arc<Resources>) -> Arc<Self> {
-        let most = usize::try_from(resources.budget.capacity() / MEMORY_OF_THREAD).unwrap_or(usize::MAX);
+        let most = to_usize(resources.budget.capacity() / MEMORY_OF_THREAD);
         resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, most.max(1))))
     }
 

@@ -9,7 +9,7 @@ use rocm_kpack::{Blob, Error, MAX_OBJECT_SIZE};
 use crate::fatbin::{DECODER, WINDOW_LOG, window_of};
 use crate::memory::Budget;
 use crate::metrics::MemoryClass;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, ReadError, to_usize};
 
 /// Bytes of a piece.
 const PIECE: usize = 128 << 10;
@@ -113,7 +113,7 @@ impl<'a> Part<'a> {
 
 impl Read for Part<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = buffer.len().min(usize::try_from(self.rest.size).unwrap_or(usize::MAX));
+        let length = buffer.len().min(to_usize(self.rest.size));
         let (buffer, _) = buffer.split_at_mut(length);
         self.content.read_at(self.rest.offset, buffer).map_err(io::Error::other)?;
         self.rest = Blob { offset: self.rest.offset + length as u64, size: self.rest.size - length as u64 };

@@ -14,7 +14,7 @@ use super::frame::Frame;
 use super::jobs::BundleJobs;
 use crate::fatbin::{CodeObject, Compressed, CompressedFormat, Method, OpenBundle, Part, Parts};
 use crate::gpu::TargetId;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
 
 /// Bytes of the hash: the low half of an MD5 (LLVM's `CompressedOffloadBundle::compress`).
 pub(super) const HASH_SIZE: u64 = 8;
@@ -77,7 +77,7 @@ impl Reader<'_> {
             };
             self.part = Some(part);
             let left = length(part) - self.at;
-            let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let here = rest.len().min(to_usize(left));
             let (piece, behind) = rest.split_at_mut(here);
             self.read(part, piece)?;
             self.at += here as u64;
@@ -228,7 +228,7 @@ impl Content for Packed {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
         let header_size = self.format.header_size();
-        let in_header = usize::try_from(header_size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let in_header = to_usize(header_size.saturating_sub(offset)).min(buffer.len());
         let (front, behind) = buffer.split_at_mut(in_header);
         if !front.is_empty() {
             copy_from(&self.header()?, offset, front)?;

@@ -47,7 +47,7 @@ pub trait Reclaim: Send + Sync {
 /// See the [module](self).
 pub struct Budget {
     capacity: u64,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
     /// Told whenever something was given back, or can be from now on.
     changed: Condvar,
     shedders: Mutex<Vec<Weak<dyn Reclaim>>>,
@@ -56,7 +56,7 @@ pub struct Budget {
 }
 
 #[derive(Default)]
-struct State {
+struct BudgetState {
     bundles: Account,
     compression: Account,
     frames: Account,
@@ -76,7 +76,7 @@ struct Account {
     waiting: VecDeque<u64>,
 }
 
-impl State {
+impl BudgetState {
     fn account(&mut self, purpose: MemoryClass) -> &mut Account {
         match purpose {
             MemoryClass::Bundles => &mut self.bundles,
@@ -106,7 +106,7 @@ pub struct Reservation {
 impl Budget {
     /// A budget of `capacity` bytes.
     pub fn new(capacity: u64) -> Arc<Self> {
-        let mut state = State::default();
+        let mut state = BudgetState::default();
         // Content that is read in pieces must survive from one piece to the next whatever else is going on.
         let share = capacity / SHARES;
         state.frames.share = share;
@@ -267,7 +267,7 @@ impl Budget {
         while self.reclaim_for(MemoryClass::Streams, 0) {}
     }
 
-    fn take(self: &Arc<Self>, mut state: MutexGuard<'_, State>, purpose: MemoryClass, bytes: u64) -> Reservation {
+    fn take(self: &Arc<Self>, mut state: MutexGuard<'_, BudgetState>, purpose: MemoryClass, bytes: u64) -> Reservation {
         state.account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
@@ -341,7 +341,7 @@ impl Budget {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BudgetState> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -43,13 +43,13 @@ impl Weight for Arc<Pooled<Vec<u8>>> {
 /// for which there is no room is handed out without being kept.
 #[derive(Debug)]
 pub struct ByteCache<K: Hash + Eq, V> {
-    held: Arc<Inner<K, V>>,
+    held: Arc<CacheState<K, V>>,
     /// One lock per value that is being made, so that others wait for it instead of making it again.
     making: DashMap<K, Arc<Mutex<()>>>,
 }
 
 #[derive(Debug)]
-struct Inner<K: Hash + Eq, V> {
+struct CacheState<K: Hash + Eq, V> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
     /// The most bytes that are usually held, however much the budget has left.
@@ -61,7 +61,7 @@ struct Inner<K: Hash + Eq, V> {
 
 #[derive(Debug)]
 struct Held<K: Hash + Eq, V> {
-    values: LruCache<K, Entry<V>>,
+    values: LruCache<K, CachedValue<V>>,
     bytes: u64,
     /// The most bytes that are held now.
     limit: u64,
@@ -78,7 +78,7 @@ const DECAY: u64 = 16;
 
 /// A value with what is known about it. The value is dropped before the reservation.
 #[derive(Debug)]
-struct Entry<V> {
+struct CachedValue<V> {
     value: V,
     used: u64,
     /// None if the value has its own.
@@ -105,8 +105,8 @@ where
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, most: u64) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let held = Mutex::new(Held { values, bytes: 0, limit: capacity, ghosts });
-        let held = Arc::new(Inner { budget: Arc::clone(budget), purpose, capacity, most, held });
-        let shedder: Arc<dyn Reclaim> = Arc::<Inner<K, V>>::clone(&held);
+        let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, most, held });
+        let shedder: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
         Self { held, making: DashMap::new() }
     }
@@ -155,7 +155,7 @@ where
         if reservation.is_none() && !V::IS_RESERVED {
             return left;
         }
-        let entry = Entry { value, used: budget.now(), _reservation: reservation };
+        let entry = CachedValue { value, used: budget.now(), _reservation: reservation };
         let mut held = self.held.lock();
         held.bytes += weight;
         let before = held.values.put(key, entry);
@@ -202,14 +202,14 @@ impl<K: Hash + Eq> Drop for InFlight<'_, K> {
     }
 }
 
-impl<K: Hash + Eq, V> Inner<K, V> {
+impl<K: Hash + Eq, V> CacheState<K, V> {
     fn lock(&self) -> MutexGuard<'_, Held<K, V>> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Hash + Eq, V: Weight> Inner<K, V> {
+impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
     /// Takes out the value that was not used for the longest time.
     fn pop(&self) -> Option<(K, V)> {
         let mut held = self.lock();
@@ -242,7 +242,7 @@ impl<K: Hash + Eq, V: Weight> Inner<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for Inner<K, V> {
+impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
     fn purpose(&self) -> MemoryClass {
         self.purpose
     }

@@ -10,6 +10,7 @@ use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirectiv
 use super::budget::Budget;
 use super::pool::{Pool, Pooled};
 use crate::metrics::MemoryClass;
+use crate::rope::to_usize;
 
 /// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
 /// format: zstd makes other bytes of a stream than of the same content at once.
@@ -162,10 +163,10 @@ impl Context {
         zstd.set_pledged_src_size(Some(size)).map_err(zstd_error).map_err(&failed)?;
         let mut at = 0_u64;
         loop {
-            let length = usize::try_from(size - at).unwrap_or(usize::MAX).min(PIECE);
+            let length = to_usize(size - at).min(PIECE);
             let bytes = match original {
                 Original::Index(bytes) => {
-                    let start = usize::try_from(at).unwrap_or(usize::MAX);
+                    let start = to_usize(at);
                     bytes.get(start..start.saturating_add(length)).unwrap_or_default()
                 }
                 Original::Source(read) => {

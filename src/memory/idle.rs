@@ -12,10 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Knows whether something happened since it looked last.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Mutex<State>);
+pub(super) struct Idle(Mutex<IdleState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct IdleState {
     watched: bool,
     /// Number of things that became idle.
     events: u64,

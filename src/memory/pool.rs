@@ -13,9 +13,9 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const LEAST_PART: usize = 4;
 
 /// Things to lend. They count into the budget also while they are idle, and leave when it needs the room.
-pub struct Pool<T>(Arc<Inner<T>>);
+pub struct Pool<T>(Arc<PoolState<T>>);
 
-struct Inner<T> {
+struct PoolState<T> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
     /// The one that was used last is the last.
@@ -32,14 +32,14 @@ struct IdleEntry<T> {
 pub struct Pooled<T: Default> {
     thing: T,
     reservation: Option<Reservation>,
-    pool: Arc<Inner<T>>,
+    pool: Arc<PoolState<T>>,
 }
 
 impl<T: Default + Send + 'static> Pool<T> {
     /// An empty pool.
     pub(crate) fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
-        let inner = Arc::new(Inner { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
-        let shedder: Arc<dyn Reclaim> = Arc::<Inner<T>>::clone(&inner);
+        let inner = Arc::new(PoolState { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
+        let shedder: Arc<dyn Reclaim> = Arc::<PoolState<T>>::clone(&inner);
         budget.register(Arc::downgrade(&shedder));
         Self(inner)
     }
@@ -97,13 +97,13 @@ fn is_fit_buffer(buffer: &Vec<u8>, size: usize) -> bool {
     (size..=size.saturating_mul(LEAST_PART)).contains(&buffer.capacity())
 }
 
-impl<T> Inner<T> {
+impl<T> PoolState<T> {
     fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Send> Reclaim for Inner<T> {
+impl<T: Send> Reclaim for PoolState<T> {
     fn purpose(&self) -> MemoryClass {
         self.purpose
     }

@@ -81,6 +81,13 @@ pub trait Content: Send + Sync + fmt::Debug {
     }
 }
 
+/// A length or an offset as an index in memory. Lossless, since kpackfs is built for 64-bit systems only.
+#[expect(clippy::cast_possible_truncation, reason = "the assertion proves that there is none")]
+pub(crate) const fn to_usize(value: u64) -> usize {
+    const { assert!(usize::BITS >= u64::BITS) };
+    value as usize
+}
+
 /// A file of the operating system that holds exactly the bytes of a content.
 pub trait Backing {
     /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.
@@ -159,7 +166,7 @@ pub fn check_range(offset: u64, length: usize, size: u64) -> Result<(), ReadErro
 
 /// Fills `buffer` with the bytes of `bytes` that start at `offset`. Fails unless there are as many.
 pub fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let start = to_usize(offset);
     let piece = bytes.get(start..start.saturating_add(buffer.len()));
     let out_of_range = || ReadError::OutOfRange { offset, length: buffer.len() as u64, size: bytes.len() as u64 };
     buffer.copy_from_slice(piece.ok_or_else(out_of_range)?);
@@ -259,7 +266,7 @@ impl Rope {
             if left == 0 {
                 return None;
             }
-            let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(left);
+            let length = to_usize(end - at).min(left);
             let piece = Piece { segment, skip: at - (end - segment.length), length };
             at += length as u64;
             left -= length;
@@ -269,7 +276,7 @@ impl Rope {
 
     /// The bytes as a vector; for small contents only.
     pub fn to_vec(&self) -> Result<Vec<u8>, ReadError> {
-        let mut bytes = vec![0; usize::try_from(self.size()).unwrap_or(usize::MAX)];
+        let mut bytes = vec![0; to_usize(self.size())];
         self.read_at(0, &mut bytes)?;
         Ok(bytes)
     }
@@ -309,7 +316,7 @@ impl Content for Rope {
     }
 
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let length = to_usize(length);
         let extents = self.pieces(offset, length).flat_map(|piece| {
             let length = piece.length as u64;
             match &piece.segment.origin {

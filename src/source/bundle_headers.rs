@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::memory::{Budget, ByteCache};
 use crate::metrics::MemoryClass;
+use crate::rope::to_usize;
 
 /// Linkers and loaders align bundles to this.
 const PAGE: usize = 4096;
@@ -34,7 +35,7 @@ impl BundleHeaderCache {
     /// where the last one among them ends.
     pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64) -> u64 {
         let first = offset.next_multiple_of(PAGE as u64);
-        let skipped = usize::try_from(first - offset).unwrap_or(usize::MAX);
+        let skipped = to_usize(first - offset);
         let mut at = first;
         for page in bytes.get(skipped..).unwrap_or_default().chunks(PAGE) {
             if let Some((_, length)) = KINDS.iter().find(|(magic, _)| page.starts_with(magic)) {
@@ -52,7 +53,7 @@ impl BundleHeaderCache {
     pub(super) fn read(&self, member: usize, mut offset: u64, mut buffer: &mut [u8]) -> bool {
         while !buffer.is_empty() {
             let Some(page) = self.0.get(&(member, offset / PAGE as u64)) else { return false };
-            let skipped = usize::try_from(offset % PAGE as u64).unwrap_or(usize::MAX);
+            let skipped = to_usize(offset % PAGE as u64);
             let bytes = page.get(skipped..).unwrap_or_default();
             let count = bytes.len().min(buffer.len());
             let (piece, rest) = buffer.split_at_mut(count);

@@ -12,6 +12,7 @@ use zip::result::ZipError;
 
 use super::SourceError;
 use super::member::WheelFile;
+use crate::rope::to_usize;
 
 /// Most members a wheel may have. The largest ROCm wheels have some ten thousand.
 pub(super) const MOST_MEMBERS: u64 = 1 << 20;
@@ -172,7 +173,7 @@ impl Read for Window<'_> {
             self.wheel.read(self.entry, start, &mut block).map_err(io::Error::other)?;
             (self.start, self.block) = (start, block);
         }
-        let skip = usize::try_from(self.at - start).unwrap_or(usize::MAX);
+        let skip = to_usize(self.at - start);
         let count = self.block.get(skip..).unwrap_or_default().read(buffer)?;
         self.at = self.at.saturating_add(count as u64);
         Ok(count)

@@ -10,7 +10,7 @@ use super::inflate::WINDOW;
 use super::stream_index::StreamIndex;
 use crate::index::Kind;
 use crate::metrics::MemoryClass;
-use crate::rope::{BlockBoundary, ReadError};
+use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -32,7 +32,7 @@ pub(super) struct Chunks {
     number: usize,
     this: Weak<Self>,
     /// Held for look-ups and updates, never while decoding.
-    state: Mutex<State>,
+    state: Mutex<ChunksState>,
     /// Notifies of a decode that has come further, or has ended.
     progress: Condvar,
     /// Where the last captured header ends.
@@ -40,7 +40,7 @@ pub(super) struct Chunks {
 }
 
 #[derive(Debug)]
-struct State {
+struct ChunksState {
     /// First half of the keys in the caches, and the owner of the decoders.
     id: usize,
     index: BlockIndex,
@@ -110,7 +110,7 @@ impl Drop for Chunks {
 
 impl Chunks {
     pub(super) fn new(stream: Stream) -> Arc<Self> {
-        let state = State {
+        let state = ChunksState {
             id: new_id(&stream),
             index: BlockIndex::default(),
             recalled: Recalled::Unknown,
@@ -128,7 +128,7 @@ impl Chunks {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ChunksState> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,7 +207,7 @@ impl Chunks {
     }
 
     /// Accounts for the memory of the index.
-    fn account(&self, state: &State) {
+    fn account(&self, state: &ChunksState) {
         self.stream.decoders.indexes.account(self.number, &self.this, state.index.bytes());
     }
 
@@ -266,8 +266,8 @@ impl Chunks {
         let mut number = first;
         loop {
             let begin = number * CHUNK;
-            let skip = usize::try_from(decoder.output - begin).unwrap_or(usize::MAX);
-            let length = usize::try_from((stream.size - begin).min(CHUNK)).unwrap_or(usize::MAX);
+            let skip = to_usize(decoder.output - begin);
+            let length = to_usize((stream.size - begin).min(CHUNK));
             let mut chunk = stream.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             guard.fill(&mut decoder, bytes)?;
@@ -316,7 +316,7 @@ impl Chunks {
     }
 
     /// Looks, once, whether another session has left an index.
-    fn restore(&self, state: &mut State) {
+    fn restore(&self, state: &mut ChunksState) {
         if state.recalled != Recalled::Unknown {
             return;
         }
@@ -445,9 +445,9 @@ impl DecodeGuard<'_> {
 }
 
 fn new_id(stream: &Stream) -> usize {
-    usize::try_from(stream.resources.next_id()).unwrap_or(usize::MAX)
+    to_usize(stream.resources.next_id())
 }
 
 fn key(id: usize, number: u64) -> (usize, usize) {
-    (id, usize::try_from(number).unwrap_or(usize::MAX))
+    (id, to_usize(number))
 }

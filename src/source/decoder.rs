@@ -9,7 +9,7 @@ use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError};
+use crate::rope::{Content, Identity, ReadError, to_usize};
 
 /// Compressed bytes read at once.
 pub(super) const INPUT: usize = 128 << 10;
@@ -89,7 +89,7 @@ impl Decoder {
 
     fn fetch(&mut self, stream: &Stream) -> Result<(), ReadError> {
         let left = stream.packed.size().saturating_sub(self.fetched);
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(self.step_in);
+        let count = to_usize(left).min(self.step_in);
         if self.input.len() < count {
             self.input.resize(count, 0);
         }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::block_index::Checkpoint;
 use super::chunks::{CHUNK, Chunks};
 use super::decoder::{INPUT, Stream};
-use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from};
+use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from, to_usize};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,12 +26,12 @@ const OVERTAKING: u64 = 512 << 10;
 #[derive(Debug)]
 pub(super) struct Deflated {
     chunks: Arc<Chunks>,
-    reader: Arc<Mutex<Reader>>,
+    reader: Arc<Mutex<SequentialReader>>,
 }
 
 /// How a member is being read.
 #[derive(Debug, Default)]
-struct Reader {
+struct SequentialReader {
     /// Where the first read ended after which others read on, and how far they have come.
     from: u64,
     to: u64,
@@ -90,7 +90,7 @@ impl Deflated {
     }
 }
 
-fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
+fn lock(reader: &Mutex<SequentialReader>) -> MutexGuard<'_, SequentialReader> {
     reader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> 
 /// Decodes ahead of a reader.
 struct ReadaheadTask {
     chunks: Arc<Chunks>,
-    reader: Arc<Mutex<Reader>>,
+    reader: Arc<Mutex<SequentialReader>>,
 }
 
 impl ReadaheadTask {
@@ -152,7 +152,7 @@ impl Content for Deflated {
         while !rest.is_empty() {
             let chunk = self.chunks.get(at / CHUNK)?;
             let skip = at % CHUNK;
-            let here = usize::try_from(chunk.len() as u64 - skip).unwrap_or(usize::MAX).min(rest.len());
+            let here = to_usize(chunk.len() as u64 - skip).min(rest.len());
             let (piece, after) = rest.split_at_mut(here);
             copy_from(&chunk, skip, piece)?;
             at += here as u64;

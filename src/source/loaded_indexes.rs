@@ -19,18 +19,18 @@ const ENTRY: u64 = 160;
 #[derive(Debug)]
 pub(super) struct LoadedIndexes {
     budget: Arc<Budget>,
-    state: Mutex<State>,
+    state: Mutex<LoadedState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LoadedState {
     /// By the number of the member.
-    entries: LruCache<usize, Entry>,
+    entries: LruCache<usize, LoadedEntry>,
     bytes: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LoadedEntry {
     member: Weak<Chunks>,
     memory: Reservation,
     used: u64,
@@ -38,11 +38,11 @@ struct Entry {
 
 impl LoadedIndexes {
     pub(super) fn new(budget: &Arc<Budget>) -> Arc<Self> {
-        let state = State { entries: LruCache::unbounded(), bytes: 0 };
+        let state = LoadedState { entries: LruCache::unbounded(), bytes: 0 };
         Arc::new(Self { budget: Arc::clone(budget), state: Mutex::new(state) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LoadedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,7 +65,7 @@ impl LoadedIndexes {
             before
         } else {
             let memory = self.budget.account(MemoryClass::Streams, bytes);
-            state.entries.put(number, Entry { member: Weak::clone(member), memory, used });
+            state.entries.put(number, LoadedEntry { member: Weak::clone(member), memory, used });
             0
         };
         state.bytes = state.bytes - before + bytes;

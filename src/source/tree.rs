@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
 use crate::resources::Resources;
-use crate::rope::{Backing, Content, Identity, ReadError};
+use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 
 /// Descriptors kept open per input, at most. Fewer where the process may have few: others need some as well.
 const OPEN_FILES: u64 = 128;
@@ -78,7 +78,7 @@ fn kernel_file_system(directory: &Path) -> Option<&'static str> {
 /// How many files are kept open: an eighth of what the process may open, and the usual limit of 1024 allows [`OPEN_FILES`].
 fn most_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from((limit / 8).min(OPEN_FILES)).unwrap_or(usize::MAX)
+    to_usize((limit / 8).min(OPEN_FILES))
 }
 
 /// A tree that is being listed.

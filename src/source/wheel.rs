@@ -51,7 +51,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let limits = limits(&members, directory_start, &location)?;
     let mut warnings = Vec::new();
     let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
-    let entry = |(member, limit): (Member, u64)| {
+    let entry = |(member, limit): (WheelMember, u64)| {
         let attributes = Attributes { mode: member.mode, mtime: member.mtime, mtime_nanoseconds: 0, ..owner };
         Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes }
     };
@@ -67,7 +67,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
 
 /// A member as the central directory describes it.
 #[derive(Debug)]
-struct Member {
+struct WheelMember {
     path: EntryPath,
     directory: bool,
     symlink: bool,
@@ -79,7 +79,7 @@ struct Member {
 }
 
 /// All members in the order of the central directory, and where that starts.
-fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), SourceError> {
+fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
     let label = Arc::from(location.to_string_lossy());
     let archive = central::parse(wheel, &label, location)?;
     let mut members = Vec::with_capacity(archive.len());
@@ -110,7 +110,7 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<Member>, u64), Sou
             .checked_add(found.size())
             .filter(|&total| i64::try_from(total).is_ok())
             .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
-        members.push(Member {
+        members.push(WheelMember {
             directory,
             symlink: mode & TYPE == SYMLINK,
             // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
@@ -145,7 +145,7 @@ fn method(method: CompressionMethod) -> u16 {
 }
 
 /// For each member, where it has to end: at the start of what comes next.
-fn limits(members: &[Member], directory_start: u64, location: &Path) -> Result<Vec<u64>, SourceError> {
+fn limits(members: &[WheelMember], directory_start: u64, location: &Path) -> Result<Vec<u64>, SourceError> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&number| members.get(number).map(|member| member.claims.header_start));
     let mut limits = vec![0; members.len()];
@@ -167,7 +167,7 @@ fn limits(members: &[Member], directory_start: u64, location: &Path) -> Result<V
     Ok(limits)
 }
 
-fn newest(members: &[Member]) -> i64 {
+fn newest(members: &[WheelMember]) -> i64 {
     members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST)
 }
 
@@ -181,7 +181,7 @@ fn seconds(time: DateTime) -> i64 {
     (days - 719_468) * 86_400 + clock
 }
 
-impl Member {
+impl WheelMember {
     fn kind(self, wheel: &Arc<WheelFile>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
         if self.directory {
             return EntryKind::Directory;

@@ -6,12 +6,12 @@ use crate::wheel;
 
 /// The directories that can hold archives, and where files are once the parts are installed.
 pub(super) struct Roots {
-    kind: Kind,
+    kind: RootKind,
     is_wheel: bool,
     packaging: Packaging,
 }
 
-enum Kind {
+enum RootKind {
     /// Given by the user.
     Given(Vec<EntryPath>),
     /// The root of the input.
@@ -30,7 +30,7 @@ impl Roots {
         let is_wheel = input.dist_info().is_some();
         let roots = |kind| Self { kind, is_wheel, packaging: options.packaging };
         let Some(given) = &options.overlay_roots else {
-            return Ok(roots(if is_wheel { Kind::Packages } else { Kind::Tree }));
+            return Ok(roots(if is_wheel { RootKind::Packages } else { RootKind::Tree }));
         };
         let is_root = |entry: &Entry, root: &EntryPath| {
             matches!(entry.kind, EntryKind::Directory)
@@ -39,22 +39,22 @@ impl Roots {
         let is_there = |root: &EntryPath| root.is_root() || input.entries.iter().any(|entry| is_root(entry, root));
         match given.iter().find(|root| !is_there(root)) {
             Some(missing) => Err(SplitError::NoSuchRoot(missing.clone())),
-            None => Ok(roots(Kind::Given(given.clone()))),
+            None => Ok(roots(RootKind::Given(given.clone()))),
         }
     }
 
     /// The overlay root of a file; `None` if it lies below none.
     pub(super) fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         match &self.kind {
-            Kind::Given(roots) => {
+            RootKind::Given(roots) => {
                 let below =
                     |path: &EntryPath| roots.iter().filter_map(|root| path.below(root)).min_by_key(EntryPath::depth);
                 let in_package = || below(&wheel::installed(path)).filter(|_| self.is_wheel);
                 let rest = below(path).or_else(in_package)?;
                 Some(first_components(path, path.depth() - rest.depth()))
             }
-            Kind::Tree => Some(EntryPath::root()),
-            Kind::Packages => Some(package(path)),
+            RootKind::Tree => Some(EntryPath::root()),
+            RootKind::Packages => Some(package(path)),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
-use crate::rope::{Content, ReadError, equal, read_all};
+use crate::rope::{Content, ReadError, equal, read_all, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
@@ -187,7 +187,7 @@ impl Comparison<'_> {
         request: &Request,
     ) -> Result<(), CodeError> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
-        let key = toc_key(&request.marker.kernel_name, usize::try_from(request.index).unwrap_or(usize::MAX));
+        let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
         let mut objects = Objects::new();
         let mut compressed = Vec::new();
         for bundle in bundles {
@@ -253,7 +253,7 @@ impl Comparison<'_> {
         step: &Step,
         target: &TargetId,
         expected: &[&'a CodeObject],
-    ) -> Result<Option<Found<'a>>, CodeError> {
+    ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
         self.account(step, key);
         let Some(archive) = self.shelf.archives.get(step.archive) else { return Ok(None) };
         let mut sha256 = Context::new(&SHA256);
@@ -266,10 +266,16 @@ impl Comparison<'_> {
             })?;
         }
         let expected = expected.to_vec();
-        Ok(Some(Found { archive: step.archive, target: target.clone(), expected, size, sha256: sha256.finish() }))
+        Ok(Some(ArchivedObject {
+            archive: step.archive,
+            target: target.clone(),
+            expected,
+            size,
+            sha256: sha256.finish(),
+        }))
     }
 
-    fn compare_object(&self, path: &EntryPath, position: usize, found: &Found) -> Result<(), CodeError> {
+    fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Result<(), CodeError> {
         self.findings.counts.compared_code_objects.add(1);
         let mut is_same = false;
         for object in &found.expected {
@@ -284,7 +290,7 @@ impl Comparison<'_> {
 }
 
 /// A code object of an archive.
-struct Found<'a> {
+struct ArchivedObject<'a> {
     /// Number of the archive.
     archive: usize,
     target: TargetId,
@@ -294,7 +300,7 @@ struct Found<'a> {
     sha256: Digest,
 }
 
-impl Found<'_> {
+impl ArchivedObject<'_> {
     /// Whether a content is the same.
     fn equals(&self, content: &dyn Content) -> Result<bool, ReadError> {
         if self.size != content.size() {

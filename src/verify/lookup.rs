@@ -15,7 +15,7 @@ use crate::gpu::TargetId;
 pub use crate::kpack::named_target;
 use crate::kpack::{Reader, toc_key};
 pub(super) use crate::kpack::{is_archive, resolve};
-use crate::rope::{Content, equal};
+use crate::rope::{Content, equal, to_usize};
 use crate::source::EntryPath;
 
 /// All archives of all parts, at the paths at which the parts overlay each other.
@@ -165,7 +165,7 @@ impl Shelf {
         let mut has_code = false;
         for (position, request) in wrappers.iter().enumerate() {
             let Some(request) = request else { continue };
-            let key = toc_key(&request.marker.kernel_name, usize::try_from(request.index).unwrap_or(usize::MAX));
+            let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
             let mut is_found = false;
             for target in &self.targets {
                 findings.counts.lookups.add(1);

@@ -127,17 +127,17 @@ impl Artifacts {
                 artifacts.note_others(location, &others, &archives);
                 for (name, place) in &found {
                     match kind(name, &found) {
-                        Some((name, Kind::Fat)) => {
+                        Some((name, ArtifactRole::Fat)) => {
                             let options = Options { group: Some(name.component), ..options.clone() };
                             artifacts.add_fat(place, options, resources, progress);
                         }
-                        Some((name, Kind::Device)) => {
+                        Some((name, ArtifactRole::Device)) => {
                             let (place, generic) = (place.display(), ArtifactName::new(&name.component, GENERIC));
                             artifacts
                                 .notes
                                 .push(format!("{place}: left out: it is split already, {generic} is next to it"));
                         }
-                        Some((_, Kind::Generic)) => {}
+                        Some((_, ArtifactRole::Generic)) => {}
                         None => artifacts.failures.push(ArtifactError::Name(place.clone())),
                     }
                 }
@@ -168,19 +168,21 @@ impl Artifacts {
         for (name, place) in &found {
             match kind(name, &found) {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
-                Some((name, Kind::Fat)) => {
+                Some((name, ArtifactRole::Fat)) => {
                     let options = Options { group: Some(name.component), ..options.clone() };
                     artifacts.add_fat(place, options, resources, progress);
                 }
-                Some((name, Kind::Device)) if !is_wanted(&name, options) => {}
-                Some((name, Kind::Generic | Kind::Device)) => match ArtifactPart::take_over(place, name, resources) {
-                    Ok((part, witnesses, note)) => {
-                        artifacts.parts.push(part);
-                        artifacts.witnesses.extend(witnesses);
-                        artifacts.notes.extend(note);
+                Some((name, ArtifactRole::Device)) if !is_wanted(&name, options) => {}
+                Some((name, ArtifactRole::Generic | ArtifactRole::Device)) => {
+                    match ArtifactPart::take_over(place, name, resources) {
+                        Ok((part, witnesses, note)) => {
+                            artifacts.parts.push(part);
+                            artifacts.witnesses.extend(witnesses);
+                            artifacts.notes.extend(note);
+                        }
+                        Err(error) => artifacts.failures.push(error),
                     }
-                    Err(error) => artifacts.failures.push(error),
-                },
+                }
                 None => artifacts.notes.push(format!("{}: left out: its name is no artifact's", place.display())),
             }
         }
@@ -211,7 +213,7 @@ impl Artifacts {
 }
 
 /// What an artifact is to a shard.
-enum Kind {
+enum ArtifactRole {
     Generic,
     /// Device code without its host code, which is next to it.
     Device,
@@ -219,13 +221,13 @@ enum Kind {
     Fat,
 }
 
-fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, Kind)> {
+fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, ArtifactRole)> {
     let name = ArtifactName::parse(name)?;
     let has_generic = found.contains_key(&ArtifactName::new(&name.component, GENERIC).to_string());
     let kind = match (name.is_generic(), has_generic) {
-        (true, _) => Kind::Generic,
-        (false, true) => Kind::Device,
-        (false, false) => Kind::Fat,
+        (true, _) => ArtifactRole::Generic,
+        (false, true) => ArtifactRole::Device,
+        (false, false) => ArtifactRole::Fat,
     };
     Some((name, kind))
 }

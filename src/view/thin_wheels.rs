@@ -86,12 +86,12 @@ impl ThinWheels {
 
     /// The wheel's file.
     pub(super) fn wheel(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
-        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind: Kind::Wheel, made: OnceLock::new() }))
+        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind: ThinWheelKind::Wheel, made: OnceLock::new() }))
     }
 
     /// The RECORD of an installation.
     pub(super) fn record(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
-        let kind = if self.is_moved { Kind::InstalledRecord } else { Kind::Record };
+        let kind = if self.is_moved { ThinWheelKind::InstalledRecord } else { ThinWheelKind::Record };
         Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind, made: OnceLock::new() }))
     }
 
@@ -122,12 +122,12 @@ impl ThinWheel {
 #[derive(Debug)]
 struct WheelFile {
     wheel: Arc<ThinWheel>,
-    kind: Kind,
+    kind: ThinWheelKind,
     made: OnceLock<Box<dyn Materialize>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ThinWheelKind {
     Wheel,
     Record,
     InstalledRecord,
@@ -141,9 +141,9 @@ impl WheelFile {
         let failed = |error: WheelError| ReadError::damaged(&"thin wheel".into(), error.to_string());
         let part = self.wheel.part().map_err(failed)?;
         let file: Box<dyn Materialize> = match self.kind {
-            Kind::Wheel => Box::new(WheelBody(part)),
-            Kind::Record => Box::new(Record(part)),
-            Kind::InstalledRecord => Box::new(InstalledRecord::new(&part)),
+            ThinWheelKind::Wheel => Box::new(WheelBody(part)),
+            ThinWheelKind::Record => Box::new(Record(part)),
+            ThinWheelKind::InstalledRecord => Box::new(InstalledRecord::new(&part)),
         };
         Ok(&**self.made.get_or_init(|| file))
     }

@@ -63,7 +63,7 @@ impl Default for Stamp {
 }
 
 /// A member and where its local header is.
-struct Member<'a> {
+struct ZipMember<'a> {
     file: &'a File,
     name: &'a str,
     offset: u64,
@@ -79,7 +79,7 @@ pub fn archive(files: &[File], stamp: Stamp) -> Result<Rope, WheelError> {
         let content = file.digest.content();
         let packed = file.deflated.as_ref().unwrap_or(content);
         let (size, packed_size) = (content.size(), packed.size());
-        let member = Member { file, name: file.name()?, offset: writer.position(), packed_size, size };
+        let member = ZipMember { file, name: file.name()?, offset: writer.position(), packed_size, size };
         member.local_header(&mut writer, stamp)?;
         writer.content(std::sync::Arc::clone(packed));
         members.push(member);
@@ -101,7 +101,7 @@ fn saturated(value: u64) -> (u32, bool) {
     }
 }
 
-impl Member<'_> {
+impl ZipMember<'_> {
     fn local_header(&self, writer: &mut Writer, stamp: Stamp) -> Result<(), WheelError> {
         let zip64 = saturated(self.size).1 || saturated(self.packed_size).1;
         // In a local header the extra field holds both sizes, or is not there (APPNOTE.TXT 4.5.3).

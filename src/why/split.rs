@@ -10,15 +10,16 @@ use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
 use super::{Cause, Lookup, installed, quoted};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
+use crate::rope::to_usize;
 use crate::verify::named_target;
 
 /// A place where a runtime looks.
 struct Candidate {
     path: PathBuf,
-    state: State,
+    state: SplitState,
 }
 
-enum State {
+enum SplitState {
     Absent,
     Denied,
     Broken(String),
@@ -69,7 +70,7 @@ pub(super) fn look_up(
         let open: Vec<_> = candidates.iter().filter_map(|it| Some((&it.path, it.open()?))).collect();
         let numbers: Vec<_> = (0..open.len()).collect();
         let offers = |at: usize, target: &str| open.get(at).is_some_and(|(_, archive)| archive.offers(target));
-        let key = toc_key(&marker.kernel_name, usize::try_from(wrapper.index & 0xffff_ffff).unwrap_or(usize::MAX));
+        let key = toc_key(&marker.kernel_name, to_usize(wrapper.index & 0xffff_ffff));
         let mut steps = search::steps(&targets, &numbers, offers);
         let hit = steps.find(|(at, target)| {
             open.get(*at).is_some_and(|(_, archive)| archive.find(&key, target).is_ok_and(|found| found.is_some()))
@@ -110,13 +111,16 @@ impl Candidate {
     fn at(path: PathBuf) -> Self {
         // ArchiveFile tells no reasons of the operating system apart.
         let state = match fs::File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => State::Denied,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => State::Absent,
-            Err(error) => State::Broken(error.to_string()),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => SplitState::Absent,
+            Err(error) => SplitState::Broken(error.to_string()),
             Ok(_) => {
                 let opened = ArchiveFile::open(&path).and_then(Archive::open);
                 let indexed = opened.and_then(|archive| archive.index().map(drop).map(|()| archive));
-                indexed.map_or_else(|error| State::Broken(error.to_string()), |archive| State::Open(Box::new(archive)))
+                indexed.map_or_else(
+                    |error| SplitState::Broken(error.to_string()),
+                    |archive| SplitState::Open(Box::new(archive)),
+                )
             }
         };
         Self { path, state }
@@ -124,8 +128,8 @@ impl Candidate {
 
     fn open(&self) -> Option<&Archive<ArchiveFile>> {
         match &self.state {
-            State::Open(archive) => Some(archive),
-            State::Absent | State::Denied | State::Broken(_) => None,
+            SplitState::Open(archive) => Some(archive),
+            SplitState::Absent | SplitState::Denied | SplitState::Broken(_) => None,
         }
     }
 }
@@ -156,10 +160,10 @@ fn candidates(
     let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(Candidate::at).collect();
     for candidate in &candidates {
         let state = match &candidate.state {
-            State::Absent => "not there".to_owned(),
-            State::Denied => "it may not be read".to_owned(),
-            State::Broken(error) => error.clone(),
-            State::Open(archive) => {
+            SplitState::Absent => "not there".to_owned(),
+            SplitState::Denied => "it may not be read".to_owned(),
+            SplitState::Broken(error) => error.clone(),
+            SplitState::Open(archive) => {
                 let group = archive.toc().map_or_else(|_| "?".to_owned(), |toc| toc.group_name);
                 format!("an archive of {group} for {}", archive.targets().join(", "))
             }
@@ -183,12 +187,12 @@ fn cause(
         let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
         return Cause::new(reason, Some("unset ROCM_KPACK_PATH".to_owned()));
     }
-    if let Some(denied) = candidates.iter().find(|it| matches!(it.state, State::Denied)) {
+    if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
         let command = format!("chmod a+r {}", quoted(&denied.path));
         return Cause::new(format!("{} may not be read", denied.path.display()), Some(command));
     }
     let broken = candidates.iter().find_map(|it| match &it.state {
-        State::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
+        SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
         _ => None,
     });
     let offering = candidates.iter().find(|it| it.open().is_some_and(|it| targets.iter().any(|name| it.offers(name))));

@@ -23,7 +23,7 @@ const WINDOW: u64 = 64 << 10;
 
 /// Where the loader changes a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct RelocationSite {
     /// RVA, which a page and an offset in it can put past 32 bits.
     address: u64,
     /// Bytes of the pointer.
@@ -74,8 +74,8 @@ pub(super) fn pointers(image: &Image, range: &Range<u64>) -> Result<BTreeSet<u64
 }
 
 /// The relocations among the wrappers must be those of their pointers, each once.
-fn check_slots(image: &Image, slots: &[u64], relocated: &[Place]) -> Result<(), BinaryError> {
-    let mut expected: Vec<_> = slots.iter().map(|&address| Place { address, width: 8 }).collect();
+fn check_slots(image: &Image, slots: &[u64], relocated: &[RelocationSite]) -> Result<(), BinaryError> {
+    let mut expected: Vec<_> = slots.iter().map(|&address| RelocationSite { address, width: 8 }).collect();
     expected.sort_unstable();
     let flags = image.headers.file_header.characteristics.get(LE);
     // Then the image is loaded where it was linked for, or not at all, and relocations do not matter.
@@ -98,7 +98,7 @@ fn pointer(image: &Image, slot: u64) -> Result<u64, BinaryError> {
 }
 
 /// All relocations by ascending address, so that walking them reads nothing twice.
-fn read_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+fn read_places(image: &Image) -> Result<Vec<RelocationSite>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC) else { return Ok(Vec::new()) };
     if size > MAX_SIZE {
         return Err(BinaryError::unsupported(format!("its relocations take {size} bytes; the limit is {MAX_SIZE}")));
@@ -118,8 +118,8 @@ fn read_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
             let address = page + u64::from(entry & 0xfff);
             match BaseRelocationType(entry >> 12) {
                 pe::IMAGE_REL_BASED_ABSOLUTE => (),
-                pe::IMAGE_REL_BASED_DIR64 => places.push(Place { address, width: 8 }),
-                pe::IMAGE_REL_BASED_HIGHLOW => places.push(Place { address, width: 4 }),
+                pe::IMAGE_REL_BASED_DIR64 => places.push(RelocationSite { address, width: 8 }),
+                pe::IMAGE_REL_BASED_HIGHLOW => places.push(RelocationSite { address, width: 4 }),
                 BaseRelocationType(kind) => {
                     return Err(BinaryError::unsupported(format!(
                         "the relocation at {address:#x} is of type {kind}, which is not understood"
@@ -142,7 +142,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn word(&mut self, place: Place) -> Result<u64, BinaryError> {
+    fn word(&mut self, place: RelocationSite) -> Result<u64, BinaryError> {
         if let Some(word) = self.held(place) {
             return Ok(word);
         }
@@ -159,7 +159,7 @@ impl Window<'_> {
         self.held(place).ok_or_else(missing)
     }
 
-    fn held(&self, place: Place) -> Option<u64> {
+    fn held(&self, place: RelocationSite) -> Option<u64> {
         let at = usize::try_from(place.address.checked_sub(self.start)?).ok()?;
         let bytes = self.bytes.get(at..at.checked_add(place.width.into())?)?;
         let mut word = [0; 8];

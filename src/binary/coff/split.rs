@@ -19,7 +19,7 @@ const MAX_MARKER: u64 = 64 << 10;
 const STEP: u64 = 1 << 20;
 
 /// A wrapper as it stands in the file.
-struct Found {
+struct RawWrapper {
     offset: u64,
     /// RVA of its pointer.
     slot: u64,
@@ -92,7 +92,7 @@ fn is_fixed(image: &Image) -> bool {
 }
 
 /// The split wrappers of the section.
-fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<Found>, BinaryError> {
+fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<RawWrapper>, BinaryError> {
     if section.loaded_size() == 0 {
         return Ok(Vec::new());
     }
@@ -106,7 +106,7 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
         let magic = u32::try_from(start & u64::from(u32::MAX)).unwrap_or(0);
         let inside = at as u64;
         match magic {
-            HIPK_MAGIC => found.push(Found {
+            HIPK_MAGIC => found.push(RawWrapper {
                 offset: section.offset + inside,
                 slot: section.address + inside + 8,
                 version: u32::try_from(start >> 32).unwrap_or(0),
@@ -149,7 +149,7 @@ fn contains(section: &Section, address: u64) -> bool {
 }
 
 /// The bytes at a pointer, up to the end of what the file has of its section.
-fn read_marker(image: &Image, found: &Found) -> Result<Arc<[u8]>, BinaryError> {
+fn read_marker(image: &Image, found: &RawWrapper) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || {
         let pointer = found.pointer;
         BinaryError::malformed(format!("its pointer leads to {pointer:#x}, where nothing is loaded from the file"))

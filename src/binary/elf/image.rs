@@ -10,7 +10,7 @@ use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
 use object::{LittleEndian as LE, U32, U64};
 
 use crate::binary::{BinaryError, MAX_WRAPPER_BYTES};
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// The most section headers that are looked at; the largest real libraries have a few hundred thousand at most.
 const MAX_SECTIONS: u64 = 1 << 20;
@@ -243,7 +243,7 @@ pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Resul
 
 /// Reads `count` structures at a file offset. The caller bounds `count`.
 pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let count = to_usize(count);
     let length = count.saturating_mul(size_of::<T>());
     if offset.saturating_add(length as u64) > content.size() {
         return Err(BinaryError::malformed("a header table reaches past the end of the file"));
@@ -298,7 +298,7 @@ fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Resul
         return Err(BinaryError::unsupported(format!("it has {count} sections; the limit is {MAX_SECTIONS}")));
     }
     let table = read_table::<SectionHeader64<LE>>(content, offset, count)?;
-    let names_index = usize::try_from(names_index).unwrap_or(usize::MAX);
+    let names_index = to_usize(names_index.into());
     let names = match table.get(names_index) {
         Some(names) if names_index != 0 => read_names(content, names)?,
         _ => Vec::new(),
@@ -327,7 +327,7 @@ fn read_names(content: &Arc<dyn Content>, names: &SectionHeader64<LE>) -> Result
 }
 
 fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let start = to_usize(offset.into());
     let rest = names.get(start..).unwrap_or_default();
     let rest = rest.get(..=MAX_NAME).unwrap_or(rest);
     let name = rest.split(|&byte| byte == 0).next().unwrap_or_default();

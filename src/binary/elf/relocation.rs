@@ -13,6 +13,7 @@ use object::{I64, LittleEndian as LE, U64};
 use super::image::{Image, Window, read_pod};
 use crate::binary::BinaryError;
 use crate::binary::changes::Change;
+use crate::rope::to_usize;
 
 /// Entries read at a time.
 const CHUNK: u64 = 4096;
@@ -383,10 +384,10 @@ impl Walk<'_> {
         let mut bytes = Vec::new();
         for first in (0..count).step_by(usize::try_from(CHUNK).unwrap_or(1)) {
             let here = CHUNK.min(count - first);
-            bytes.resize(usize::try_from(here * size).unwrap_or(usize::MAX), 0);
+            bytes.resize(to_usize(here * size), 0);
             let offset = start + first * size;
             self.image.content.read_at(offset, &mut bytes)?;
-            let here = usize::try_from(here).unwrap_or(usize::MAX);
+            let here = to_usize(here);
             let (entries, _) =
                 slice_from_bytes::<T>(&bytes, here).map_err(|()| BinaryError::malformed("unreadable table"))?;
             for (index, entry) in entries.iter().enumerate() {

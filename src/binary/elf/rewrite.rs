@@ -19,7 +19,7 @@ use crate::binary::form::Form;
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// What is added to the section names, and where.
-struct Names {
+struct SectionNames {
     change: Change,
     /// The name of each section, if they have been packed again.
     packed: Vec<u32>,
@@ -99,7 +99,7 @@ impl FatElf {
     /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
     /// section index changes and allocated sections stay in front of the others. Neither do the names move into the
     /// device code: llvm-strip and llvm-objcopy mix them up when a segment loads them.
-    fn add_name(&self, device: usize, layout: &mut Layout) -> Result<Names, BinaryError> {
+    fn add_name(&self, device: usize, layout: &mut Layout) -> Result<SectionNames, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
@@ -117,7 +117,7 @@ impl FatElf {
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
                 let change = Change::patch(table.offset, bytes);
-                return Ok(Names { change, packed, offset, size, marker });
+                return Ok(SectionNames { change, packed, offset, size, marker });
             }
         }
         let packed = Vec::new();
@@ -130,13 +130,13 @@ impl FatElf {
             let change = Change { start: end, end, replacement };
             let offset = layout.moved(table.offset);
             layout.add(end, growth);
-            return Ok(Names { change, packed, offset, size, marker });
+            return Ok(SectionNames { change, packed, offset, size, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
         let old = Piece::Original { offset: table.offset, length: table.size };
         let change = Change { start: file, end: file, replacement: vec![old, Piece::literal(MARKER)] };
-        Ok(Names { change, packed, offset: layout.moved(file), size, marker })
+        Ok(SectionNames { change, packed, offset: layout.moved(file), size, marker })
     }
 
     fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
@@ -161,7 +161,7 @@ impl FatElf {
     }
 
     /// The section headers. With a marker there are other section names, too.
-    fn section_headers(&self, device: usize, layout: &Layout, names: Option<&Names>, size: u64) -> Vec<u8> {
+    fn section_headers(&self, device: usize, layout: &Layout, names: Option<&SectionNames>, size: u64) -> Vec<u8> {
         let mut sections = self.image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
             if index == device {

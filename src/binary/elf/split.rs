@@ -14,7 +14,7 @@ use crate::rope::Content;
 const MAX_MARKER: u64 = 64 << 10;
 
 /// A wrapper as it stands in the file.
-struct Found {
+struct RawWrapper {
     offset: u64,
     address: u64,
     version: u32,
@@ -22,7 +22,7 @@ struct Found {
     index: u64,
 }
 
-impl Found {
+impl RawWrapper {
     fn read(image: &Image, place: &Place) -> Result<Self, BinaryError> {
         let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
         let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
@@ -80,7 +80,7 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
     }
     let mut problems = Problems::default();
     lint::check(image, &mut problems)?;
-    let found = places.iter().map(|place| Found::read(image, place)).collect::<Result<_, _>>()?;
+    let found = places.iter().map(|place| RawWrapper::read(image, place)).collect::<Result<_, _>>()?;
     if let Err(error) = sectionless::find(image) {
         problems.push(error.to_string());
     }
@@ -102,7 +102,12 @@ pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError
 }
 
 /// What the pointers of all wrappers lead to.
-fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: &mut Problems) -> Vec<SplitWrapper> {
+fn follow(
+    image: &Image,
+    found: Vec<RawWrapper>,
+    marker: Option<&Section>,
+    problems: &mut Problems,
+) -> Vec<SplitWrapper> {
     let pointers = resolve(image, &found);
     let mut markers = Markers::default();
     let mut wrappers = Vec::new();
@@ -124,7 +129,7 @@ fn follow(image: &Image, found: Vec<Found>, marker: Option<&Section>, problems: 
 }
 
 /// The split wrappers of the section. An instrumented build pads each of them with zeros.
-fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<Found>, BinaryError> {
+fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<RawWrapper>, BinaryError> {
     let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
@@ -133,7 +138,7 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
         let offset = section.offset + at;
         at += match fields.magic {
             HIPK_MAGIC => {
-                found.push(Found::new(offset, section.address.wrapping_add(at), &fields));
+                found.push(RawWrapper::new(offset, section.address.wrapping_add(at), &fields));
                 FATBIN_WRAPPER_SIZE
             }
             FATBIN_WRAPPER_MAGIC => {
@@ -162,13 +167,13 @@ fn leftovers(image: &Image) -> Option<String> {
 }
 
 /// The pointer of each wrapper, as the loader relocates it.
-fn resolve(image: &Image, found: &[Found]) -> Vec<Result<Pointer, BinaryError>> {
+fn resolve(image: &Image, found: &[RawWrapper]) -> Vec<Result<Pointer, BinaryError>> {
     let slots: Vec<_> = found.iter().map(|wrapper| wrapper.address.wrapping_add(8)).collect();
     relocation::resolve_each(image, &slots)
 }
 
 /// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
-fn disagreement(position: usize, found: &Found, pointer: Pointer) -> Option<String> {
+fn disagreement(position: usize, found: &RawWrapper, pointer: Pointer) -> Option<String> {
     let PointerEncoding::Addend { .. } = pointer.encoding else { return None };
     (found.pointer != 0 && found.pointer != pointer.value).then(|| {
         let (in_place, relocated) = (found.pointer, pointer.value);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::image::{Image, Section};
 use super::relocation;
 use crate::binary::changes::{Change, Piece};
-use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range};
+use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range, to_usize};
 
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
@@ -132,7 +132,7 @@ impl Content for Changed {
         check_range(offset, buffer.len(), self.size())?;
         let start = offset / ENTRY * ENTRY;
         let end = (offset + buffer.len() as u64).next_multiple_of(ENTRY);
-        let mut symbols = vec![0; usize::try_from(end - start).unwrap_or(usize::MAX)];
+        let mut symbols = vec![0; to_usize(end - start)];
         self.original.read_at(self.symbols.offset + start, &mut symbols)?;
         symbols.chunks_exact_mut(size_of::<Sym64<LE>>()).for_each(|symbol| self.symbols.patch(symbol));
         let skipped = usize::try_from(offset - start).unwrap_or(0);

@@ -20,7 +20,7 @@ pub use segment::Location;
 use segment::{Appender, Segment};
 
 use super::records;
-use crate::rope::Identity;
+use crate::rope::{Identity, to_usize};
 
 /// How many bytes frames take at most if nothing else is chosen.
 const DEFAULT_CAPACITY: u64 = 4 << 30;
@@ -56,11 +56,11 @@ pub struct FrameStore {
     is_chosen: bool,
     table: DashMap<Identity, Location>,
     scanned: OnceLock<()>,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     /// The first one is in use. The next one comes when it is full or fails.
     sinks: VecDeque<Sink>,
     segment: Option<Arc<Segment>>,
@@ -84,7 +84,7 @@ impl FrameStore {
         let named = cache.is_some_and(is_usable).then_some(Sink::Folder);
         // The second one serves when the first one fails.
         let sinks = named.into_iter().chain(temporary()).filter(|_| capacity > 0).collect();
-        let state = State { sinks, ..State::default() };
+        let state = StoreState { sinks, ..StoreState::default() };
         Self { folder, capacity, is_chosen: chosen.is_some(), state: Mutex::new(state), ..Self::default() }
     }
 
@@ -173,7 +173,7 @@ impl FrameStore {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,7 +222,7 @@ impl FrameStore {
     }
 
     /// The segment of the sink that is in use.
-    fn segment(&self, state: &mut State) -> io::Result<Option<Arc<Segment>>> {
+    fn segment(&self, state: &mut StoreState) -> io::Result<Option<Arc<Segment>>> {
         if state.segment.is_none() {
             let segment = match (state.sinks.front(), &self.folder) {
                 (Some(Sink::Folder), Some(folder)) => {
@@ -242,7 +242,7 @@ impl FrameStore {
     }
 
     /// Bytes that may be appended now to the sink in use.
-    fn room(&self, state: &State, segment: &Segment, wanted: u64) -> u64 {
+    fn room(&self, state: &StoreState, segment: &Segment, wanted: u64) -> u64 {
         match (state.sinks.front(), &self.folder) {
             (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
             (Some(Sink::Spool(_)), _) => u64::MAX,
@@ -268,7 +268,7 @@ impl FrameStore {
     }
 }
 
-impl State {
+impl StoreState {
     fn skip_sink(&mut self, error: &io::Error) {
         tracing::warn!("compressed code objects cannot be kept on disk: {error}");
         self.next_sink();
@@ -300,7 +300,7 @@ fn copy(location: &Location, appender: &mut Appender) -> io::Result<bool> {
     let mut buffer = vec![0; 128 << 10];
     let mut at = 0;
     while at < location.length() {
-        let length = usize::try_from(location.length() - at).unwrap_or(usize::MAX).min(buffer.len());
+        let length = to_usize(location.length() - at).min(buffer.len());
         let piece = buffer.get_mut(..length).unwrap_or_default();
         if location.read_at(at, piece).is_err() {
             return Ok(false);

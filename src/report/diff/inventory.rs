@@ -62,7 +62,7 @@ struct Libraries {
 }
 
 /// An archive that was found.
-struct Found {
+struct FoundArchive {
     /// The directory that it is an archive of.
     root: EntryPath,
     /// What stands before the paths of its part.
@@ -117,7 +117,7 @@ impl Inventory {
     }
 
     /// Takes over what a part has; gives its archives.
-    fn add_members(&mut self, part: &Part) -> Vec<Found> {
+    fn add_members(&mut self, part: &Part) -> Vec<FoundArchive> {
         let mut archives = Vec::new();
         let place = part.place();
         for (entry, at) in part.input.entries.iter().zip(&part.plan.places) {
@@ -136,7 +136,7 @@ impl Inventory {
                     Ok(reader) => {
                         let directory = entry.path.parent().filter(|directory| directory.name() == b".kpack");
                         let root = directory.and_then(|directory| directory.parent()).unwrap_or_else(EntryPath::root);
-                        archives.push(Found { root, place: place.clone(), reader: Arc::new(reader) });
+                        archives.push(FoundArchive { root, place: place.clone(), reader: Arc::new(reader) });
                         continue;
                     }
                     Err(error) => self.warnings.push(format!("{}: not compared as an archive: {error}", entry.path)),
@@ -156,7 +156,7 @@ impl Inventory {
     }
 
     /// Has the code objects of an archive read, each once, which belong to libraries that its names lead to.
-    fn add_archive(&self, archive: &Found, libraries: &mut Libraries) {
+    fn add_archive(&self, archive: &FoundArchive, libraries: &mut Libraries) {
         let mut places = HashMap::new();
         for (key, target, entry) in archive.reader.entries() {
             let (name, wrapper) = key.rsplit_once('#').unwrap_or((key, "0"));
@@ -172,7 +172,7 @@ impl Inventory {
 
     /// The library that an archive has a name of: below the directory that the archive belongs to, or as artifacts have it,
     /// by its whole path.
-    fn library(&self, archive: &Found, name: &str) -> String {
+    fn library(&self, archive: &FoundArchive, name: &str) -> String {
         let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
         let places = [below(&joined(&archive.place, &archive.root)), below(&archive.place)];
         let there = places.iter().flatten().find(|path| self.members.contains_key(*path));

@@ -16,7 +16,7 @@ use tar::{Archive, EntryType};
 use super::tree::{attributes, open_file};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment};
+use crate::rope::{Content, Rope, Segment, to_usize};
 
 /// Bytes of a header.
 const BLOCK: u64 = 512;
@@ -87,7 +87,7 @@ impl Tree<'_> {
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
         // Members are skipped, so that what is read of each is its headers.
         let allowance = Rc::new(Cell::new(LONGEST_HEADER));
-        let reader = Reader { allowance: Some(Rc::clone(&allowance)), ..Reader::new(archive) };
+        let reader = ContentReader { allowance: Some(Rc::clone(&allowance)), ..ContentReader::new(archive) };
         let mut tar = Archive::new(reader);
         for member in tar.entries_with_seek().map_err(unusable)? {
             self.add(member.map_err(unusable)?, archive)?;
@@ -97,7 +97,11 @@ impl Tree<'_> {
         if archive.size() < 2 * BLOCK { Err(unusable(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
     }
 
-    fn add(&mut self, mut member: tar::Entry<'_, Reader>, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
+    fn add(
+        &mut self,
+        mut member: tar::Entry<'_, ContentReader>,
+        archive: &Arc<dyn Content>,
+    ) -> Result<(), SourceError> {
         let name = member.path_bytes().into_owned();
         let location = self.location.to_owned();
         let bad = |reason: String| SourceError::BadMember {
@@ -203,7 +207,7 @@ struct Extended {
 }
 
 impl Extended {
-    fn of(member: &mut tar::Entry<'_, Reader>) -> io::Result<Self> {
+    fn of(member: &mut tar::Entry<'_, ContentReader>) -> io::Result<Self> {
         let mut found = Self::default();
         for record in member.pax_extensions()?.into_iter().flatten() {
             let record = record?;
@@ -237,14 +241,14 @@ fn path_of(name: &[u8]) -> Result<Option<EntryPath>, super::PathError> {
 }
 
 /// Reads a content from its beginning to its end.
-struct Reader {
+struct ContentReader {
     content: Arc<dyn Content>,
     at: u64,
     /// As much may be read; any amount if `None`.
     allowance: Option<Rc<Cell<u64>>>,
 }
 
-impl Reader {
+impl ContentReader {
     fn new(content: &Arc<dyn Content>) -> Self {
         Self { content: Arc::clone(content), at: 0, allowance: None }
     }
@@ -258,10 +262,10 @@ impl Reader {
     }
 }
 
-impl Read for Reader {
+impl Read for ContentReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = self.content.size().saturating_sub(self.at);
-        let count = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
+        let count = to_usize(rest).min(buffer.len());
         self.spend(count)?;
         let buffer = buffer.get_mut(..count).unwrap_or_default();
         self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
@@ -270,7 +274,7 @@ impl Read for Reader {
     }
 }
 
-impl Seek for Reader {
+impl Seek for ContentReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),

@@ -17,7 +17,7 @@ use super::super::decoders::Decoders;
 use super::super::deflated::Deflated;
 use super::super::stamp::is_cached;
 use super::super::{EntryPath, SourceError};
-use super::{Packing, Reader};
+use super::{ContentReader, Packing};
 use crate::index::Kind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
@@ -39,7 +39,7 @@ pub(super) fn open(
     resources: &Arc<Resources>,
 ) -> Result<Arc<dyn Content>, SourceError> {
     let unusable = |error: io::Error| SourceError::NotATar { path: location.to_owned(), reason: error.to_string() };
-    let input = BufReader::with_capacity(PIECE, Reader::new(file));
+    let input = BufReader::with_capacity(PIECE, ContentReader::new(file));
     match packing {
         Packing::Plain => Ok(Arc::clone(file)),
         Packing::Gzip => gzip(location, file, resources).map_err(unusable),
@@ -90,7 +90,7 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
 impl Gzip {
     /// Inflates the file once: nothing but that says how long its content is, since the trailer has 32 bits of it.
     fn measure(file: &Arc<dyn Content>) -> io::Result<Self> {
-        let mut input = BufReader::with_capacity(PIECE, Reader::new(file));
+        let mut input = BufReader::with_capacity(PIECE, ContentReader::new(file));
         let start = skip_header(&mut input)?;
         let mut decoder = DeflateDecoder::new(input);
         let mut piece = vec![0; PIECE];

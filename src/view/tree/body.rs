@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
+use crate::rope::{Content, Materialize, ReadError, Rope, Segment, to_usize};
 
 /// Where the bytes of a file come from.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub trait Report: Send + Sync + fmt::Debug {
 
     /// The text in its fixed size.
     fn bytes(&self) -> Vec<u8> {
-        let size = usize::try_from(self.size()).unwrap_or(usize::MAX);
+        let size = to_usize(self.size());
         let mut bytes = self.text().into_bytes();
         bytes.resize(size.saturating_sub(1), b' ');
         bytes.push(b'\n');

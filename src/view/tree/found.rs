@@ -20,9 +20,9 @@ pub trait Finder: Send + Sync + fmt::Debug {
 
 /// The views that were found.
 #[derive(Debug, Default)]
-pub(super) struct Found(RwLock<HashMap<u32, Arc<Shown>>>);
+pub(super) struct LookupCache(RwLock<HashMap<u32, Arc<Shown>>>);
 
-impl Found {
+impl LookupCache {
     /// The view of this number.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Shown>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()

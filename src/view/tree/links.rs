@@ -12,12 +12,12 @@ pub(super) struct Links {
     /// Indices by group, in the order of layout.
     members: HashMap<u64, Vec<u32>>,
     /// The first link and the number of links by place and group. Groups can be large, and each link is asked for.
-    known: RwLock<HashMap<(Place, u64), (u32, u32)>>,
+    known: RwLock<HashMap<(LinkPlace, u64), (u32, u32)>>,
 }
 
 /// Where links count as links to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum LinkPlace {
     View(u32),
     /// Below this stored directory, which is in the root, or a layer's.
     Stored(u32),
@@ -30,7 +30,7 @@ impl Links {
 
     /// The first link to the file that the node `index` of a view is, and how many there are in the view.
     pub(super) fn of(&self, arena: &Arena, view: Option<&Shown>, group: u64, index: u32) -> (u32, u32) {
-        let place = view.map_or_else(|| Place::Stored(top(arena, index)), |view| Place::View(view.number));
+        let place = view.map_or_else(|| LinkPlace::Stored(top(arena, index)), |view| LinkPlace::View(view.number));
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&(place, group)).copied();
         known.unwrap_or_else(|| {
             let members = self.members.get(&group).map(Vec::as_slice).unwrap_or_default();

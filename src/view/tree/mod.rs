@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use self::arena::{Arena, Name};
-use self::found::Found;
+use self::found::LookupCache;
 use self::links::Links;
 use self::stack::Shown;
 use super::origin::Origin;
@@ -44,7 +44,7 @@ pub struct Tree {
     /// The views that are listed, by their numbers from 1 upwards.
     shown: Vec<Arc<Shown>>,
     finders: HashMap<u32, Arc<dyn Finder>>,
-    found: Found,
+    found: LookupCache,
     links: Links,
 }
 
@@ -105,7 +105,7 @@ impl Tree {
     pub fn new(root: Attributes) -> Self {
         let mut arena = Arena::default();
         arena.push(0, &[], root, NodeKind::directory());
-        let (shown, finders, found) = (Vec::new(), HashMap::new(), Found::default());
+        let (shown, finders, found) = (Vec::new(), HashMap::new(), LookupCache::default());
         Self { arena, shown, finders, found, links: Links::default() }
     }
 
