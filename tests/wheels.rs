@@ -16,7 +16,7 @@ use kpackfs::kpack::Compression;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
-use kpackfs::split::{Options as SplitOptions, Place, Plan, Progress};
+use kpackfs::split::{Destination, Options as SplitOptions, Plan, Progress};
 use kpackfs::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, Wheels};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
@@ -88,13 +88,13 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
     let host = Part::Host;
     let places = input.entries.iter().zip(&plan.places);
     let payload = places.filter_map(|(entry, place)| match place {
-        Place::Host => wheels.unchanged(&host, entry).unwrap(),
-        Place::Rewritten { content, .. } => {
+        Destination::Host => wheels.unchanged(&host, entry).unwrap(),
+        Destination::Rewritten { content, .. } => {
             // Stands for the splice, which makes a stream without deflating.
             let stream = deflated(&**content);
             wheels.made(&host, &entry.path, entry.attributes.mode, content.clone(), Some(stream)).unwrap()
         }
-        Place::Device(..) | Place::Unwanted(..) => None,
+        Destination::Device(..) | Destination::Unwanted(..) => None,
     });
     let payload: Vec<File> = payload.collect();
     let finish = |part: &Part, mut files: Vec<File>| {
@@ -108,7 +108,7 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
     for key in &plan.keys {
         let part = Part::Device(key.clone());
         let places = input.entries.iter().zip(&plan.places);
-        let databases = places.filter(|(_, place)| matches!(place, Place::Device(of, _) if of == key));
+        let databases = places.filter(|(_, place)| matches!(place, Destination::Device(of, _) if of == key));
         let mut files: Vec<File> = databases.filter_map(|(entry, _)| wheels.unchanged(&part, entry).unwrap()).collect();
         for archive in plan.archives.iter().filter(|archive| archive.key == *key) {
             let content = archive.archive.make().unwrap();

@@ -2,14 +2,21 @@
 
 use std::fs;
 
-use kpackfs::index::{Index, Kind, list};
+use kpackfs::index::{Index, RecordKind, list};
 use kpackfs::rope::Identity;
 use serde::de::IgnoredAny;
 
 use crate::records;
 use crate::support::directory;
 
-const KINDS: [Kind; 6] = [Kind::Scan, Kind::Rewritten, Kind::Stream, Kind::Frames, Kind::Digest, Kind::Spliced];
+const KINDS: [RecordKind; 6] = [
+    RecordKind::Scan,
+    RecordKind::Rewritten,
+    RecordKind::Stream,
+    RecordKind::Frames,
+    RecordKind::Digest,
+    RecordKind::Spliced,
+];
 
 /// What is done to some bytes that are an index, or not.
 pub(crate) fn run(bytes: &[u8]) {
@@ -26,7 +33,7 @@ pub(crate) fn run(bytes: &[u8]) {
         let (kind, identity) = name(piece);
         index.put(kind, &identity, piece);
     }
-    index.put(Kind::Scan, &Identity([0; 16]), &0);
+    index.put(RecordKind::Scan, &Identity([0; 16]), &0);
     index.save().expect("a file can be written");
     let next = open();
     for piece in &pieces {
@@ -48,14 +55,14 @@ pub(crate) fn run(bytes: &[u8]) {
         }
         assert_eq!(list(&folder).expect("a folder").len(), usize::from(is_ours));
         // A damaged index does not keep a new one from being written.
-        index.put(Kind::Digest, &Identity([1; 16]), &"new");
+        index.put(RecordKind::Digest, &Identity([1; 16]), &"new");
         index.save().expect("a file can be written");
-        assert_eq!(open().get::<String>(Kind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
+        assert_eq!(open().get::<String>(RecordKind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
     }
 }
 
 /// The names of the records that some bytes are: u8 kind, identity, u32 day, u32 length, content.
-fn identities(mut bytes: &[u8]) -> Vec<(Kind, Identity)> {
+fn identities(mut bytes: &[u8]) -> Vec<(RecordKind, Identity)> {
     let mut found = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<25>() {
         let kind = KINDS.into_iter().find(|&kind| kind as u8 == head[0]);

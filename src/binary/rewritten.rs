@@ -6,7 +6,7 @@ use super::changes::{self, Change, Piece};
 use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
-use crate::index::{Index, Kind};
+use crate::index::{Index, RecordKind};
 use crate::rope::{Backing, Content, Edit, Extent, Identity, ReadError, Rope, Segment};
 
 /// The version of layouts: another one gives other bytes, which have other digests.
@@ -35,7 +35,7 @@ impl Rewritten {
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
     pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
-        let changes: Vec<Change> = index.get(Kind::Rewritten, &identity)?;
+        let changes: Vec<Change> = index.get(RecordKind::Rewritten, &identity)?;
         Self::new(original, &changes, &[], Some(identity)).ok()
     }
 
@@ -50,7 +50,7 @@ impl Rewritten {
         let changes = fat.host_changes(marker)?;
         let made = Self::new(original, &changes, &[], identity)?;
         if let Some(identity) = identity {
-            index.put(Kind::Rewritten, &identity, &changes);
+            index.put(RecordKind::Rewritten, &identity, &changes);
         }
         Ok(made)
     }
@@ -102,7 +102,7 @@ impl ThinChanges {
     /// What was found out before.
     pub fn get(index: &Index, original: &Arc<dyn Content>, gpus: &GpuSet) -> Option<Self> {
         let identity = thin_identity(&**original, gpus)?;
-        let changes = index.get(Kind::Rewritten, &identity)?;
+        let changes = index.get(RecordKind::Rewritten, &identity)?;
         Some(Self { changes, identity: Some(identity) })
     }
 
@@ -117,7 +117,7 @@ impl ThinChanges {
         let identity = thin_identity(&**original, gpus);
         let changes = fat.thin_changes(bundles)?;
         if let Some(identity) = identity {
-            index.put(Kind::Rewritten, &identity, &changes);
+            index.put(RecordKind::Rewritten, &identity, &changes);
         }
         Ok(Self { changes, identity })
     }

@@ -97,7 +97,7 @@ impl CacheEntry {
 mod tests {
 
     use super::*;
-    use crate::index::{Index, Kind};
+    use crate::index::{Index, RecordKind};
     use crate::rope::Identity;
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         for input in &inputs {
             fs::write(input, "x").unwrap();
             let index = Index::open(&folder, input);
-            index.put(Kind::Scan, &Identity::describe("x").finish(), &1);
+            index.put(RecordKind::Scan, &Identity::describe("x").finish(), &1);
             index.save().unwrap();
         }
         fs::write(folder.join("other"), "x").unwrap();

@@ -11,5 +11,5 @@ mod records;
 
 pub use cache_dir::{CacheEntry, list, remove_orphans};
 pub use frames::{FrameStore, FramesUsage, Location, frames_usage, remove_frames};
-pub use persistent::{Index, Kind};
+pub use persistent::{Index, RecordKind};
 pub use records::RecordsError;

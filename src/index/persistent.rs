@@ -23,7 +23,7 @@ use crate::rope::Identity;
 /// What a record tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// Whether a file has device code, and which.
     Scan = 1,
     /// What has to be changed in a binary so that it has no device code.
@@ -90,10 +90,10 @@ struct Held {
     used: AtomicBool,
 }
 
-/// Whether a record stays in memory when it is saved. All files have one of [`Kind::Plain`] together, which every session
+/// Whether a record stays in memory when it is saved. All files have one of [`RecordKind::Plain`] together, which every session
 /// needs at once.
 fn is_resident(kind: u8, length: usize) -> bool {
-    length < LARGE || kind == Kind::Plain as u8
+    length < LARGE || kind == RecordKind::Plain as u8
 }
 
 impl Held {
@@ -141,7 +141,7 @@ impl Index {
     }
 
     /// What was put down; `None` also if it cannot be understood.
-    pub fn get<T: DeserializeOwned>(&self, kind: Kind, identity: &Identity) -> Option<T> {
+    pub fn get<T: DeserializeOwned>(&self, kind: RecordKind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
         let held = self.records.get(&key)?;
         held.used.store(true, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Index {
     }
 
     /// Puts something down.
-    pub fn put<T: Serialize>(&self, kind: Kind, identity: &Identity, value: &T) {
+    pub fn put<T: Serialize>(&self, kind: RecordKind, identity: &Identity, value: &T) {
         if self.place.is_none() {
             return;
         }
@@ -341,20 +341,20 @@ mod tests {
         let cache = place.path().join("cache/deep");
         fs::write(&input, "input").unwrap();
         let index = Index::open(&cache, &input);
-        assert_eq!(index.get::<u64>(Kind::Scan, &identity(1)), None);
+        assert_eq!(index.get::<u64>(RecordKind::Scan, &identity(1)), None);
         index.save().unwrap();
         assert!(!cache.exists(), "nothing was put, so nothing is written");
-        index.put(Kind::Scan, &identity(1), &7_u64);
-        index.put(Kind::Digest, &identity(1), &"text");
+        index.put(RecordKind::Scan, &identity(1), &7_u64);
+        index.put(RecordKind::Digest, &identity(1), &"text");
         assert!(index.is_changed());
         index.save().unwrap();
         assert!(!index.is_changed());
 
         let next = Index::open(&cache, &input);
-        assert_eq!(next.get::<u64>(Kind::Scan, &identity(1)), Some(7));
-        assert_eq!(next.get::<String>(Kind::Digest, &identity(1)), Some("text".to_owned()));
-        assert_eq!(next.get::<u64>(Kind::Digest, &identity(1)), None, "of another type");
-        assert_eq!(next.get::<u64>(Kind::Scan, &identity(2)), None);
+        assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(1)), Some(7));
+        assert_eq!(next.get::<String>(RecordKind::Digest, &identity(1)), Some("text".to_owned()));
+        assert_eq!(next.get::<u64>(RecordKind::Digest, &identity(1)), None, "of another type");
+        assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(2)), None);
     }
 
     /// The keeper saves while the session ends, and a save that began earlier must not write later.
@@ -364,17 +364,17 @@ mod tests {
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
         let index = Index::open(place.path(), &input);
-        index.put(Kind::Scan, &identity(1), &1_u64);
+        index.put(RecordKind::Scan, &identity(1), &1_u64);
         std::thread::scope(|scope| {
             let other = index.saving.lock().unwrap();
             let waiting = scope.spawn(|| index.save().unwrap());
             (0..1000).for_each(|_| std::thread::yield_now());
             assert!(index.is_changed() && !waiting.is_finished());
-            index.put(Kind::Scan, &identity(2), &2_u64);
+            index.put(RecordKind::Scan, &identity(2), &2_u64);
             drop(other);
         });
         let next = Index::open(place.path(), &input);
-        assert_eq!([1, 2].map(|number| next.get::<u64>(Kind::Scan, &identity(number))), [Some(1), Some(2)]);
+        assert_eq!([1, 2].map(|number| next.get::<u64>(RecordKind::Scan, &identity(number))), [Some(1), Some(2)]);
     }
 
     #[test]
@@ -383,12 +383,12 @@ mod tests {
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
         let [one, two] = [(); 2].map(|()| Index::open(place.path(), &input));
-        one.put(Kind::Scan, &identity(1), &1);
-        two.put(Kind::Scan, &identity(2), &2);
+        one.put(RecordKind::Scan, &identity(1), &1);
+        two.put(RecordKind::Scan, &identity(2), &2);
         one.save().unwrap();
         two.save().unwrap();
         let next = Index::open(place.path(), &input);
-        let recalled = [1, 2].map(|number| next.get::<u64>(Kind::Scan, &identity(number)));
+        let recalled = [1, 2].map(|number| next.get::<u64>(RecordKind::Scan, &identity(number)));
         assert_eq!(recalled, [Some(1), Some(2)]);
     }
 
@@ -399,9 +399,9 @@ mod tests {
         fs::write(&input, "input").unwrap();
         let index = Index::open(place.path(), &input);
         let file = index.file().unwrap().to_owned();
-        index.put(Kind::Scan, &identity(1), &1);
+        index.put(RecordKind::Scan, &identity(1), &1);
         index.save().unwrap();
-        let known = || Index::open(place.path(), &input).get::<u64>(Kind::Scan, &identity(1)).is_some();
+        let known = || Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(1)).is_some();
         assert!(known());
         let good = fs::read(&file).unwrap();
         for at in 0..good.len() {
@@ -424,33 +424,33 @@ mod tests {
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
         let large = |number: u64| serde_bytes::ByteBuf::from(vec![u8::try_from(number).unwrap(); LARGE]);
-        let known = |index: &Index, number| index.get(Kind::Stream, &identity(number)) == Some(large(number));
+        let known = |index: &Index, number| index.get(RecordKind::Stream, &identity(number)) == Some(large(number));
         let resident = |index: &Index| index.records.iter().filter(|held| held.bytes.is_some()).count();
         let index = Index::open(place.path(), &input);
-        index.put(Kind::Scan, &identity(1), &7_u64);
-        index.put(Kind::Stream, &identity(2), &large(2));
+        index.put(RecordKind::Scan, &identity(1), &7_u64);
+        index.put(RecordKind::Stream, &identity(2), &large(2));
         assert_eq!(resident(&index), 2);
         index.save().unwrap();
         assert_eq!(resident(&index), 1);
         assert!(known(&index, 2));
         // Those of the file are copied to the next one, also when it is gone, and of the next session as well.
         fs::remove_file(index.file().unwrap()).unwrap();
-        index.put(Kind::Stream, &identity(3), &large(3));
+        index.put(RecordKind::Stream, &identity(3), &large(3));
         index.save().unwrap();
         let next = Index::open(place.path(), &input);
         assert_eq!(resident(&next), 1);
-        next.put(Kind::Stream, &identity(4), &large(4));
+        next.put(RecordKind::Stream, &identity(4), &large(4));
         next.save().unwrap();
         assert!((2..5).all(|number| known(&next, number)));
         // Another session has saved without them.
         fs::remove_file(index.file().unwrap()).unwrap();
         let other = Index::open(place.path(), &input);
-        other.put(Kind::Scan, &identity(5), &7_u64);
+        other.put(RecordKind::Scan, &identity(5), &7_u64);
         other.save().unwrap();
-        next.put(Kind::Stream, &identity(6), &large(6));
+        next.put(RecordKind::Stream, &identity(6), &large(6));
         next.save().unwrap();
         assert!(known(&next, 6) && !known(&next, 2));
-        assert_eq!(Index::open(place.path(), &input).get::<u64>(Kind::Scan, &identity(5)), Some(7));
+        assert_eq!(Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(5)), Some(7));
     }
 
     #[test]
@@ -461,7 +461,7 @@ mod tests {
         let index = Index::open(place.path(), &input);
         let value = serde_bytes::ByteBuf::from(vec![1; 1 << 20]);
         for number in 0..20 {
-            index.put(Kind::Stream, &identity(number), &value);
+            index.put(RecordKind::Stream, &identity(number), &value);
             let unsaved: u64 = index.records.iter().filter(|held| held.bytes.is_some()).map(|held| held.length).sum();
             assert!(unsaved <= MOST_UNSAVED, "{unsaved}");
         }
@@ -470,8 +470,8 @@ mod tests {
     #[test]
     fn without_a_place_nothing_is_put_down() {
         let index = Index::default();
-        index.put(Kind::Scan, &identity(1), &1);
-        assert!(index.get::<u64>(Kind::Scan, &identity(1)).is_none() && !index.is_changed());
+        index.put(RecordKind::Scan, &identity(1), &1);
+        assert!(index.get::<u64>(RecordKind::Scan, &identity(1)).is_none() && !index.is_changed());
         index.save().unwrap();
     }
 
@@ -481,9 +481,9 @@ mod tests {
         let input = place.path().join("x.whl");
         fs::write(&input, "input").unwrap();
         let index = Index::open(&input.join("below a file"), &input);
-        index.put(Kind::Scan, &identity(1), &1_u64);
+        index.put(RecordKind::Scan, &identity(1), &1_u64);
         assert!(index.save().unwrap_err().to_string().contains("below a file"));
         assert!(index.is_changed());
-        assert_eq!(index.get::<u64>(Kind::Scan, &identity(1)), Some(1));
+        assert_eq!(index.get::<u64>(RecordKind::Scan, &identity(1)), Some(1));
     }
 }

@@ -10,7 +10,7 @@ use rocm_kpack::{Blob, HEADER_SIZE, Toc, TocEntry, VERSION, header};
 use super::frame::Frame;
 use super::{Compression, make_archives, toc_key};
 use crate::gpu::TargetId;
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment};
 
 /// Requests of one reader overtake each other by fewer frames.
@@ -83,7 +83,7 @@ impl Archive {
                 identity.add(&frame.identity()?.0);
             }
             let identity = identity.finish();
-            if let Some(lengths) = memory.get::<Vec<u64>>(Kind::Frames, &identity) {
+            if let Some(lengths) = memory.get::<Vec<u64>>(RecordKind::Frames, &identity) {
                 self.restore_lengths(&lengths);
             }
             Some(identity)
@@ -98,8 +98,8 @@ impl Archive {
             return;
         };
         let memory = &frame.jobs().resources().index;
-        if memory.get::<Vec<u64>>(Kind::Frames, identity).as_ref() != Some(&lengths) {
-            memory.put(Kind::Frames, identity, &lengths);
+        if memory.get::<Vec<u64>>(RecordKind::Frames, identity).as_ref() != Some(&lengths) {
+            memory.put(RecordKind::Frames, identity, &lengths);
         }
     }
 

@@ -10,7 +10,7 @@ use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan, SplitBinary};
+use crate::split::{Destination, Plan, SplitBinary};
 
 /// Packages and files beyond that many are summed up.
 const MOST: usize = 60;
@@ -165,10 +165,10 @@ impl Weights {
         for (entry, place) in input.entries.iter().zip(&plan.places) {
             let (size, packed) = (size(entry), packed_size(entry));
             let sum = match place {
-                Place::Host => &mut weights.host,
-                Place::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
-                Place::Unwanted(..) => continue,
-                Place::Rewritten { content, .. } => {
+                Destination::Host => &mut weights.host,
+                Destination::Device(key, _) => weights.databases.entry(key.to_string()).or_default(),
+                Destination::Unwanted(..) => continue,
+                Destination::Rewritten { content, .. } => {
                     let mut by_key = BTreeMap::new();
                     let codes = codes.get(&entry.path).map(|binary| code(binary, keys)).unwrap_or_default();
                     for code in codes.into_values() {
@@ -242,7 +242,7 @@ fn code(binary: &SplitBinary, keys: &Keys<'_>) -> BTreeMap<String, Code> {
 fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Files>> {
     let mut libraries = BTreeMap::<String, BTreeMap<String, Files>>::new();
     for (entry, place) in input.entries.iter().zip(&plan.places) {
-        if let Place::Device(key, handler) = place {
+        if let Destination::Device(key, handler) = place {
             let keys = libraries.entry(handler.name().to_owned()).or_default();
             let files = keys.entry(key.to_string()).or_default();
             files.files += 1;
@@ -253,7 +253,7 @@ fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Fi
 }
 
 fn files(input: &Input, plan: &Plan) -> Vec<File> {
-    let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Place::Host));
+    let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Destination::Host));
     let mut files: Vec<_> = host.map(|(entry, _)| (size(entry), &entry.path)).filter(|(size, _)| *size > 0).collect();
     files.sort_by_key(|(size, _)| Reverse(*size));
     files.into_iter().take(MOST).map(|(size, path)| File { path: path.to_string(), size }).collect()
@@ -270,13 +270,13 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<Package> {
         package.files += 1;
         package.size += size;
         match place {
-            Place::Host => package.host_size += size,
-            Place::Rewritten { content, .. } => {
+            Destination::Host => package.host_size += size,
+            Destination::Rewritten { content, .. } => {
                 let host_size = content.size();
                 package.host_size += host_size;
                 package.device_size += size.saturating_sub(host_size);
             }
-            Place::Device(_, handler) | Place::Unwanted(_, handler) => {
+            Destination::Device(_, handler) | Destination::Unwanted(_, handler) => {
                 *package.databases.entry(handler.name().to_owned()).or_default() += size;
             }
         }

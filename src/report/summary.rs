@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::gpu::Level;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::split::{Embedded, Place, Plan, SplitBinary};
+use crate::split::{Destination, Embedded, Plan, SplitBinary};
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -175,12 +175,12 @@ impl Summary {
         all
     }
 
-    fn count_file(&mut self, size: u64, place: &Place) {
+    fn count_file(&mut self, size: u64, place: &Destination) {
         self.input_size += size;
         match place {
-            Place::Host => self.host_size += size,
-            Place::Rewritten { content, .. } => self.host_size += content.size(),
-            Place::Device(key, handler) => {
+            Destination::Host => self.host_size += size,
+            Destination::Rewritten { content, .. } => self.host_size += content.size(),
+            Destination::Device(key, handler) => {
                 let database = self.databases.entry(handler.name().to_owned()).or_default();
                 database.files += 1;
                 database.size += size;
@@ -189,7 +189,7 @@ impl Summary {
                 device.database_files += 1;
                 device.database_size += size;
             }
-            Place::Unwanted(..) => {}
+            Destination::Unwanted(..) => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
 use super::stream_index::StreamIndex;
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -321,7 +321,7 @@ impl Chunks {
             return;
         }
         let stream = &self.stream;
-        let index = (stream.size > CHUNK).then(|| stream.resources.index.get(Kind::Stream, &stream.identity));
+        let index = (stream.size > CHUNK).then(|| stream.resources.index.get(RecordKind::Stream, &stream.identity));
         let restored = index.flatten().and_then(|index| BlockIndex::restored(&index, stream));
         state.recalled = if restored.is_some() { Recalled::Yes } else { Recalled::No };
         state.index = restored.unwrap_or_default();
@@ -437,7 +437,7 @@ impl DecodeGuard<'_> {
             // The copy, and the record that is made of it.
             let _memory = budget.account(MemoryClass::Streams, 2 * bytes);
             budget.reclaim();
-            stream.resources.index.put(Kind::Stream, &stream.identity, &index);
+            stream.resources.index.put(RecordKind::Stream, &stream.identity, &index);
         } else if is_extended {
             budget.reclaim();
         }

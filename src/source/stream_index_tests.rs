@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::StreamIndex;
-use crate::index::{Index, Kind};
+use crate::index::{Index, RecordKind};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::deflated::tests::{member, member_of, read, with_checkpoints};
@@ -99,7 +99,7 @@ fn an_index_that_lies_is_never_believed() {
         let mut index = good.clone();
         lie(&mut index);
         let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-        resources.index.put(Kind::Stream, &content.identity().unwrap(), &index);
+        resources.index.put(RecordKind::Stream, &content.identity().unwrap(), &index);
         for offset in (0..whole.len()).step_by(900_000).rev() {
             assert!(read(&content, offset, 999).unwrap() == whole[offset..offset + 999], "{what}, at {offset}");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::roots::Roots;
 use super::scan::{Fat, level};
-use super::{Options, Packaging, Place, Plan, PlannedArchive, SplitBinary};
+use super::{Destination, Options, Packaging, Plan, PlannedArchive, SplitBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
 use crate::gpu::{TargetId, begins_with_target};
@@ -95,13 +95,13 @@ pub(super) fn assign(
             EntryKind::Directory | EntryKind::Symlink(_) => None,
         };
         if let Some(place) = link_group.as_ref().and_then(|group| links.get(group)) {
-            set_place(plan, fat.entry, Place::clone(place));
+            set_place(plan, fat.entry, Destination::clone(place));
             continue;
         }
         // A wheel may have a file twice that is installed once.
         let installed = (options.packaging == Packaging::Bundles).then(|| roots.installed(&entry.path));
         if let Some(place) = installed.as_ref().and_then(|installed| twins.get(installed)) {
-            set_place(plan, fat.entry, Place::clone(place));
+            set_place(plan, fat.entry, Destination::clone(place));
             continue;
         }
         let EntryKind::File { content, .. } = &entry.kind else { continue };
@@ -130,7 +130,7 @@ pub(super) fn assign(
             Ok((kernel_name, content)) => {
                 let link = link_group.as_ref().map(|_| fat.entry as u64);
                 let bundles = compressed_bundles(&fat);
-                let place = Place::Rewritten { content: Arc::clone(&content), bundles, link_group: link };
+                let place = Destination::Rewritten { content: Arc::clone(&content), bundles, link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
                 twins.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
@@ -192,7 +192,7 @@ fn compressed_bundles(fat: &Fat) -> Arc<[Arc<Compressed>]> {
     bundles.into_values().cloned().collect()
 }
 
-fn set_place(plan: &mut Plan, entry: usize, place: Place) {
+fn set_place(plan: &mut Plan, entry: usize, place: Destination) {
     if let Some(slot) = plan.places.get_mut(entry) {
         *slot = place;
     }

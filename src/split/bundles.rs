@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::Place;
+use super::Destination;
 use super::scan::{Holder, find};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -26,10 +26,10 @@ pub struct BundleFile {
 }
 
 /// The files of an input that are bundles. One that cannot be read stays as it is.
-pub(super) fn bundle_files(input: &Input, places: &[Place], resources: &Arc<Resources>) -> Vec<BundleFile> {
-    let is_shown = |place: &Place| matches!(place, Place::Host | Place::Device(..));
+pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Arc<Resources>) -> Vec<BundleFile> {
+    let is_shown = |place: &Destination| matches!(place, Destination::Host | Destination::Device(..));
     let files: Vec<_> = input.entries.iter().zip(places).filter(|(_, place)| is_shown(place)).collect();
-    let file = |(entry, _): &(&Entry, &Place)| {
+    let file = |(entry, _): &(&Entry, &Destination)| {
         let EntryKind::File { content, .. } = &entry.kind else { return None };
         let targets = targets_of_bundle_file(entry.path.name(), content, resources).filter(|it| it.len() > 1)?;
         Some(BundleFile { path: entry.path.clone(), targets })

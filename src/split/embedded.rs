@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Plan, Progress};
+use super::{Destination, Plan, Progress};
 use crate::binary::data_ranges;
 use crate::fatbin::{Effort, search};
 use crate::gpu::TargetId;
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, EntryPath, Input};
@@ -39,8 +39,8 @@ pub fn embedded(
     progress: &Progress,
 ) -> Vec<(EntryPath, Embedded)> {
     let binaries = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match (place, &entry.kind) {
-        (Place::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),
-        (Place::Host, EntryKind::File { content, .. }) => Some((&entry.path, content)),
+        (Destination::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),
+        (Destination::Host, EntryKind::File { content, .. }) => Some((&entry.path, content)),
         _ => None,
     });
     let binaries: Vec<_> = binaries.collect();
@@ -56,7 +56,7 @@ pub fn embedded(
 /// Recalls what a file has, or searches it; `None` if it cannot be read, which planning has said.
 fn find(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Embedded> {
     let identity = content.identity().map(|identity| Identity::describe("embedded bundles").add(&identity.0).finish());
-    if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(Kind::Scan, identity)) {
+    if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {
         return Some(known);
     }
     let mut found = Embedded::default();
@@ -70,7 +70,7 @@ fn find(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Embedd
     }
     found.is_unfinished = effort.is_spent();
     if let Some(identity) = identity.filter(|_| !found.is_unfinished) {
-        resources.index.put(Kind::Scan, &identity, &found);
+        resources.index.put(RecordKind::Scan, &identity, &found);
     }
     Some(found)
 }

@@ -92,7 +92,7 @@ pub enum Packaging {
 #[derive(Debug)]
 pub struct Plan {
     /// One for each entry of the input, in the same order.
-    pub places: Vec<Place>,
+    pub places: Vec<Destination>,
     /// The archives, sorted by path.
     pub archives: Vec<PlannedArchive>,
     /// The binaries that were rewritten, sorted by path.
@@ -117,7 +117,7 @@ pub struct Plan {
 
 /// Where an entry of the input goes.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Destination {
     /// Into the host part, as it is.
     Host,
     /// Into the host part, without its device code.
@@ -279,8 +279,8 @@ impl Plan {
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
         let of_databases = plan.places.iter().filter_map(|place| match place {
-            Place::Device(key, _) => Some(key.clone()),
-            Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,
+            Destination::Device(key, _) => Some(key.clone()),
+            Destination::Host | Destination::Rewritten { .. } | Destination::Unwanted(..) => None,
         });
         plan.keys = of_databases.chain(plan.archives.iter().map(|archive| archive.key.clone())).collect();
         let (keys, entries) = (plan.keys.len(), input.entries.len());
@@ -325,7 +325,7 @@ fn database_places(
     roots: &Roots,
     options: &Options,
     resources: &Arc<Resources>,
-) -> (Vec<Place>, Vec<String>) {
+) -> (Vec<Destination>, Vec<String>) {
     // Names inside a prefix are those of an installation.
     let name = |entry: &Entry| match options.packaging {
         Packaging::Bundles => entry.path.clone(),
@@ -339,9 +339,13 @@ fn database_places(
     let databases = options.databases.of(files, resources);
     let place = |(entry, name): (&Entry, &EntryPath)| {
         let is_file = matches!(entry.kind, EntryKind::File { .. });
-        let Some(found) = databases.classify(name).filter(|_| is_file) else { return Place::Host };
+        let Some(found) = databases.classify(name).filter(|_| is_file) else { return Destination::Host };
         let key = options.packaging.key_of_database(&found.arch);
-        if options.wants(&key) { Place::Device(key, found.handler) } else { Place::Unwanted(key, found.handler) }
+        if options.wants(&key) {
+            Destination::Device(key, found.handler)
+        } else {
+            Destination::Unwanted(key, found.handler)
+        }
     };
     (input.entries.iter().zip(&names).map(place).collect(), databases.warnings().to_vec())
 }

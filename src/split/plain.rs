@@ -5,7 +5,7 @@
 
 use serde_bytes::ByteBuf;
 
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::Identity;
 
@@ -22,7 +22,7 @@ pub(super) struct PlainFiles {
 impl PlainFiles {
     /// What an earlier session has found out.
     pub(super) fn get(resources: &Resources) -> Self {
-        Self { known: resources.index.get(Kind::Plain, &place()).unwrap_or_default() }
+        Self { known: resources.index.get(RecordKind::Plain, &place()).unwrap_or_default() }
     }
 
     pub(super) fn contains(&self, identity: &Identity) -> bool {
@@ -36,7 +36,7 @@ impl PlainFiles {
         found.dedup();
         let known = ByteBuf::from(found.iter().flat_map(|identity| identity.0).collect::<Vec<_>>());
         if known != self.known {
-            resources.index.put(Kind::Plain, &place(), &known);
+            resources.index.put(RecordKind::Plain, &place(), &known);
         }
     }
 }

@@ -9,11 +9,11 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::plain::PlainFiles;
-use super::{Options, Place, Plan, Progress, RESERVED};
+use super::{Destination, Options, Plan, Progress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::TargetId;
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::join::{Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
@@ -64,7 +64,7 @@ pub(super) fn scan(
     let mut without_code = Vec::new();
     let mut candidates = Vec::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
-        let (EntryKind::File { content, .. }, Place::Host) = (&entry.kind, place) else { continue };
+        let (EntryKind::File { content, .. }, Destination::Host) = (&entry.kind, place) else { continue };
         if content.size() < SMALLEST {
             continue;
         }
@@ -223,7 +223,7 @@ pub(super) fn find(
     resources: &Arc<Resources>,
 ) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
     let identity = holder.identity(&**content);
-    let recalled = identity.as_ref().and_then(|identity| resources.index.get(Kind::Scan, identity));
+    let recalled = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity));
     if let Some(code) = recalled.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
         return Ok((code, None));
     }
@@ -231,7 +231,7 @@ pub(super) fn find(
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
     // Binaries without device code have a record together.
     if let Some(identity) = identity.filter(|_| code.is_some() || matches!(holder, Holder::BundleFile)) {
-        resources.index.put(Kind::Scan, &identity, &code);
+        resources.index.put(RecordKind::Scan, &identity, &code);
     }
     Ok((code, binary))
 }

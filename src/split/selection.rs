@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Options, Packaging, Place, Plan, SplitError};
+use super::{Destination, Options, Packaging, Plan, SplitError};
 use crate::gpu::BundleKey;
 
 /// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
@@ -70,8 +70,8 @@ impl Plan {
     /// The device parts that there would be if all targets were wanted.
     pub fn keys_of_input(&self, packaging: Packaging) -> BTreeSet<BundleKey> {
         let of_databases = self.places.iter().filter_map(|place| match place {
-            Place::Device(key, _) | Place::Unwanted(key, _) => Some(key.clone()),
-            Place::Host | Place::Rewritten { .. } => None,
+            Destination::Device(key, _) | Destination::Unwanted(key, _) => Some(key.clone()),
+            Destination::Host | Destination::Rewritten { .. } => None,
         });
         let objects = self.binaries.iter().flat_map(|binary| binary.wrappers.iter().flatten());
         of_databases.chain(objects.map(|(target, _)| packaging.key_of(target))).collect()

@@ -15,7 +15,7 @@ use crate::kpack::{BundleJobs, PackedBundle};
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::{EntryKind, EntryPath, Input};
 
-use super::{Place, Plan};
+use super::{Destination, Plan};
 
 /// Thin binaries that are remembered at most. Each takes some KB; what was found out of those that are forgotten is in
 /// the index.
@@ -72,11 +72,11 @@ impl FatBinaries {
     pub fn new(input: &Input, plan: &Plan, listed: &[GpuSet]) -> Self {
         let listed: Arc<[_]> = listed.iter().cloned().map(Arc::new).collect();
         let fat = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
-            Place::Rewritten { content, bundles, .. } => {
+            Destination::Rewritten { content, bundles, .. } => {
                 let source = ThinSource::new(&entry.path.to_text(), content.original(), bundles, &plan.jobs);
                 Some((entry.path.clone(), source))
             }
-            Place::Host | Place::Device(..) | Place::Unwanted(..) => None,
+            Destination::Host | Destination::Device(..) | Destination::Unwanted(..) => None,
         });
         let files = plan.bundle_files.iter().filter_map(|file| match &input.entry(&file.path)?.kind {
             EntryKind::File { content, .. } => {

@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use super::binary::Binaries;
 use super::distributions::{self, Distribution};
+use super::input::{Kind, Part, Parts};
 use super::lookup::{Shelf, names_archive, resolve};
 use super::report::{Check, Findings};
-use super::subject::{Kind, Part, Parts};
 use super::thin::Thin;
 use super::{Choices, Context, Progress};
 use crate::database::{Databases, File};

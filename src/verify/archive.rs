@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::input::{Kind, SingleFile};
 use super::lookup::{Shelf, named_target};
 use super::report::{Check, Findings, enumerate};
-use super::subject::{Kind, SingleFile};
 use super::{Choices, Progress};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::input::{Kind, Part, Parts, VerifyInput};
 use super::installed::install;
 use super::report::{Check, Findings};
 use super::said::{self, Said};
-use super::subject::{Kind, Part, Parts, Subject};
 use super::{Options, VerifyError};
 use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards};
 use crate::resources::Resources;
@@ -156,14 +156,13 @@ fn flattened(
 pub(super) fn check_components(
     paths: &[PathBuf],
     against: &Path,
-    subjects: &[Subject],
+    inputs: &[VerifyInput],
     options: &Options,
     findings: &Findings,
 ) -> Result<(), VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
     let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(Found::Several { .. }))));
-    if !has_all || !subjects.iter().all(|subject| matches!(subject, Subject::Parts(parts) if parts.component.is_some()))
-    {
+    if !has_all || !inputs.iter().all(|input| matches!(input, VerifyInput::Parts(parts) if parts.component.is_some())) {
         return Ok(());
     }
     let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
@@ -188,9 +187,9 @@ pub(super) fn check_components(
         }
     };
     let is_there = |component: &String| {
-        subjects
+        inputs
             .iter()
-            .any(|subject| matches!(subject, Subject::Parts(parts) if parts.component.as_ref() == Some(component)))
+            .any(|input| matches!(input, VerifyInput::Parts(parts) if parts.component.as_ref() == Some(component)))
     };
     let is_wanted = |component: &String| options.components.is_empty() || options.components.contains(component);
     let needs_none = |families: &BTreeSet<String>| is_one_shard && families.iter().all(|family| family == GENERIC);

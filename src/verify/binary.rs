@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::input::{PartFile, Parts, SingleFile};
 use super::report::{Check, Findings};
-use super::subject::{PartFile, Parts, SingleFile};
 use super::thin::{self, Thin};
 use super::{Choices, Progress};
 use crate::binary::{BinaryError, FatBinary, SplitBinary};

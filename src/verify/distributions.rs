@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::input::{Kind, Part, Parts};
 use super::lookup::{Shelf, names_archive};
 use super::report::{Check, Findings};
-use super::subject::{Kind, Part, Parts};
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::ReadError;

@@ -9,8 +9,8 @@ use rocm_kpack::search;
 
 use super::Choices;
 use super::binary::{Binaries, Request};
+use super::input::{Kind, Parts};
 use super::report::{Check, Findings, enumerate};
-use super::subject::{Kind, Parts};
 use crate::gpu::TargetId;
 pub use crate::kpack::named_target;
 use crate::kpack::{Reader, toc_key};

@@ -6,10 +6,11 @@
 mod against;
 mod against_code;
 mod archive;
-mod arrange;
 mod artifacts;
 mod binary;
 mod distributions;
+mod group;
+mod input;
 mod installed;
 mod lookup;
 mod overlaid;
@@ -17,7 +18,6 @@ mod record;
 mod report;
 mod said;
 mod separation;
-mod subject;
 mod thin;
 mod views;
 
@@ -38,12 +38,12 @@ use against::Comparison;
 use binary::Binaries;
 use distributions::Distribution;
 pub use distributions::{devices as devices_of, key as key_of_device};
+use input::{Kind, Part, Parts, VerifyInput};
 use lookup::Shelf;
 pub use lookup::named_target;
 use report::Findings;
 pub use report::{Cause, Check, Counts, Finding, Report};
 use said::Said;
-use subject::{Kind, Part, Parts, Subject};
 use thin::Thin;
 
 /// What a user can choose.
@@ -172,25 +172,25 @@ pub fn verify(
     progress: &Progress,
 ) -> Result<Report, VerifyError> {
     let findings = Findings::default();
-    let subjects = subject::open(paths, resources, &findings)?;
+    let inputs = input::open(paths, resources, &findings)?;
     // A binary without device code is nothing to verify, but may be named together with others.
     let mut empty = paths.first();
     let mut is_compared = false;
-    for subject in &subjects {
-        match (subject, against) {
-            (Subject::Binary(file), None) => {
+    for input in &inputs {
+        match (input, against) {
+            (VerifyInput::Binary(file), None) => {
                 if binary::check_file(file, resources, &findings) {
                     empty = None;
                 }
             }
-            (Subject::Archive(file), None) => {
+            (VerifyInput::Archive(file), None) => {
                 archive::check_file(file, &resources.budget, &findings, progress);
                 empty = None;
             }
-            (Subject::Binary(file) | Subject::Archive(file), Some(_)) => {
+            (VerifyInput::Binary(file) | VerifyInput::Archive(file), Some(_)) => {
                 return Err(VerifyError::NotComparable(file.path.clone()));
             }
-            (Subject::Parts(parts), against) => {
+            (VerifyInput::Parts(parts), against) => {
                 is_compared |= check_parts(parts, against, options, resources, &findings, progress)?;
                 empty = None;
             }
@@ -200,7 +200,7 @@ pub fn verify(
         if !is_compared {
             findings.add(Check::Against, against.display().to_string(), "nothing that is verified was made of it");
         }
-        artifacts::check_components(paths, against, &subjects, options, &findings)?;
+        artifacts::check_components(paths, against, &inputs, options, &findings)?;
     }
     match empty {
         Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),

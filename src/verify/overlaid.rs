@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::distributions::is_same_record;
+use super::input::Part;
 use super::report::{Check, Findings};
-use super::subject::Part;
 use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath};

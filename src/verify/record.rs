@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::distributions::{Distribution, Row};
+use super::input::Kind;
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
-use super::subject::Kind;
 use super::{Context, Progress};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::VerifyError;
+use super::input::{Part, read_directory};
 use super::report::{Check, Findings};
-use super::subject::{Part, read_directory};
 use crate::gpu::BundleKey;
 use crate::source::{EntryPath, SourceError};
 use crate::split::{STATEMENT, Statement, StatementError, component_of_statement};

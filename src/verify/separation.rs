@@ -1,9 +1,9 @@
 //! What belongs into which part: nothing of one architecture may be in the host part or in another's.
 
 use super::Choices;
+use super::input::{Part, PartFile, Parts};
 use super::lookup::{Shelf, is_archive};
 use super::report::{Check, Findings};
-use super::subject::{Part, PartFile, Parts};
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::split::Packaging;

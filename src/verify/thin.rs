@@ -7,8 +7,8 @@ use md5::{Digest, Md5};
 
 use super::binary::Says;
 use super::distributions::Distribution;
+use super::input::Parts;
 use super::report::{Findings, enumerate};
-use super::subject::Parts;
 use crate::binary::{FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
 use crate::fatbin::{CODE_HEADER, code_problem};

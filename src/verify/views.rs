@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::arrange::Named;
+use super::group::Named;
+use super::input::{Kind, Part, Parts, VerifyInput, open_installation, read_directory, wheels_in};
 use super::overlaid::take_off;
 use super::report::{Check, Findings};
 use super::said::Said;
-use super::subject::{Kind, Part, Parts, Subject, open_installation, read_directory, wheels_in};
-use super::{VerifyError, arrange};
+use super::{VerifyError, group};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
 use crate::source::SourceError;
@@ -91,14 +91,18 @@ impl Views {
         Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, said, is_mount }))
     }
 
-    pub(super) fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Subject>, VerifyError> {
-        let mut subjects = Vec::new();
+    pub(super) fn open(
+        &self,
+        resources: &Arc<Resources>,
+        findings: &Findings,
+    ) -> Result<Vec<VerifyInput>, VerifyError> {
+        let mut inputs = Vec::new();
         self.check_parts(findings)?;
         if self.has_host {
-            subjects.push(self.open_split(resources, findings)?);
+            inputs.push(self.open_split(resources, findings)?);
         } else {
             for name in &self.devices {
-                subjects.push(open_installation(&self.path.join(name), name.clone(), resources, findings)?);
+                inputs.push(open_installation(&self.path.join(name), name.clone(), resources, findings)?);
             }
         }
         if self.is_mount {
@@ -113,13 +117,13 @@ impl Views {
             }
         } else {
             for name in self.wholes() {
-                subjects.push(open_installation(&self.path.join(&name), name, resources, findings)?);
+                inputs.push(open_installation(&self.path.join(&name), name, resources, findings)?);
             }
             let wheels = self.wheels.iter().chain(&self.thin_wheels);
             let wheels: Vec<_> = wheels.map(|path| Named { path: path.clone(), is_listed: true }).collect();
-            subjects.extend(arrange::arrange(&wheels, resources, findings)?);
+            inputs.extend(group::group(&wheels, resources, findings)?);
         }
-        Ok(subjects.into_iter().map(Subject::Parts).collect())
+        Ok(inputs.into_iter().map(VerifyInput::Parts).collect())
     }
 
     /// The views that show a whole tree.
@@ -151,7 +155,7 @@ impl Views {
         }
         let said = self.said.clone();
         let parts = Parts { said, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
-        arrange::check_complete(&parts, findings);
+        group::check_complete(&parts, findings);
         Ok(parts)
     }
 }

@@ -8,7 +8,7 @@ use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
 use crate::gpu::BundleKey;
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan, PlannedArchive};
+use crate::split::{Destination, Plan, PlannedArchive};
 
 /// Something to put into a view, at its path in the input.
 #[derive(Clone, Debug)]
@@ -95,12 +95,12 @@ pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     let mut items = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
         let stays = match (place, &entry.kind) {
-            (Place::Host, EntryKind::Directory) => {
+            (Destination::Host, EntryKind::Directory) => {
                 let path = entry.path.as_bytes();
                 used.contains(path) || !occupied.contains(path)
             }
-            (Place::Host | Place::Rewritten { .. }, _) => true,
-            (Place::Device(..) | Place::Unwanted(..), _) => false,
+            (Destination::Host | Destination::Rewritten { .. }, _) => true,
+            (Destination::Device(..) | Destination::Unwanted(..), _) => false,
         };
         let directory = entry.path.directory();
         if stays {
@@ -115,15 +115,17 @@ pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     items
 }
 
-fn host_item(entry: &Entry, place: &Place, is_joined: bool) -> Item {
+fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {
     match place {
-        Place::Rewritten { content, link_group, .. } => {
+        Destination::Rewritten { content, link_group, .. } => {
             let kind = ItemKind::File(Body::Ready(content.clone()), *link_group);
             let origin = Origin::of(OriginKind::Rewritten, &entry.path);
             Item { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
         }
-        Place::Host | Place::Device(..) | Place::Unwanted(..) if is_joined => Item::of(entry).without_links(),
-        Place::Host | Place::Device(..) | Place::Unwanted(..) => Item::of(entry),
+        Destination::Host | Destination::Device(..) | Destination::Unwanted(..) if is_joined => {
+            Item::of(entry).without_links()
+        }
+        Destination::Host | Destination::Device(..) | Destination::Unwanted(..) => Item::of(entry),
     }
 }
 
@@ -142,7 +144,7 @@ pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
 /// The databases and archives of a key.
 pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
-        Place::Device(of, _) if of == key => {
+        Destination::Device(of, _) if of == key => {
             Some(Item { origin: Origin::of(OriginKind::Database, &entry.path), ..Item::of(entry) })
         }
         _ => None,

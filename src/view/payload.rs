@@ -7,7 +7,7 @@ use crate::gpu::BundleKey;
 use crate::kpack::Archive;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::{Place, Plan, ThinBinary};
+use crate::split::{Destination, Plan, ThinBinary};
 use crate::wheel::{File, Part, Paths, Unchanged, WheelError, Wheels};
 
 /// A file of a wheel but for its dist-info.
@@ -31,8 +31,8 @@ pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
     let mut payload = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
-            (Place::Host, _) => payload.extend(unchanged(wheels, &paths, entry)),
-            (Place::Rewritten { content, link_group, .. }, _) => {
+            (Destination::Host, _) => payload.extend(unchanged(wheels, &paths, entry)),
+            (Destination::Rewritten { content, link_group, .. }, _) => {
                 if let Some(kept) = content.as_kept() {
                     let kind = EntryKind::File { content: Arc::clone(kept), link_group: *link_group };
                     payload.extend(unchanged(wheels, &paths, &Entry { kind, ..entry.clone() }));
@@ -60,7 +60,7 @@ pub(super) fn device_payload(
     let paths = wheels.paths(&Part::Device(key.clone()))?;
     let mut payload = Vec::new();
     for (entry, place) in input.entries.iter().zip(&plan.places) {
-        if matches!(place, Place::Device(of, _) if of == key) {
+        if matches!(place, Destination::Device(of, _) if of == key) {
             payload.extend(unchanged(wheels, &paths, entry));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::binary::Rewritten;
 use crate::deflate::{Deflation, splice};
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, LazyContent, ReadError};
 
@@ -19,7 +19,7 @@ pub(super) fn spliced(
     resources: &Arc<Resources>,
 ) -> Result<Option<Stream>, ReadError> {
     let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
-    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(Kind::Spliced, &it));
+    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(RecordKind::Spliced, &it));
     if let Some(known) = recalled {
         let later = |(size, crc32)| -> Stream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
@@ -35,7 +35,7 @@ pub(super) fn spliced(
     let made = make(&entry.into(), rewritten, resources)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
-        resources.index.put(Kind::Spliced, &identity, &known);
+        resources.index.put(RecordKind::Spliced, &identity, &known);
     }
     Ok(made.map(|Deflation { stream, crc32, .. }| -> Stream {
         (Arc::new(LazyContent::done(entry, identity, stream)), crc32)

@@ -14,7 +14,7 @@ use super::thin_wheels::ThinWheels;
 use super::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
-use crate::split::{FatBinaries, Place, Plan, THIN, THIN_WHEELS, Targets};
+use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
 
 /// Views that are listed at most; a forged input can name thousands of targets. The others can be looked up.
 const MOST_LISTED: usize = 256;
@@ -274,8 +274,8 @@ impl Finder for Finding {
 /// The parts that have databases.
 fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
     let keys = plan.places.iter().filter_map(|place| match place {
-        Place::Device(key, _) => Some(key.clone()),
-        Place::Host | Place::Rewritten { .. } | Place::Unwanted(..) => None,
+        Destination::Device(key, _) => Some(key.clone()),
+        Destination::Host | Destination::Rewritten { .. } | Destination::Unwanted(..) => None,
     });
     keys.collect()
 }

@@ -14,7 +14,7 @@ use crate::kpack::make_archives;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, EntryKind, Input, InputKind};
-use crate::split::{Place, Plan, Statement};
+use crate::split::{Destination, Plan, Statement};
 use crate::wheel::{Digest, FatWheel, Label, Options, Part, Paths, Stamp, WheelError, Wheels, normalise};
 
 /// What a user can choose about wheels.
@@ -94,7 +94,7 @@ impl WheelSet {
         });
         let contents = contents.collect::<Result<Vec<_>, WheelError>>()?;
         let places = input.entries.iter().zip(&plan.places);
-        let rewritten = places.filter(|(_, place)| matches!(place, Place::Rewritten { .. }));
+        let rewritten = places.filter(|(_, place)| matches!(place, Destination::Rewritten { .. }));
         let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
         wheels.forget_claims();
         let wheels = Arc::new(wheels);

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
@@ -173,7 +173,7 @@ impl Digest {
 
     /// What was computed in an earlier session.
     fn recalled(&self) -> Option<Sums> {
-        self.resources.as_ref()?.index.get(Kind::Digest, &self.content.identity()?)
+        self.resources.as_ref()?.index.get(RecordKind::Digest, &self.content.identity()?)
     }
 
     fn read(&self) -> Result<Sums, ReadError> {
@@ -183,7 +183,7 @@ impl Digest {
         // What RECORD states rightly takes no room in the index.
         let is_stated = self.claim == Some((sums.sha256, true));
         if let Some(identity) = self.content.identity().filter(|_| !is_stated) {
-            resources.index.put(Kind::Digest, &identity, &sums);
+            resources.index.put(RecordKind::Digest, &identity, &sums);
         }
         Ok(sums)
     }

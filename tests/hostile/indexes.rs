@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::process::Command;
 
-use kpackfs::index::{Index, Kind as RecordKind};
+use kpackfs::index::{Index, RecordKind};
 use kpackfs::rope::Identity;
 
 use crate::Kind;

@@ -10,7 +10,7 @@ use kpackfs::kpack::{BundleJobs, Compression};
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryKind;
-use kpackfs::split::{Place, ThinBinary};
+use kpackfs::split::{Destination, ThinBinary};
 use md5::{Digest, Md5};
 
 use crate::support::{CodeObject, Shown, content, expected, fixture, is_rewritten_elf, loads, sha256, whole};
@@ -33,7 +33,7 @@ fn thin(shown: &Shown, gpus: &str) -> BTreeMap<String, Arc<dyn Content>> {
     let gpus = Arc::new(gpus.parse::<GpuSet>().unwrap());
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
     let thin = input.entries.iter().zip(&shown.plan.places).filter_map(|(entry, place)| {
-        let (Place::Rewritten { bundles, .. }, EntryKind::File { content, .. }) = (place, &entry.kind) else {
+        let (Destination::Rewritten { bundles, .. }, EntryKind::File { content, .. }) = (place, &entry.kind) else {
             return None;
         };
         let name = String::from_utf8(entry.path.name().to_vec()).unwrap();

@@ -143,11 +143,11 @@ impl Inventory {
                 }
             }
             let (host_size, database, is_fat) = match at {
-                split::Place::Host => (size, None, false),
-                split::Place::Rewritten { content, .. } => (content.size(), None, true),
-                split::Place::Device(key, handler) => (0, Some((handler.name(), key.to_string())), false),
+                split::Destination::Host => (size, None, false),
+                split::Destination::Rewritten { content, .. } => (content.size(), None, true),
+                split::Destination::Device(key, handler) => (0, Some((handler.name(), key.to_string())), false),
                 // --gpu-targets leaves it out.
-                split::Place::Unwanted(..) => continue,
+                split::Destination::Unwanted(..) => continue,
             };
             let path = part.shown(&entry.path);
             self.members.entry(path).or_insert(Member { kind, size, host_size, database, is_fat });

@@ -18,7 +18,7 @@ use super::super::deflated::Deflated;
 use super::super::stamp::is_cached;
 use super::super::{EntryPath, SourceError};
 use super::{ContentReader, Packing};
-use crate::index::Kind;
+use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
 
@@ -63,7 +63,7 @@ struct Gzip {
 
 fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
     let of_file = file.identity();
-    let known = of_file.as_ref().and_then(|identity| resources.index.get::<Gzip>(Kind::Gzip, identity));
+    let known = of_file.as_ref().and_then(|identity| resources.index.get::<Gzip>(RecordKind::Gzip, identity));
     let is_possible = |gzip: &Gzip| gzip.start.checked_add(gzip.packed).is_some_and(|end| end <= file.size());
     let gzip = match known.filter(is_possible) {
         Some(gzip) => gzip,
@@ -71,7 +71,7 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
     };
     let mut identity = Identity::describe("gzip");
     if let Some(of_file) = of_file {
-        resources.index.put(Kind::Gzip, &of_file, &gzip);
+        resources.index.put(RecordKind::Gzip, &of_file, &gzip);
         identity.add(&of_file.0);
     }
     let name = location.file_name().unwrap_or_default().as_encoded_bytes();

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::arrange::Named;
+use super::group::Named;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
 use super::said::Said;
 use super::views::Views;
-use super::{VerifyError, arrange, artifacts, distributions};
+use super::{VerifyError, artifacts, distributions, group};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
 use crate::kpack;
@@ -23,7 +23,7 @@ use crate::wheel::{is_elsewhere, normalise};
 
 /// Something to check.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum VerifyInput {
     /// Directories or wheels.
     Parts(Parts),
     /// A single binary.
@@ -209,26 +209,26 @@ impl Parts {
 }
 
 /// Sorts the paths: artifacts are recognised by their manifests; what `split` and `mount` write and show by the names of
-/// its directories; a directory of wheels stands for its wheels; several other directories or wheels are arranged by what
+/// its directories; a directory of wheels stands for its wheels; several other directories or wheels are groups by what
 /// they hold; everything else stands for itself.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
     findings: &Findings,
-) -> Result<Vec<Subject>, VerifyError> {
+) -> Result<Vec<VerifyInput>, VerifyError> {
     if let Some(artifacts) = artifacts::open(paths, resources, findings)? {
-        return Ok(artifacts.into_iter().map(Subject::Parts).collect());
+        return Ok(artifacts.into_iter().map(VerifyInput::Parts).collect());
     }
     let mut parts = Vec::new();
     let mut others = Vec::new();
-    let mut subjects = Vec::new();
+    let mut inputs = Vec::new();
     // If all that is in a directory is named, what the split says is among it.
     for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
         let wheels = wheels_in(path)?;
         if !wheels.is_empty() {
             parts.extend(wheels.into_iter().map(|path| Named { path, is_listed: true }));
         } else if let Some(views) = Views::of(path)? {
-            subjects.extend(views.open(resources, findings)?);
+            inputs.extend(views.open(resources, findings)?);
         } else if path.is_dir() || is_wheel(path) {
             parts.push(Named { path: path.clone(), is_listed: false });
         } else {
@@ -237,12 +237,12 @@ pub(super) fn open(
     }
     match parts.as_slice() {
         [Named { path, is_listed: false }] => others.push(path.clone()),
-        parts => subjects.extend(arrange::arrange(parts, resources, findings)?.into_iter().map(Subject::Parts)),
+        parts => inputs.extend(group::group(parts, resources, findings)?.into_iter().map(VerifyInput::Parts)),
     }
     for path in others {
-        subjects.push(open_one(&path, resources, findings)?);
+        inputs.push(open_one(&path, resources, findings)?);
     }
-    Ok(subjects)
+    Ok(inputs)
 }
 
 /// The wheels in a directory that holds wheels and no other directory, so that it is neither a split nor an installation.
@@ -276,9 +276,9 @@ fn is_wheel(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "whl")
 }
 
-fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<Subject, VerifyError> {
+fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<VerifyInput, VerifyError> {
     if path.is_dir() || is_wheel(path) {
-        return Ok(Subject::Parts(open_installation(path, String::new(), resources, findings)?));
+        return Ok(VerifyInput::Parts(open_installation(path, String::new(), resources, findings)?));
     }
     let content = open_file(path, resources)?;
     let mut magic = [0; 4];
@@ -287,9 +287,9 @@ fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Res
     }
     let file = SingleFile { path: path.to_owned(), content };
     if magic == *kpack::MAGIC || path.extension().is_some_and(|extension| extension == "kpack") {
-        Ok(Subject::Archive(file))
+        Ok(VerifyInput::Archive(file))
     } else if begins_binary(magic) {
-        Ok(Subject::Binary(file))
+        Ok(VerifyInput::Binary(file))
     } else {
         Err(VerifyError::UnknownKind(path.to_owned()))
     }

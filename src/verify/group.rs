@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::input::{Kind, Part, Parts};
 use super::report::{Check, Findings, enumerate};
 use super::said::Said;
-use super::subject::{Kind, Part, Parts};
 use super::{VerifyError, distributions};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -29,7 +29,7 @@ struct Candidate {
 }
 
 /// Gives each host part together with its device parts. What has no device parts stands for itself.
-pub(super) fn arrange(
+pub(super) fn group(
     named: &[Named],
     resources: &Arc<Resources>,
     findings: &Findings,
@@ -44,7 +44,7 @@ pub(super) fn arrange(
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
     let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
-    let mut arranged = Vec::new();
+    let mut groups = Vec::new();
     for host in &hosts {
         let theirs = devices.iter().filter(|device| device.belongs_to(host));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
@@ -60,7 +60,7 @@ pub(super) fn arrange(
             findings
                 .note(format!("{label}: {count} of its device wheels such as {first} are not among what is verified"));
         }
-        arranged.push(parts);
+        groups.push(parts);
     }
     // A variant wheel is the host wheel once more, so that there may be several.
     for device in devices.iter().filter(|device| !hosts.iter().any(|host| device.belongs_to(host))) {
@@ -68,9 +68,9 @@ pub(super) fn arrange(
             let reason = "it belongs to a host part, which is not among what is verified";
             findings.add(Check::Distribution, device.part.label.as_str(), reason);
         }
-        arranged.push(Parts::new(Kind::Installation, vec![Arc::clone(&device.part)]));
+        groups.push(Parts::new(Kind::Installation, vec![Arc::clone(&device.part)]));
     }
-    Ok(arranged)
+    Ok(groups)
 }
 
 /// Whether all device parts of a split are there that the host part's METADATA names.
