@@ -127,7 +127,7 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "MIB", alias = "keep-frames", value_parser = clap::value_parser!(u64).range(0..=1 << 30), help_heading = "Resources")]
     frame_cache: Option<u64>,
 
-    /// Index for caches and buffers, in MiB
+    /// Memory for caches and buffers, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=1 << 20), help_heading = "Resources")]
     pub(super) memory: u64,
 

@@ -83,7 +83,7 @@ pub fn splice(
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
             }
-            Part::CacheEntry(from, to) => {
+            Part::TakenOver(from, to) => {
                 ended = joints.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));

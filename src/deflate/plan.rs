@@ -18,7 +18,7 @@ pub(super) enum Part {
     /// These bytes of the new content are encoded again.
     Anew(Range<u64>),
     /// The blocks between these joints are taken over.
-    CacheEntry(BlockBoundary, BlockBoundary),
+    TakenOver(BlockBoundary, BlockBoundary),
 }
 
 /// An unchanged range of the original and where it begins in the new content.
@@ -49,7 +49,7 @@ pub(super) fn plan(changes: &[Change], joints: &[BlockBoundary], size: u64) -> V
         if moved(from.output) > at {
             parts.push(Part::Anew(at..moved(from.output)));
         }
-        parts.push(Part::CacheEntry(*from, *to));
+        parts.push(Part::TakenOver(*from, *to));
         at = moved(to.output);
     }
     if at < new_size {

@@ -153,7 +153,7 @@ proptest! {
                     prop_assert!(range.start == at && range.end > at);
                     at = range.end;
                 }
-                Part::CacheEntry(from, to) => {
+                Part::TakenOver(from, to) => {
                     // The final block is nowhere but at the end.
                     prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB in front of them are changed.

@@ -294,7 +294,7 @@ impl Frame {
                 let end = start.saturating_add(to_usize(self.size()));
                 let object = bundle.get(start..end);
                 let object = object.ok_or_else(|| ReadError::damaged(&self.name(), "it is not in its bundle"))?;
-                compress(Original::Index(object))
+                compress(Original::Memory(object))
             }
             (Some(compressed), OpenBundle::Stream(Some(stream))) => {
                 compressed.seek(stream, *offset)?;

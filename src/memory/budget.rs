@@ -234,7 +234,7 @@ impl Budget {
         has_shed
     }
 
-    /// Index for a value in a cache. Nothing ever waits for that, and `None` means that there is no room for it.
+    /// Reserves memory for a value in a cache. Never waits: `None` if there is no room.
     pub fn claim(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         if bytes > self.capacity {
             return None;

@@ -2,7 +2,6 @@
 
 use std::hash::Hash;
 
-use dashmap::DashMap;
 use lru::LruCache;
 
 use super::budget::{Budget, Reclaim, Reservation};
@@ -44,8 +43,6 @@ impl Weight for Arc<Pooled<Vec<u8>>> {
 #[derive(Debug)]
 pub struct ByteCache<K: Hash + Eq, V> {
     held: Arc<CacheState<K, V>>,
-    /// One lock per value that is being made, so that others wait for it instead of making it again.
-    making: DashMap<K, Arc<Mutex<()>>>,
 }
 
 #[derive(Debug)]
@@ -108,7 +105,7 @@ where
         let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, most, held });
         let shedder: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
-        Self { held, making: DashMap::new() }
+        Self { held }
     }
 
     /// The most bytes that are usually held.
@@ -172,33 +169,6 @@ where
         let removed = held.values.pop(key);
         held.bytes -= removed.as_ref().map_or(0, |entry| entry.value.weight());
         drop(held);
-    }
-
-    /// The value, made by `make` if it is not held. A caller that asks for a value which is being made waits for it.
-    pub fn get_or_compute<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
-        if let Some(value) = self.get(key) {
-            return Ok(value);
-        }
-        let _in_flight = InFlight { making: &self.making, key };
-        let lock = Arc::clone(&self.making.entry(key.clone()).or_default());
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.get(key) {
-            Some(value) => Ok(value),
-            None => make().inspect(|value| drop(self.put(key.clone(), value.clone()))),
-        }
-    }
-}
-
-/// A value that is being made, or waited for.
-struct InFlight<'a, K: Hash + Eq> {
-    making: &'a DashMap<K, Arc<Mutex<()>>>,
-    key: &'a K,
-}
-
-impl<K: Hash + Eq> Drop for InFlight<'_, K> {
-    /// The last thread that needs the lock of the value gives it up. While others wait, those that come have to meet them.
-    fn drop(&mut self) {
-        self.making.remove_if(self.key, |_, lock| Arc::strong_count(lock) == 1);
     }
 }
 
@@ -275,8 +245,6 @@ impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -304,52 +272,6 @@ mod tests {
         assert_eq!(cache.bytes(), 0);
     }
 
-    #[test]
-    fn a_value_is_made_once_however_many_ask() {
-        let cache = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
-        let made = AtomicUsize::new(0);
-        let barrier = Barrier::new(8);
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    barrier.wait();
-                    let result: Result<_, Infallible> = cache.get_or_compute(&7, || {
-                        made.fetch_add(1, Ordering::SeqCst);
-                        std::thread::yield_now();
-                        Ok(value(3))
-                    });
-                    assert_eq!(result.unwrap().len(), 3);
-                });
-            }
-        });
-        assert_eq!(made.load(Ordering::SeqCst), 1);
-        assert!(cache.making.is_empty());
-    }
-
-    #[test]
-    fn others_go_on_when_the_maker_panics() {
-        let cache = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
-        let barrier = Barrier::new(4);
-        let makers = AtomicUsize::new(0);
-        let make = || {
-            barrier.wait();
-            let result: Result<_, Infallible> = cache.get_or_compute(&7, || {
-                assert!(makers.fetch_add(1, Ordering::SeqCst) > 0, "on purpose");
-                Ok(value(3))
-            });
-            result.unwrap().len()
-        };
-        let lengths = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
-            threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<_>>()
-        });
-        assert_eq!((lengths, makers.load(Ordering::SeqCst)), (vec![3; 3], 2));
-        assert!(cache.making.is_empty());
-        let alone = || cache.get_or_compute(&8, || -> Result<_, Infallible> { panic!("on purpose") });
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(alone)).is_err());
-        assert!(cache.making.is_empty());
-    }
-
     /// Distances as those of a program that is loaded: over and over through more than the cache holds.
     #[test]
     fn a_cache_grows_while_values_are_made_again_and_rests_when_nothing_happens() {
@@ -374,12 +296,5 @@ mod tests {
         (0..10).for_each(|_| (2000..2100).for_each(|key| drop(cache.put(key, value(1 << 10)))));
         budget.release_unused();
         assert_eq!(cache.bytes(), 16 << 10, "nothing happens");
-    }
-
-    #[test]
-    fn a_failure_is_not_kept() {
-        let cache: ByteCache<u8, Arc<[u8]>> = ByteCache::new(&Budget::new(100), MemoryClass::Frames);
-        assert_eq!(cache.get_or_compute(&1, || Err("no")).unwrap_err(), "no");
-        assert!(cache.get_or_compute(&1, || Ok::<_, &str>(value(1))).is_ok());
     }
 }

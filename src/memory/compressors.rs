@@ -22,7 +22,7 @@ const PIECE: usize = 128 << 10;
 /// Where the bytes to compress come from.
 pub enum Original<'a, E> {
     /// From memory.
-    Index(&'a [u8]),
+    Memory(&'a [u8]),
     /// From a function that fills a buffer with the next bytes.
     Source(&'a mut dyn FnMut(&mut [u8]) -> Result<(), E>),
 }
@@ -54,14 +54,14 @@ impl Compressors {
         failed: impl Fn(io::Error) -> E,
     ) -> Result<(), E> {
         let whole = usize::try_from(size).ok().filter(|_| size <= STREAMED);
-        let copied = if let Original::Index(_) = original { 0 } else { whole.unwrap_or(PIECE) };
+        let copied = if let Original::Memory(_) = original { 0 } else { whole.unwrap_or(PIECE) };
         let bound = whole.map_or(PIECE, zstd_safe::compress_bound);
         let mut context = self.lend(level, copied, bound);
         let result = match (whole, &mut original) {
             (Some(size), Original::Source(read)) => {
                 context.fill(size, read).and_then(|()| context.compress_own(level, size, sink, failed))
             }
-            (Some(_), Original::Index(bytes)) => context.compress(level, bytes, sink, failed),
+            (Some(_), Original::Memory(bytes)) => context.compress(level, bytes, sink, failed),
             (None, original) => context.compress_stream(level, size, original, sink, failed),
         };
         if result.is_err() {
@@ -165,7 +165,7 @@ impl Context {
         loop {
             let length = to_usize(size - at).min(PIECE);
             let bytes = match original {
-                Original::Index(bytes) => {
+                Original::Memory(bytes) => {
                     let start = to_usize(at);
                     bytes.get(start..start.saturating_add(length)).unwrap_or_default()
                 }

@@ -1,4 +1,4 @@
-//! Index that is lent to work and kept for the next, because fresh memory costs more than most work does: the kernel
+//! Memory that is lent to a job and kept for the next one, because fresh memory costs more than most work does: the kernel
 //! fills it with zeros page by page, which makes decompressing into it 3 to 4 times slower.
 
 use std::fmt;

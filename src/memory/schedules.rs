@@ -89,22 +89,3 @@ fn buffers_go_from_one_thread_to_the_next() {
         assert_eq!(budget.gauges().total(), 0);
     });
 }
-
-#[test]
-fn a_value_is_made_once_unless_making_it_fails() {
-    check(|| {
-        let budget = Budget::new(100);
-        let cache = Arc::new(ByteCache::<u8, Arc<[u8]>>::new(&budget, MemoryClass::Frames));
-        let made = Arc::new(AtomicUsize::new(0));
-        let (shared, counted) = (Arc::clone(&cache), Arc::clone(&made));
-        threads::<3>(move |_| {
-            // The first one fails.
-            let make = || if counted.fetch_add(1, Ordering::SeqCst) == 0 { Err(()) } else { Ok(vec![0; 3].into()) };
-            shared.get_or_compute(&7, make).ok();
-        });
-        assert!(made.load(Ordering::SeqCst) == 2);
-        assert_eq!(cache.bytes(), 3);
-        drop(cache);
-        assert_eq!(budget.gauges().total(), 0);
-    });
-}

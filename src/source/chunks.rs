@@ -431,7 +431,7 @@ impl DecodeGuard<'_> {
             self.chunks.reuse(chunk);
         }
         let budget = &stream.resources.budget;
-        // Index that planning needs again is not idle as long as something is being indexed.
+        // Memory that planning will need again is not idle while a stream is being indexed.
         budget.busy();
         if let Some(index) = complete {
             // The copy, and the record that is made of it.

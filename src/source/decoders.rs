@@ -29,8 +29,7 @@ const LEAST_IDLE: usize = 4;
 /// pages one by one, and filled with zeros.
 const FREE_CHUNKS: usize = 8;
 
-/// Members are decoded at so many places at a time whatever the budget is, and at most; between them, work takes one part
-/// of so many of the budget.
+/// The fewest and the most decodes at a time. Between these limits, decodes in flight take `1 / PART_AT_WORK` of the budget.
 const LEAST_AT_WORK: u64 = 4;
 const MOST_AT_WORK: u64 = 64;
 const PART_AT_WORK: u64 = 8;
@@ -162,7 +161,7 @@ impl Decoders {
         }
     }
 
-    /// Index for a chunk of `length` bytes, to be filled.
+    /// Memory for a chunk of `length` bytes, to be filled.
     pub(super) fn chunk(&self, length: usize) -> Arc<[u8]> {
         let found = self.unused.free_chunks().pop_if(|free| free.chunk.len() == length);
         found.map_or_else(|| std::iter::repeat_n(0, length).collect(), |free| free.chunk)

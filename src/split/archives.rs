@@ -78,7 +78,7 @@ pub(super) fn assign(
     let stems = Stems::new(input, roots, &group);
     let mut together = BTreeMap::<(EntryPath, String), Vec<Named>>::new();
     let mut links = HashMap::new();
-    let mut twins = HashMap::new();
+    let mut counterparts = HashMap::new();
     let (split, mut all): (Vec<_>, Vec<_>) = fat.into_iter().partition(|fat| fat.split.is_some());
     // Those that were split before have names that can be others' as well.
     all.extend(split);
@@ -100,7 +100,7 @@ pub(super) fn assign(
         }
         // A wheel may have a file twice that is installed once.
         let installed = (options.packaging == Packaging::Bundles).then(|| roots.installed(&entry.path));
-        if let Some(place) = installed.as_ref().and_then(|installed| twins.get(installed)) {
+        if let Some(place) = installed.as_ref().and_then(|installed| counterparts.get(installed)) {
             set_place(plan, fat.entry, Destination::clone(place));
             continue;
         }
@@ -132,7 +132,7 @@ pub(super) fn assign(
                 let bundles = compressed_bundles(&fat);
                 let place = Destination::Rewritten { content: Arc::clone(&content), bundles, link_group: link };
                 links.extend(link_group.map(|group| (group, place.clone())));
-                twins.extend(installed.map(|installed| (installed, place.clone())));
+                counterparts.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
                 together.entry((archive_root, stem)).or_default().push(Named { fat, root, kernel_name });

@@ -162,7 +162,7 @@ pub struct FramesUsage {
     pub bytes: u64,
 }
 
-/// What frames take in `cache`; of all inputs, or of those whose folder has a name that `is_chosen`.
+/// What the frames of all inputs take in `cache`.
 pub fn frames_usage(cache: &Path) -> io::Result<FramesUsage> {
     let mut usage = FramesUsage::default();
     for input in children(&cache.join(FRAMES))? {
