@@ -117,6 +117,7 @@ impl Split {
             wheels.has_local_versions = self.versions.are_local();
         }
         self.check(&prepared)?;
+        prepared.wheels.iter().for_each(warn_of_missing_devices);
         prepared.check_claims()?;
         let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         if !self.keep_set_id {
@@ -279,11 +280,6 @@ impl Split {
         let Some(fat) = &wheels.fat else {
             bail!("--view {FAT}: {} is not split, so it is this wheel", self.source.path().display());
         };
-        let missing = wheels.missing_devices();
-        if let [first, rest @ ..] = &*missing {
-            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            eprintln!("kpackfs: warning: {}{more}: not given, so the wheel lacks this code", message(first));
-        }
         let name = fat.file_name()?;
         let place = EntryPath::root().child(FAT_WHEEL.as_bytes()).child(name.as_bytes());
         let views = [(place, self.output.join(name))];
@@ -374,6 +370,14 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
 fn names(tree: &Tree) -> String {
     let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
     children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Says which device wheels of a host wheel were not given. Host wheels that are made again do not require them any more.
+fn warn_of_missing_devices(wheels: &WheelSet) {
+    if let [first, rest @ ..] = &*wheels.missing_devices() {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
+    }
 }
 
 /// Makes the archives that are in these views, all of them together, and writes the views.

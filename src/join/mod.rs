@@ -86,7 +86,9 @@ pub struct Archives {
 impl Joined {
     /// What tells whether the files that are not in the input any more have changed.
     pub fn witnesses(&self) -> impl Iterator<Item = Arc<dyn Content>> + '_ {
-        self.binaries.values().map(|form| &form.content).chain(&self.archives).cloned()
+        let contents = self.binaries.values().map(|form| &form.content).chain(&self.archives);
+        // Inflated bytes may be in a cache, the stored ones are in the file.
+        contents.map(|content| content.packed().map_or_else(|| Arc::clone(content), |packed| packed.bytes))
     }
 }
 

@@ -73,6 +73,9 @@ const GROWTH: u64 = 8;
 /// Every other value that is made lets it shrink by this part of its size.
 const DECAY: u64 = 16;
 
+/// A key that is remembered counts as at least so many bytes, so that keys of small values stay few.
+const LEAST_GHOST: u64 = 16 << 10;
+
 /// A value with what is known about it. The value is dropped before the reservation.
 #[derive(Debug)]
 struct CachedValue<V> {
@@ -206,7 +209,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         }
         let mut held = self.lock();
         held.ghosts.push(key, ());
-        while (held.ghosts.len() as u64).saturating_mul(weight.max(1)) > self.most - self.capacity {
+        while (held.ghosts.len() as u64).saturating_mul(weight.max(LEAST_GHOST)) > self.most - self.capacity {
             held.ghosts.pop_lru();
         }
     }
@@ -275,26 +278,26 @@ mod tests {
     /// Distances as those of a program that is loaded: over and over through more than the cache holds.
     #[test]
     fn a_cache_grows_while_values_are_made_again_and_rests_when_nothing_happens() {
-        let budget = Budget::new(1 << 20);
-        let cache = ByteCache::adaptive(&budget, MemoryClass::Spans, 16 << 10, 512 << 10);
+        let budget = Budget::new(16 << 20);
+        let cache = ByteCache::adaptive(&budget, MemoryClass::Spans, 256 << 10, 8 << 20);
         let made = AtomicUsize::new(0);
         let read = |key| {
             if cache.get(&key).is_none() {
                 made.fetch_add(1, Ordering::SeqCst);
-                cache.put(key, value(1 << 10));
+                cache.put(key, value(16 << 10));
             }
         };
         (0..1000).for_each(read);
-        assert_eq!(cache.bytes(), 16 << 10, "what is read once needs no room");
+        assert_eq!(cache.bytes(), 256 << 10, "what is read once needs no room");
         made.store(0, Ordering::SeqCst);
         (0..10).for_each(|_| (2000..2100).for_each(read));
         let made = made.into_inner();
         assert!(made < 250, "{made} of 1000 were made");
-        assert!(cache.bytes() >= 100 << 10);
-        (3000..12_000).for_each(|key| drop(cache.put(key, value(1 << 10))));
-        assert_eq!(cache.bytes(), 16 << 10, "nothing was made again in a long time");
-        (0..10).for_each(|_| (2000..2100).for_each(|key| drop(cache.put(key, value(1 << 10)))));
+        assert!(cache.bytes() >= 1600 << 10);
+        (3000..12_000).for_each(|key| drop(cache.put(key, value(16 << 10))));
+        assert_eq!(cache.bytes(), 256 << 10, "nothing was made again in a long time");
+        (0..10).for_each(|_| (2000..2100).for_each(|key| drop(cache.put(key, value(16 << 10)))));
         budget.release_unused();
-        assert_eq!(cache.bytes(), 16 << 10, "nothing happens");
+        assert_eq!(cache.bytes(), 256 << 10, "nothing happens");
     }
 }

@@ -180,11 +180,12 @@ impl Distribution<'_> {
     }
 
     /// The distributions that this one belongs to: what it requires in exactly its own version. Others that a user added
-    /// are no business of a split.
+    /// are no business of a split, even if their version happens to be accepted (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
     fn pins(&self) -> impl Iterator<Item = (String, &str)> {
+        let is_own = |own: &str, wanted: &str| accepts(wanted, own) && accepts(own, wanted);
         self.metadata
             .iter()
-            .flat_map(|metadata| metadata.pins().filter(|(_, wanted)| accepts(wanted, &metadata.version)))
+            .flat_map(move |metadata| metadata.pins().filter(move |(_, wanted)| is_own(&metadata.version, wanted)))
     }
 }
 

@@ -143,12 +143,21 @@ impl WheelPart {
 
     /// All files of the part, RECORD last. Makes archives.
     pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
-        let mut assembled = self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((assembled, used)) = &mut *assembled {
+        let used = |assembled: &mut Option<(Arc<Assembled>, _)>| {
+            let (assembled, used) = assembled.as_mut()?;
             *used = self.resources.budget.now();
-            return Ok(Arc::clone(assembled));
+            Some(Arc::clone(assembled))
+        };
+        let lock = || self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(assembled) = used(&mut lock()) {
+            return Ok(assembled);
         }
+        // Without the lock: a thread of rayon's that waits takes on other work, which may need the same list.
         self.plan_thin()?;
+        let mut assembled = lock();
+        if let Some(assembled) = used(&mut assembled) {
+            return Ok(assembled);
+        }
         let paths = self.wheels.paths(&self.part).map_err(|error| self.failed(&error))?;
         let mut files = Vec::with_capacity(self.payload.len());
         for payload in &self.payload {
@@ -175,12 +184,6 @@ impl WheelPart {
         drop(assembled);
         self.resources.budget.busy();
         Ok(made)
-    }
-
-    /// All files if they were listed before and still are.
-    pub(super) fn known_files(&self) -> Option<Arc<Assembled>> {
-        let assembled = self.assembled.try_lock().ok()?;
-        assembled.as_ref().map(|(assembled, _)| Arc::clone(assembled))
     }
 
     /// Bytes of RECORD. Makes archives.

@@ -58,14 +58,6 @@ impl Unchanged {
     pub fn executable(&self) -> bool {
         self.executable
     }
-
-    /// The SHA-256, if it is known without work and nobody has computed it.
-    fn stated(&self) -> Option<[u8; 32]> {
-        match self.claim {
-            Claimed::Stands(sha256) => Some(sha256),
-            Claimed::Compared(_) | Claimed::Nothing => None,
-        }
-    }
 }
 
 impl Wheels {
@@ -84,15 +76,16 @@ impl Wheels {
 
     /// The digest of a file that is taken over. One that is as RECORD claims is made again each time.
     fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = digests.get(&unchanged.entry) {
+        let digests = || self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(digest) = digests().get(&unchanged.entry) {
             return Arc::clone(digest);
         }
+        // Without the lock, since it asks the index.
         let digest = Arc::new(self.new_digest(unchanged));
-        if !digest.is_as_claimed() {
-            digests.insert(unchanged.entry.clone(), Arc::clone(&digest));
+        if digest.is_as_claimed() {
+            return digest;
         }
-        digest
+        Arc::clone(digests().entry(unchanged.entry.clone()).or_insert(digest))
     }
 
     /// The digest of a file that is taken over, kept from now on: it is about to be compared.
@@ -104,8 +97,8 @@ impl Wheels {
 
     /// The SHA-256 of a file that is taken over, if it is known without work.
     pub fn known_sha256(&self, unchanged: &Unchanged) -> Option<[u8; 32]> {
-        let digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        digests.get(&unchanged.entry).map_or_else(|| unchanged.stated(), |digest| digest.known_sha256())
+        // As RECORD has it: an earlier session may have found that the claim is wrong.
+        self.digest(unchanged).known_sha256()
     }
 
     fn new_digest(&self, unchanged: &Unchanged) -> Digest {
