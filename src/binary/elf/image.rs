@@ -138,6 +138,15 @@ impl Image {
         offset < table.end && table.start < offset.saturating_add(size)
     }
 
+    /// Whether bytes of the file's header, the program headers or the section headers, which can all change, are among these.
+    pub(crate) fn is_in_headers(&self, offset: u64, size: u64) -> bool {
+        let first = size_of::<FileHeader64<LE>>() as u64;
+        let start = self.header.e_phoff.get(LE);
+        let length = u64::from(self.header.e_phnum.get(LE)) * size_of::<ProgramHeader64<LE>>() as u64;
+        let is_there = |from: u64, to: u64| offset < to && from < offset.saturating_add(size);
+        is_there(0, first) || is_there(start, start.saturating_add(length)) || self.is_in_section_headers(offset, size)
+    }
+
     /// The virtual address of a file offset, if a segment maps it.
     pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
         self.loads().find_map(|(_, load)| {

@@ -159,8 +159,8 @@ impl Dynamic {
         if image.offset_of(segment.address, segment.file_size) != Some(segment.offset) {
             return Err(BinaryError::malformed("its dynamic segment is not loaded"));
         }
-        if image.is_in_section_headers(segment.offset, segment.file_size) {
-            return Err(BinaryError::malformed("its section headers are in the dynamic segment"));
+        if image.is_in_headers(segment.offset, segment.file_size) {
+            return Err(BinaryError::malformed("its headers are in the dynamic segment"));
         }
         let size = size_of::<Dyn64<LE>>() as u64;
         for index in 0..(segment.file_size / size).min(1 << 16) {
@@ -377,8 +377,8 @@ impl Walk<'_> {
             .image
             .offset_of(table.start, count * size)
             .ok_or_else(|| BinaryError::malformed("a dynamic table is not in the file"))?;
-        if self.image.is_in_section_headers(start, count * size) {
-            return Err(BinaryError::malformed("its section headers are in a dynamic table"));
+        if self.image.is_in_headers(start, count * size) {
+            return Err(BinaryError::malformed("its headers are in a dynamic table"));
         }
         self.check_apart(&table, "a dynamic table")?;
         let mut bytes = Vec::new();
