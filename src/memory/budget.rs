@@ -44,7 +44,7 @@ pub trait Reclaim: Send + Sync {
     }
 }
 
-/// See the [module](self).
+/// The bytes that work may take (`--memory`). The module says how they are shared.
 pub struct Budget {
     capacity: u64,
     state: Mutex<BudgetState>,
@@ -144,7 +144,7 @@ impl Budget {
         }
     }
 
-    /// Reserves memory for work, and waits for it if need be; see the [module](self) for who may wait for what.
+    /// Reserves memory for work, and waits for it if need be; the module says which work may wait for which.
     pub fn reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
         loop {
             if let Ok(reservation) = self.reserve_unless(purpose, bytes, || None::<()>) {
