@@ -174,7 +174,8 @@ impl FatElf {
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() || (index > 0 && index == self.image.names_index) {
                 // Names are looked up in the table of section names whatever its type says.
-                let of_padding = if section.is_nobits() { layout.offset_of(section.address) } else { None };
+                let is_padding = section.is_nobits() && index != self.image.names_index;
+                let of_padding = if is_padding { layout.offset_of(section.address) } else { None };
                 let offset = of_padding.unwrap_or_else(|| layout.moved(section.offset));
                 section.header.sh_offset = U64::new(LE, offset);
             }
