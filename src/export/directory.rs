@@ -1,6 +1,7 @@
 //! Writing the files of one directory. They are made relative to it, so that the kernel does not look up the same path for
 //! each, and by one thread, since a directory takes one new name at a time.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -40,23 +41,21 @@ pub(super) struct Batch {
 
 /// Files as batches: large ones first, since they take longest, then directory by directory.
 pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
-    let (mut large, mut small): (Vec<Batch>, BTreeMap<PathBuf, Vec<Ready>>) = Default::default();
-    for file in files {
-        let directory = file.path.parent().unwrap_or(Path::new("")).to_owned();
-        if file.content.size() >= LARGE {
-            large.push(Batch { directory, files: vec![file] });
-        } else {
-            small.entry(directory).or_default().push(file);
-        }
+    let (mut large, small): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.content.size() >= LARGE);
+    large.sort_by_key(|file| Reverse(file.content.size()));
+    let mut batches: Vec<_> =
+        large.into_iter().map(|file| Batch { directory: file.directory(), files: vec![file] }).collect();
+    let mut directories = BTreeMap::<PathBuf, Vec<Ready>>::new();
+    for file in small {
+        directories.entry(file.directory()).or_default().push(file);
     }
-    large.sort_by_key(|batch| std::cmp::Reverse(batch.files.iter().map(|file| file.content.size()).sum::<u64>()));
-    for (directory, mut files) in small {
+    for (directory, mut files) in directories {
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(MOST_FILES));
-            large.push(Batch { directory: directory.clone(), files: std::mem::replace(&mut files, rest) });
+            batches.push(Batch { directory: directory.clone(), files: std::mem::replace(&mut files, rest) });
         }
     }
-    large
+    batches
 }
 
 impl Batch {
@@ -80,6 +79,10 @@ impl Batch {
 }
 
 impl Ready {
+    fn directory(&self) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).to_owned()
+    }
+
     /// Gives a new file its bytes and attributes.
     fn fill<K: Kernel>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let refused = |error: Errno| at(&self.path)(error.into());
