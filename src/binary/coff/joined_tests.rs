@@ -1,32 +1,17 @@
 //! Tests of split images that get device code again, on `win.dll` and `win.exe` of the fixtures.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 
+use super::tests::{CHECKSUM, DEVICE, NT, SECURITY, TABLE, content, fixture};
 use super::*;
 use crate::binary::split::Problems;
 use crate::binary::{FatBinary, SplitBinary, join};
 use crate::rope::{Rope, Segment};
 
-const NT: usize = 0x78;
-const CHECKSUM: usize = NT + 24 + 64;
 const SIZE_OF_IMAGE: usize = NT + 24 + 56;
-const SECURITY: usize = NT + 24 + 112 + 4 * 8;
-const TABLE: usize = 0x180;
 const SECTIONS: usize = 8;
-/// Of `.hip_fat`, or of the marker.
-const DEVICE: usize = TABLE + 6 * 40;
 /// RVA behind the last section.
 const END: u32 = 0x13000;
-
-fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
-}
-
-fn content(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
 
 fn read(content: &dyn Content) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];

@@ -12,22 +12,23 @@ use crate::fatbin::read_bundle;
 use crate::resources::Resources;
 use crate::rope::{Rope, Segment};
 
-const NT: usize = 0x78;
-const CHECKSUM: usize = NT + 24 + 64;
-const SECURITY: usize = NT + 24 + 112 + 4 * 8;
-const TABLE: usize = 0x180;
-const DEVICE: usize = TABLE + 6 * 40;
+pub(super) const NT: usize = 0x78;
+pub(super) const CHECKSUM: usize = NT + 24 + 64;
+pub(super) const SECURITY: usize = NT + 24 + 112 + 4 * 8;
+pub(super) const TABLE: usize = 0x180;
+/// The section header of `.hip_fat`, or of the marker.
+pub(super) const DEVICE: usize = TABLE + 6 * 40;
 const RELOC: usize = TABLE + 7 * 40;
 const BASE: u64 = 0x1_8000_0000;
 /// What leaves the file with a marker of up to 512 bytes.
 const CUT: usize = 0x7000;
 const MARKER: &[u8] = b"the marker";
 
-fn fixture(name: &str) -> Vec<u8> {
+pub(super) fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
 }
 
-fn content(bytes: &[u8]) -> Arc<dyn Content> {
+pub(super) fn content(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
