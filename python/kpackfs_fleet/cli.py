@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     resources.add_argument(
         "-j", "--jobs", metavar="N", type=number, help="threads [default: the worker's cores for each of its threads]"
     )
-    resources.add_argument("--memory", metavar="MIB", type=number, help="memory [default: half of the worker's, at most 1024]")
+    resources.add_argument("--memory", metavar="MIB", type=number, help="memory [default: half of the worker's, at most 256]")
     resources.add_argument("--frame-cache", metavar="MIB", type=number, help="keep compressed code objects on the worker's disk")
     resources.add_argument(
         "--cache", metavar="MIB", type=int, default=20480, help="wheels kept on a worker's disk [default: 20480]"

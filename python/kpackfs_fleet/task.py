@@ -21,6 +21,9 @@ from .manifest import Manifest, Parts
 from .settings import Limits, Settings
 from .store import Source, Store, sha256
 
+# MiB that kpackfs takes without --memory.
+DEFAULT_MEMORY = 256
+
 
 class Retry(Exception):
     """Something that may go better on another worker, or a little later."""
@@ -110,8 +113,9 @@ def this_worker(limits: Limits) -> Worker:
         if worker is None:
             threads = dask_worker.state.nthreads
             limit = getattr(dask_worker.memory_manager, "memory_limit", None)
-            # Half of it, since a Dask worker wants to restart at 95 % and kpackfs's budget leaves out 32 MiB of tables.
-            memory = min(max(limit // threads // 2 >> 20, 16), 1024) if limit else None
+            # Half of it, since a Dask worker wants to restart at 95 % and kpackfs's budget leaves out 32 MiB of tables. No more
+            # than kpackfs takes by itself: a split reads everything once, and more memory would only cost page faults.
+            memory = min(max(limit // threads // 2 >> 20, 16), DEFAULT_MEMORY) if limit else None
             place = Path(dask_worker.local_directory) / "kpackfs-fleet"
             worker = Worker(place, max(1, CPU_COUNT // threads), memory, limits.cache)
             worker.name = dask_worker.address
@@ -321,6 +325,9 @@ def _publish(order: Order, layout: Layout, wanted: tuple[str, ...], stage: Path,
     found: dict[str, list[Path]] = {part: [] for part in wanted}
     for file in sorted(path for path in stage.rglob("*") if path.is_file()):
         found.get(layout.part_of(file.relative_to(stage)), []).append(file)
+    missing = [part for part in wanted if not found[part]]
+    if missing:
+        raise KpackfsError(f"kpackfs split wrote no file of {', '.join(missing)}")
     parts: Parts = {}
     for part in sorted(wanted, key=lambda part: (part == HOST, part)):
         parts[part] = {}
