@@ -17,7 +17,7 @@ use flate2::write::DeflateEncoder;
 use kpackfs::binary::FatBinary;
 use kpackfs::deflate::splice;
 use kpackfs::gpu::{BundleKey, TargetId, target_of_version};
-use kpackfs::kpack::{self, Reader};
+use kpackfs::kpack::{self, ArchiveReader};
 use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
@@ -166,7 +166,7 @@ fn open_an_archive(bencher: Bencher) {
     archive.resize(64 + 8 * FILES, 0);
     archive.extend(rmp_serde::to_vec_named(&toc).unwrap());
     let archive = literal(archive);
-    bencher.bench_local(|| Reader::open(Arc::clone(&archive)).unwrap());
+    bencher.bench_local(|| ArchiveReader::open(Arc::clone(&archive)).unwrap());
 }
 
 #[divan::bench(args = ["gfx942", "gfx90a:xnack-", "gfx9-4-generic", "gfx9999"])]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
 use crate::memory::{Budget, ByteCache, Compressors, OpenStream, Pool, Pooled};
-use crate::metrics::{Counter, Counters, Gauges, MemoryClass, Source};
+use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
 
 /// What all work on one input shares.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Resources {
     }
 }
 
-impl Source for Resources {
+impl MetricsSource for Resources {
     fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kpackfs::database::Databases;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
-use kpackfs::split::{Options, Plan, Progress};
+use kpackfs::split::{Plan, PlanOptions, PlanProgress};
 use kpackfs::view::{Body, NodeId, NodeKind, ROOT, Tree, WheelOptions, WheelSet, lay_out};
 
 struct Counting;
@@ -95,8 +95,8 @@ fn held(count: usize) -> usize {
     let resources = Resources::new(64 << 20);
     let tree = {
         let input = Input::open(&location, &resources).unwrap();
-        let options = Options { databases: Databases::all(), ..Options::default() };
-        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+        let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
+        let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
         let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
         lay_out(&input, &plan, wheels.as_ref(), &[], Vec::new()).unwrap()
     };

@@ -16,7 +16,7 @@ use kpackfs::kpack::Compression;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
-use kpackfs::split::{Destination, Options as SplitOptions, Plan, Progress};
+use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions, PlanProgress};
 use kpackfs::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, Wheels};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
@@ -79,7 +79,7 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
     let input = Input::open(location, &resources).unwrap();
     let options =
         SplitOptions { databases: Databases::all(), compression: Compression::Zstd(3), ..SplitOptions::default() };
-    let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
     assert!(!plan.keys.is_empty());
     let fat = FatWheel::read(&input, &resources).unwrap();
     let options = Options { device_prefix: None, device_requires };

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use kpackfs_mount_helper::{Caller, Known, Request};
+use kpackfs_mount_helper::{Caller, KnownOption, MountRequest};
 
 /// Options of `kpackfs mount`, as far as they matter here.
 const KNOWN: [(&str, bool); 6] = [
@@ -18,17 +18,17 @@ const KNOWN: [(&str, bool); 6] = [
 
 /// What is done to some bytes that are arguments, or not.
 pub(crate) fn run(bytes: &[u8]) {
-    let known = KNOWN.map(|(name, takes_value)| Known { name: name.to_owned(), takes_value });
+    let known = KNOWN.map(|(name, takes_value)| KnownOption { name: name.to_owned(), takes_value });
     let arguments: Vec<OsString> = bytes.split(|&byte| byte == 0).map(|it| OsString::from_vec(it.to_vec())).collect();
     for caller in [Caller::Mount, Caller::Fuse] {
-        match Request::parse(caller, arguments.clone(), &known) {
+        match MountRequest::parse(caller, arguments.clone(), &known) {
             Ok(request) => check(caller, &request, &arguments, &known),
             Err(reason) => assert!(!reason.is_empty()),
         }
     }
 }
 
-fn check(caller: Caller, request: &Request, arguments: &[OsString], known: &[Known]) {
+fn check(caller: Caller, request: &MountRequest, arguments: &[OsString], known: &[KnownOption]) {
     let command = request.to_command();
     let at = command.iter().position(|it| it == "--").expect("a separator");
     let (options, names) = (&command[1..at], &command[at + 1..]);
@@ -52,7 +52,7 @@ fn check(caller: Caller, request: &Request, arguments: &[OsString], known: &[Kno
         let given = arguments.iter().any(|it| contains(&unescaped(it.as_bytes()), value));
         assert!(given || contains(&arguments.join(OsStr::new("\0")).into_vec(), value), "{option:?} was not asked for");
     }
-    let again = Request::parse(caller, again, known).expect("what was understood before").to_command();
+    let again = MountRequest::parse(caller, again, known).expect("what was understood before").to_command();
     assert_eq!(again, command);
 }
 

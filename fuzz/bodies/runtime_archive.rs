@@ -13,7 +13,7 @@ use rocm_kpack::ffi::{
     kpack_get_architecture, kpack_get_architecture_count, kpack_get_binary, kpack_get_binary_count, kpack_get_kernel,
     kpack_load_code_object, kpack_open,
 };
-use rocm_kpack::{Archive, Code, Error, Marker};
+use rocm_kpack::{Archive, Error, ErrorCode, Marker};
 
 /// Entries that are read; more would only take time.
 const MOST: usize = 16;
@@ -32,7 +32,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut handle = null_mut();
     // SAFETY: a string and a place for the result.
     let opened = unsafe { kpack_open(path.as_ptr(), &raw mut handle) };
-    if opened != Code::Success {
+    if opened != ErrorCode::Success {
         assert!(handle.is_null());
         // A name that C cannot have.
         let has_nul = |archive: &Archive<&[u8]>| archive.targets().iter().any(|target| target.contains('\0'));
@@ -45,21 +45,21 @@ pub(crate) fn run(bytes: &[u8]) {
     let (mut names, mut targets) = (0, 0);
     // SAFETY: the handle is open until the end of this function.
     unsafe {
-        assert_eq!(kpack_get_binary_count(handle, &raw mut names), Code::Success);
-        assert_eq!(kpack_get_architecture_count(handle, &raw mut targets), Code::Success);
+        assert_eq!(kpack_get_binary_count(handle, &raw mut names), ErrorCode::Success);
+        assert_eq!(kpack_get_architecture_count(handle, &raw mut targets), ErrorCode::Success);
         let mut string = null();
         for index in 0..targets {
-            assert_eq!(kpack_get_architecture(handle, index, &raw mut string), Code::Success);
+            assert_eq!(kpack_get_architecture(handle, index, &raw mut string), ErrorCode::Success);
         }
-        assert_eq!(kpack_get_architecture(handle, targets, &raw mut string), Code::InvalidArgument);
+        assert_eq!(kpack_get_architecture(handle, targets, &raw mut string), ErrorCode::InvalidArgument);
         for index in 0..names {
             kpack_get_binary(handle, index, &raw mut string);
         }
-        assert_ne!(kpack_get_binary(handle, names, &raw mut string), Code::Success);
+        assert_ne!(kpack_get_binary(handle, names, &raw mut string), ErrorCode::Success);
     }
     let mut cache = null_mut();
     // SAFETY: a place for the result.
-    assert_eq!(unsafe { kpack_cache_create(&raw mut cache) }, Code::Success);
+    assert_eq!(unsafe { kpack_cache_create(&raw mut cache) }, ErrorCode::Success);
     drop(archive.toc());
     assert_eq!(archive.names().expect("in memory").count(), names);
     let some: Vec<_> = archive.names().expect("in memory").take(MOST).collect();
@@ -113,10 +113,10 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// Whether C got what Rust got.
-unsafe fn same(found: &Result<Vec<u8>, Error>, answer: Code, code: *const c_void, size: usize) {
+unsafe fn same(found: &Result<Vec<u8>, Error>, answer: ErrorCode, code: *const c_void, size: usize) {
     match found {
         Ok(found) => {
-            assert_eq!(answer, Code::Success);
+            assert_eq!(answer, ErrorCode::Success);
             // SAFETY: on success there are `size` bytes.
             assert!(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), size) } == found.as_slice());
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::{CODE_HEADER, code_problem, read_bundle};
-use kpackfs::join::{Progress, join};
-use kpackfs::kpack::Reader;
+use kpackfs::join::{JoinProgress, join};
+use kpackfs::kpack::ArchiveReader;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 
@@ -35,7 +35,7 @@ fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
     let files = [&split, archives[0], archives[1]];
     let mut input = input(&files);
     let resources = resources();
-    let joined = join(&mut input, &resources, &Progress::default());
+    let joined = join(&mut input, &resources, &JoinProgress::default());
     let find = |place: &str| input.entry(&EntryPath::new(place.as_bytes()).expect("a path"));
     let Some(EntryKind::File { content: binary, .. }) = find(PLACES[0]).map(|entry| &entry.kind) else {
         panic!("the binary is gone");
@@ -46,7 +46,7 @@ fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
         return;
     }
     // Each code object is one of an archive, and for the GPU that it is said to be for.
-    let readers: Vec<_> = archives.iter().filter_map(|bytes| Reader::open(content(bytes)).ok()).collect();
+    let readers: Vec<_> = archives.iter().filter_map(|bytes| ArchiveReader::open(content(bytes)).ok()).collect();
     let wrappers = FatBinary::scan(binary).expect("it was looked through").expect("it has code").wrappers();
     assert_eq!(wrappers.len(), 2);
     for wrapper in wrappers {
@@ -55,7 +55,7 @@ fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
             let Ok(code) = read(&*object.content) else { continue };
             let header = &code[..code.len().min(CODE_HEADER)];
             assert_eq!(code_problem(header, &object.target), None, "{object:?}");
-            let has = |reader: &Reader| {
+            let has = |reader: &ArchiveReader| {
                 let mut entries = reader.entries();
                 entries.any(|(key, target, _)| reader.get(key, target).is_ok_and(|other| other.as_ref() == Some(&code)))
             };

@@ -63,7 +63,7 @@ pub enum Caller {
 
 /// An option of `kpackfs mount` that can be a mount option.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownOption {
     /// Its long name, without dashes before it.
     pub name: String,
     /// Whether it takes a value.
@@ -72,18 +72,18 @@ pub struct Known {
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct MountRequest {
     source: OsString,
     directory: OsString,
     options: Vec<OsString>,
 }
 
-impl Request {
+impl MountRequest {
     /// Reads the arguments behind the program's name. An error names the argument.
     pub fn parse(
         caller: Caller,
         arguments: impl IntoIterator<Item = OsString>,
-        known: &[Known],
+        known: &[KnownOption],
     ) -> Result<Self, String> {
         let mut names = Vec::new();
         let mut request = Self { source: OsString::new(), directory: OsString::new(), options: Vec::new() };
@@ -120,7 +120,7 @@ impl Request {
         std::iter::once(OsString::from("mount")).chain(self.options.iter().cloned()).chain(names).collect()
     }
 
-    fn read_options(&mut self, list: &OsStr, known: &[Known]) -> Result<(), String> {
+    fn read_options(&mut self, list: &OsStr, known: &[KnownOption]) -> Result<(), String> {
         for option in split(list.as_bytes())? {
             let (name, value) = match option.iter().position(|&byte| byte == b'=') {
                 Some(position) => (option.get(..position), option.get(position + 1..)),
@@ -145,13 +145,15 @@ impl Request {
 }
 
 /// An option of `kpackfs mount`; between the words of its name may be underscores, as in `allow_other`.
-fn to_argument(given: &str, value: Option<&[u8]>, known: &[Known]) -> Result<OsString, String> {
+fn to_argument(given: &str, value: Option<&[u8]>, known: &[KnownOption]) -> Result<OsString, String> {
     // `group` alone is mount(8)'s, and a program that rewrites lists may not see the difference.
     let name = if given == "group-name" { "group".to_owned() } else { given.replace('_', "-") };
     match (known.iter().find(|option| option.name == name), value) {
         (None, _) => Err(format!("unknown mount option {given}")),
-        (Some(Known { takes_value: true, .. }), None) => Err(format!("mount option {given} needs a value: {given}=…")),
-        (Some(Known { takes_value: false, .. }), Some(_)) => Err(format!("mount option {given} takes no value")),
+        (Some(KnownOption { takes_value: true, .. }), None) => {
+            Err(format!("mount option {given} needs a value: {given}=…"))
+        }
+        (Some(KnownOption { takes_value: false, .. }), Some(_)) => Err(format!("mount option {given} takes no value")),
         (Some(_), None) => Ok(format!("--{name}").into()),
         (Some(_), Some(value)) => Ok(concatenate(&format!("--{name}="), value)),
     }
@@ -165,15 +167,15 @@ fn concatenate(before: &str, value: &[u8]) -> OsString {
 mod tests {
     use super::*;
 
-    fn known() -> Vec<Known> {
-        let known = |name: &str, takes_value| Known { name: name.to_owned(), takes_value };
+    fn known() -> Vec<KnownOption> {
+        let known = |name: &str, takes_value| KnownOption { name: name.to_owned(), takes_value };
         let with_value = ["arch", "compression-level", "group", "log-file"].map(|name| known(name, true));
         let flags = ["allow-other", "no-cache", "noexec"].map(|name| known(name, false));
         with_value.into_iter().chain(flags).collect()
     }
 
     fn command(caller: Caller, arguments: &[&str]) -> Result<Vec<String>, String> {
-        let request = Request::parse(caller, arguments.iter().map(Into::into), &known())?;
+        let request = MountRequest::parse(caller, arguments.iter().map(Into::into), &known())?;
         Ok(request.to_command().into_iter().map(|it| it.into_string().unwrap()).collect())
     }
 
@@ -212,7 +214,7 @@ mod tests {
     fn values_need_not_be_text() {
         let list = OsString::from_vec(b"log-file=/\xff".to_vec());
         let arguments = [OsString::from("/w"), "/m".into(), "-o".into(), list];
-        let command = Request::parse(Caller::Mount, arguments, &known()).unwrap().to_command();
+        let command = MountRequest::parse(Caller::Mount, arguments, &known()).unwrap().to_command();
         assert_eq!(command[1].as_bytes(), b"--log-file=/\xff");
     }
 

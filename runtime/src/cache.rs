@@ -82,12 +82,12 @@ struct Slot {
 }
 
 /// A code object that was found.
-pub(crate) struct Found {
+pub(crate) struct FoundObject {
     archive: Arc<Archive<ArchiveFile>>,
     entry: TocEntry,
 }
 
-impl Found {
+impl FoundObject {
     pub(crate) fn object(&self) -> Result<Object<'_, ArchiveFile>, Error> {
         self.archive.object(&self.entry)
     }
@@ -117,7 +117,7 @@ impl Cache {
         binary: &Path,
         index: u32,
         targets: &[&str],
-        mut take: impl FnMut(&Found) -> Result<T, Error>,
+        mut take: impl FnMut(&FoundObject) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.check_enabled()?;
         if marker.kpack_search_paths.is_empty() {
@@ -135,7 +135,7 @@ impl Cache {
         let mut last = Error::NoTarget;
         for (archive, target) in search::steps(&candidates, &archives, |archive, target| archive.offers(target)) {
             let taken = match archive.find(&key, target) {
-                Ok(Some(entry)) => take(&Found { archive: Arc::clone(archive), entry }),
+                Ok(Some(entry)) => take(&FoundObject { archive: Arc::clone(archive), entry }),
                 Ok(None) => Err(Error::NoKernel(format!("{key} for {target}"))),
                 Err(error) => Err(error),
             };

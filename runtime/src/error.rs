@@ -6,7 +6,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[expect(missing_docs, reason = "their names are the field's; include/rocm_kpack/kpack.h says when each is returned")]
-pub enum Code {
+pub enum ErrorCode {
     Success = 0,
     InvalidArgument = 1,
     FileNotFound = 2,
@@ -73,22 +73,22 @@ pub enum Error {
 
 impl Error {
     /// The number that C gets.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Argument(_) => Code::InvalidArgument,
-            Self::FileNotFound => Code::FileNotFound,
-            Self::Read(_) => Code::IoError,
-            Self::Malformed(_) => Code::InvalidFormat,
-            Self::Version(_) => Code::UnsupportedVersion,
-            Self::MessagePack(_) => Code::MsgpackParseFailed,
-            Self::NoKernel(_) => Code::KernelNotFound,
-            Self::Frame(_) => Code::DecompressionFailed,
-            Self::Memory(_) => Code::OutOfMemory,
-            Self::Disabled => Code::NotImplemented,
-            Self::NoMapping => Code::PathDiscoveryFailed,
-            Self::Metadata(_) => Code::InvalidMetadata,
-            Self::NoArchive(_) => Code::ArchiveNotFound,
-            Self::NoTarget => Code::ArchNotFound,
+            Self::Argument(_) => ErrorCode::InvalidArgument,
+            Self::FileNotFound => ErrorCode::FileNotFound,
+            Self::Read(_) => ErrorCode::IoError,
+            Self::Malformed(_) => ErrorCode::InvalidFormat,
+            Self::Version(_) => ErrorCode::UnsupportedVersion,
+            Self::MessagePack(_) => ErrorCode::MsgpackParseFailed,
+            Self::NoKernel(_) => ErrorCode::KernelNotFound,
+            Self::Frame(_) => ErrorCode::DecompressionFailed,
+            Self::Memory(_) => ErrorCode::OutOfMemory,
+            Self::Disabled => ErrorCode::NotImplemented,
+            Self::NoMapping => ErrorCode::PathDiscoveryFailed,
+            Self::Metadata(_) => ErrorCode::InvalidMetadata,
+            Self::NoArchive(_) => ErrorCode::ArchiveNotFound,
+            Self::NoTarget => ErrorCode::ArchNotFound,
         }
     }
 }

@@ -21,13 +21,13 @@ use crate::source::Source;
 #[derive(Debug)]
 pub struct ArchiveFile {
     file: File,
-    stamp: Stamp,
+    stamp: FileStamp,
     map: Option<Mmap>,
 }
 
 /// What tells that a file is still what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     size: u64,
     seconds: i64,
     nanoseconds: i64,
@@ -59,7 +59,7 @@ impl ArchiveFile {
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
         }
-        let stamp = Stamp::of(&metadata);
+        let stamp = FileStamp::of(&metadata);
         // A mapping may fail, for want of address space or because a filesystem has none; reading does as well.
         let map = if stamp.size > 0 && is_local(&file) { map(&file).ok() } else { None };
         Ok(Self { file, stamp, map })
@@ -90,7 +90,7 @@ fn is_local(file: &File) -> bool {
     u64::try_from(kind).is_ok_and(|kind| LOCAL.contains(&kind))
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &std::fs::Metadata) -> Self {
         Self { size: metadata.size(), seconds: metadata.mtime(), nanoseconds: metadata.mtime_nsec() }
     }
@@ -115,7 +115,7 @@ impl Source for ArchiveFile {
     }
 
     fn check(&self) -> io::Result<()> {
-        if Stamp::of(&self.file.metadata()?) == self.stamp {
+        if FileStamp::of(&self.file.metadata()?) == self.stamp {
             Ok(())
         } else {
             Err(io::Error::other("it was changed since it was opened"))

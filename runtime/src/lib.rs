@@ -32,7 +32,7 @@ mod uninit;
 
 pub use archive::Archive;
 pub use cache::{Cache, Environment};
-pub use error::{Code, Error};
+pub use error::{Error, ErrorCode};
 pub use file::ArchiveFile;
 pub use format::{HEADER_SIZE, MAGIC, Scheme, VERSION, header, toc_key};
 pub use marker::Marker;

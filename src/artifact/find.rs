@@ -8,7 +8,7 @@ use super::{ArtifactName, MANIFEST};
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundArtifacts {
     /// The directory, or the tar archive, is one.
     One,
     /// It holds some.
@@ -39,12 +39,12 @@ fn is_artifact(archive: &Path) -> bool {
 
 /// Looks for manifests in a directory and in those directly below it, and for tar archives that are called as artifacts
 /// are. An unpacked artifact counts before an archive of the same name. `None` if there are none.
-pub fn find(directory: &Path) -> io::Result<Option<Found>> {
+pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
     if !directory.is_dir() {
-        return Ok(is_artifact(directory).then_some(Found::One));
+        return Ok(is_artifact(directory).then_some(FoundArtifacts::One));
     }
     if directory.join(MANIFEST).is_file() {
-        return Ok(Some(Found::One));
+        return Ok(Some(FoundArtifacts::One));
     }
     let mut artifacts = BTreeMap::new();
     let mut others = Vec::new();
@@ -67,7 +67,7 @@ pub fn find(directory: &Path) -> io::Result<Option<Found>> {
     }
     archives.sort();
     let is_empty = artifacts.is_empty() && archives.is_empty();
-    Ok((!is_empty).then_some(Found::Several { artifacts, others, archives }))
+    Ok((!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives }))
 }
 
 /// The directories directly below the directory of all shards, by name, which is the shard's.
@@ -92,7 +92,7 @@ fn directories(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
 mod tests {
     use std::fs;
 
-    use super::{Found, find};
+    use super::{FoundArtifacts, find};
 
     #[test]
     fn artifacts_are_told_by_their_manifests() {
@@ -106,14 +106,16 @@ mod tests {
         for name in ["rand_lib_gfx1100.tar.zst", "blas_lib_gfx1100.tar.xz", "notes.tar"] {
             fs::write(place.path().join(name), "").unwrap();
         }
-        let Some(Found::Several { artifacts, others, archives }) = find(place.path()).unwrap() else { panic!() };
+        let Some(FoundArtifacts::Several { artifacts, others, archives }) = find(place.path()).unwrap() else {
+            panic!()
+        };
         assert_eq!(archives, ["notes.tar"]);
         let found: Vec<_> = artifacts.iter().map(|(name, path)| (name.as_str(), path.is_dir())).collect();
         assert_eq!(found, [("blas_lib_gfx1100", true), ("rand_lib_gfx1100", false)]);
-        assert_eq!(find(&place.path().join("rand_lib_gfx1100.tar.zst")).unwrap(), Some(Found::One));
+        assert_eq!(find(&place.path().join("rand_lib_gfx1100.tar.zst")).unwrap(), Some(FoundArtifacts::One));
         assert_eq!(find(&place.path().join("notes.tar")).unwrap(), None);
         assert_eq!(others, ["fft_lib_generic", "notes"]);
-        assert_eq!(find(&place.path().join("blas_lib_gfx1100")).unwrap(), Some(Found::One));
+        assert_eq!(find(&place.path().join("blas_lib_gfx1100")).unwrap(), Some(FoundArtifacts::One));
         assert_eq!(find(&place.path().join("missing")).unwrap(), None);
     }
 }

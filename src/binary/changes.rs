@@ -12,18 +12,18 @@ use crate::rope::{Content, Edit, ReadError, Rope, Segment, edited};
 
 /// Replaces the bytes `start..end` of the original; like an [`Edit`], but it holds no content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Change {
+pub(super) struct Patch {
     /// First byte that is replaced.
     pub(super) start: u64,
     /// The byte after the last one that is replaced.
     pub(super) end: u64,
     /// What stands there instead.
-    pub(super) replacement: Vec<Piece>,
+    pub(super) replacement: Vec<PatchPiece>,
 }
 
 /// A part of what stands in another's place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Piece {
+pub(super) enum PatchPiece {
     /// These bytes.
     Literal(ByteBuf),
     /// So many zeros.
@@ -38,17 +38,17 @@ pub(super) enum Piece {
     Made { number: usize, length: u64 },
 }
 
-impl Piece {
+impl PatchPiece {
     pub(super) fn literal(bytes: impl Into<Vec<u8>>) -> Self {
         Self::Literal(ByteBuf::from(bytes))
     }
 }
 
-impl Change {
+impl Patch {
     /// Overwrites the bytes at `start` with as many others.
-    pub(super) fn patch(start: u64, bytes: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn overwrite(start: u64, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
-        Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![Piece::literal(bytes)] }
+        Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![PatchPiece::literal(bytes)] }
     }
 
     /// Leaves `start..end` out.
@@ -57,33 +57,33 @@ impl Change {
     }
 }
 
-/// The changes as edits of `original`, with `made` for [`Piece::Made`]. Fails if they cannot be made of it.
+/// The changes as edits of `original`, with `made` for [`PatchPiece::Made`]. Fails if they cannot be made of it.
 pub(super) fn edits(
     original: &Arc<dyn Content>,
-    changes: &[Change],
+    changes: &[Patch],
     made: &[Option<Arc<dyn Content>>],
 ) -> Result<Vec<Edit>, BinaryError> {
     let convert = |checksum: &Segment| -> Result<Vec<Edit>, ReadError> {
-        let segment = |piece: &Piece| match piece {
-            Piece::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
-            Piece::Zeros(length) => Ok(Segment::zeros(*length)),
-            Piece::Original { offset, length } => Segment::range(Arc::clone(original), *offset, *length),
-            Piece::Symbols(symbols) => symbols.of(original),
-            Piece::Checksum => Ok(checksum.clone()),
-            Piece::Made { number, length } => {
+        let segment = |piece: &PatchPiece| match piece {
+            PatchPiece::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
+            PatchPiece::Zeros(length) => Ok(Segment::zeros(*length)),
+            PatchPiece::Original { offset, length } => Segment::range(Arc::clone(original), *offset, *length),
+            PatchPiece::Symbols(symbols) => symbols.of(original),
+            PatchPiece::Checksum => Ok(checksum.clone()),
+            PatchPiece::Made { number, length } => {
                 let made = made.get(*number).and_then(Option::as_ref).filter(|made| made.size() == *length);
                 let missing = || ReadError::OutOfRange { offset: 0, length: *length, size: 0 };
                 Ok(Segment::whole(Arc::clone(made.ok_or_else(missing)?)))
             }
         };
-        let edit = |change: &Change| {
+        let edit = |change: &Patch| {
             let replacement = change.replacement.iter().map(segment).collect::<Result<_, _>>()?;
             Ok(Edit { start: change.start, end: change.end, replacement })
         };
         changes.iter().map(edit).collect()
     };
     let without_checksum = convert(&Segment::zeros(CHECKSUM_SIZE))?;
-    if !changes.iter().flat_map(|change| &change.replacement).any(|piece| matches!(piece, Piece::Checksum)) {
+    if !changes.iter().flat_map(|change| &change.replacement).any(|piece| matches!(piece, PatchPiece::Checksum)) {
         return Ok(without_checksum);
     }
     let checksum = Checksum::new(Arc::new(rope(original, without_checksum)?));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::changes::{Change, Piece};
+use super::changes::{Patch, PatchPiece};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, HIPK_MAGIC};
-use crate::fatbin::{CODE_ALIGNMENT, Part, ThinBundle};
+use crate::fatbin::{BundlePart, CODE_ALIGNMENT, ThinBundle};
 
 /// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
 const READ_BY_HIP: u64 = 4096;
@@ -25,24 +25,24 @@ pub struct Replaced {
 
 /// A form of device code.
 #[derive(Debug)]
-pub(super) struct Form {
-    kind: Kind,
-    front: Vec<Piece>,
+pub(super) struct CodeForm {
+    kind: FormKind,
+    front: Vec<PatchPiece>,
     size: u64,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum FormKind {
     /// All wrappers lead to the marker.
     Host,
     /// For each bundle, by its old offset in the file, how far behind the old device code's beginning it begins.
     Thin(BTreeMap<u64, u64>),
 }
 
-impl Form {
+impl CodeForm {
     /// A marker.
     pub(super) fn marker(bytes: &[u8]) -> Self {
-        Self { kind: Kind::Host, front: vec![Piece::literal(bytes)], size: bytes.len() as u64 }
+        Self { kind: FormKind::Host, front: vec![PatchPiece::literal(bytes)], size: bytes.len() as u64 }
     }
 
     /// Bundles, in the order of their offsets. The device code is at `device` in the file, and its beginning at
@@ -50,7 +50,7 @@ impl Form {
     ///
     /// No bundle takes more than its slot, and none is aligned to more than it was, so there is a place for all.
     pub(super) fn thin(device: &Range<u64>, address: u64, bundles: &[Replaced]) -> Result<Self, BinaryError> {
-        let mut form = Self { kind: Kind::Thin(BTreeMap::new()), front: Vec::new(), size: 0 };
+        let mut form = Self { kind: FormKind::Thin(BTreeMap::new()), front: Vec::new(), size: 0 };
         let mut last = 0;
         let mut places = BTreeMap::new();
         for (number, replaced) in bundles.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Form {
             let old = address.wrapping_add(before);
             let alignment = 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2());
             let padding = address.wrapping_add(form.size).wrapping_neg() & (alignment - 1);
-            form.push(Piece::Zeros(padding), padding);
+            form.push(PatchPiece::Zeros(padding), padding);
             last = form.size;
             places.insert(replaced.offset, form.size);
             form.push_bundle(number, replaced);
@@ -70,12 +70,12 @@ impl Form {
             return Err(BinaryError::unsupported(reason));
         }
         let readable = last.saturating_add(READ_BY_HIP).min(room).saturating_sub(form.size);
-        form.push(Piece::Zeros(readable), readable);
-        form.kind = Kind::Thin(places);
+        form.push(PatchPiece::Zeros(readable), readable);
+        form.kind = FormKind::Thin(places);
         Ok(form)
     }
 
-    fn push(&mut self, piece: Piece, length: u64) {
+    fn push(&mut self, piece: PatchPiece, length: u64) {
         if length > 0 {
             self.front.push(piece);
             self.size = self.size.saturating_add(length);
@@ -84,16 +84,20 @@ impl Form {
 
     fn push_bundle(&mut self, number: usize, replaced: &Replaced) {
         match (&replaced.bundle, replaced.made()) {
-            (ThinBundle::Compressed { .. }, Some(length)) => self.push(Piece::Made { number, length }, length),
+            (ThinBundle::Compressed { .. }, Some(length)) => self.push(PatchPiece::Made { number, length }, length),
             (ThinBundle::Whole { length } | ThinBundle::Compressed { length, .. }, _) => {
-                self.push(Piece::Original { offset: replaced.offset, length: *length }, *length);
+                self.push(PatchPiece::Original { offset: replaced.offset, length: *length }, *length);
             }
             (ThinBundle::Raw(parts), _) => {
                 for part in &parts.list {
                     match part {
-                        Part::Literal(bytes) => self.push(Piece::literal(bytes.as_slice()), bytes.len() as u64),
-                        Part::Zeros(length) => self.push(Piece::Zeros(*length), *length),
-                        &Part::Code { offset, length } => self.push(Piece::Original { offset, length }, length),
+                        BundlePart::Literal(bytes) => {
+                            self.push(PatchPiece::literal(bytes.as_slice()), bytes.len() as u64);
+                        }
+                        BundlePart::Zeros(length) => self.push(PatchPiece::Zeros(*length), *length),
+                        &BundlePart::Code { offset, length } => {
+                            self.push(PatchPiece::Original { offset, length }, length);
+                        }
                     }
                 }
             }
@@ -107,14 +111,14 @@ impl Form {
 
     /// Whether device code is left in the file.
     pub(super) fn is_thin(&self) -> bool {
-        matches!(self.kind, Kind::Thin(_))
+        matches!(self.kind, FormKind::Thin(_))
     }
 
     /// How far behind the beginning of the old device code a wrapper leads that led to the bundle at this offset.
     pub(super) fn place(&self, bundle: u64) -> Result<u64, BinaryError> {
         match &self.kind {
-            Kind::Host => Ok(0),
-            Kind::Thin(places) => {
+            FormKind::Host => Ok(0),
+            FormKind::Thin(places) => {
                 let place = places.get(&bundle).copied();
                 place.ok_or_else(|| BinaryError::malformed("a wrapper leads to a bundle that is not known"))
             }
@@ -125,8 +129,8 @@ impl Form {
     /// after. `start` is the offset of the device code in the file.
     pub(super) fn moves(&self, start: u64) -> Vec<(u64, u64)> {
         match &self.kind {
-            Kind::Host => vec![(0, 0)],
-            Kind::Thin(places) => places.iter().map(|(old, new)| (old.saturating_sub(start), *new)).collect(),
+            FormKind::Host => vec![(0, 0)],
+            FormKind::Thin(places) => places.iter().map(|(old, new)| (old.saturating_sub(start), *new)).collect(),
         }
     }
 
@@ -134,8 +138,8 @@ impl Form {
     /// in a fat binary, and stays as it is there.
     pub(super) fn wrapper(&self, index: usize, address: u64) -> Vec<u8> {
         let (magic, index) = match self.kind {
-            Kind::Host => (HIPK_MAGIC, Some(index as u64)),
-            Kind::Thin(_) => (FATBIN_WRAPPER_MAGIC, None),
+            FormKind::Host => (HIPK_MAGIC, Some(index as u64)),
+            FormKind::Thin(_) => (FATBIN_WRAPPER_MAGIC, None),
         };
         let mut bytes = Vec::with_capacity(24);
         bytes.extend(magic.to_le_bytes());
@@ -147,20 +151,22 @@ impl Form {
 
     /// The changes that put the form and `behind` in place of the bytes `range`. Code that stays where it is, but for
     /// what is cut out before it, is not a part of any change, so that a deflate stream of it can be taken over.
-    pub(super) fn replace(&self, behind: Vec<Piece>, range: Range<u64>) -> Vec<Change> {
+    pub(super) fn replace(&self, behind: Vec<PatchPiece>, range: Range<u64>) -> Vec<Patch> {
         let mut changes = Vec::new();
         let mut at = range.start;
         let mut replacement = Vec::new();
         for piece in self.front.iter().cloned().chain(behind) {
             match piece {
-                Piece::Original { offset, length } if offset >= at && offset.saturating_add(length) <= range.end => {
-                    changes.push(Change { start: at, end: offset, replacement: std::mem::take(&mut replacement) });
+                PatchPiece::Original { offset, length }
+                    if offset >= at && offset.saturating_add(length) <= range.end =>
+                {
+                    changes.push(Patch { start: at, end: offset, replacement: std::mem::take(&mut replacement) });
                     at = offset + length;
                 }
                 piece => replacement.push(piece),
             }
         }
-        changes.push(Change { start: at, end: range.end, replacement });
+        changes.push(Patch { start: at, end: range.end, replacement });
         changes.retain(|change| change.start < change.end || !change.replacement.is_empty());
         changes
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::changes::{self, Change, Piece};
+use super::changes::{self, Patch, PatchPiece};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FatBinary, coff, elf};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::{Content, Rope};
@@ -37,14 +37,14 @@ impl Placed {
     }
 
     /// The bundles, with zeros between them and up to `length`.
-    pub(super) fn pieces(&self, length: u64) -> Vec<Piece> {
+    pub(super) fn pieces(&self, length: u64) -> Vec<PatchPiece> {
         let (mut pieces, mut at) = (Vec::new(), 0);
         for (number, &(start, length)) in self.bundles.iter().enumerate() {
-            pieces.extend([Piece::Zeros(start - at), Piece::Made { number, length }]);
+            pieces.extend([PatchPiece::Zeros(start - at), PatchPiece::Made { number, length }]);
             at = start + length;
         }
-        pieces.push(Piece::Zeros(length.saturating_sub(at)));
-        pieces.retain(|piece| !matches!(piece, Piece::Zeros(0) | Piece::Made { length: 0, .. }));
+        pieces.push(PatchPiece::Zeros(length.saturating_sub(at)));
+        pieces.retain(|piece| !matches!(piece, PatchPiece::Zeros(0) | PatchPiece::Made { length: 0, .. }));
         pieces
     }
 }
@@ -64,7 +64,7 @@ pub fn join(content: &Arc<dyn Content>, bundles: &[Arc<dyn Content>]) -> Result<
     let mut magic = [0; 4];
     content.peek(magic.get_mut(..usize::try_from(content.size()).unwrap_or(4).min(4)).unwrap_or_default())?;
     let placed = Placed::new(bundles.iter().map(|bundle| bundle.size()))?;
-    let changes: Vec<Change> =
+    let changes: Vec<Patch> =
         if magic == object::elf::ELFMAG { elf::join(content, &placed)? } else { coff::join(content, &placed)? };
     let made: Vec<_> = bundles.iter().map(|bundle| Some(Arc::clone(bundle))).collect();
     let rope: Rope = changes::rope(content, changes::edits(content, &changes, &made)?)?;

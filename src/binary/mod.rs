@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use self::changes::Change;
-use self::form::Form;
+use self::changes::Patch;
+use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
 use crate::rope::{Content, Edit, ReadError, Rope, to_usize};
 
@@ -91,11 +91,11 @@ impl BinaryError {
 #[derive(Debug)]
 pub struct FatBinary {
     content: Arc<dyn Content>,
-    format: Format,
+    format: BinaryFormat,
 }
 
 #[derive(Debug)]
-enum Format {
+enum BinaryFormat {
     Elf(Box<elf::FatElf>),
     Coff(Box<coff::FatCoff>),
     /// An offload bundle that is a file by itself: there is no host code in it, and programs load it by its name.
@@ -118,11 +118,11 @@ impl FatBinary {
         let length = magic.len().min(to_usize(content.size()));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
         if magic == object::elf::ELFMAG {
-            let format = elf::FatElf::scan(content)?.map(|elf| Format::Elf(Box::new(elf)));
+            let format = elf::FatElf::scan(content)?.map(|elf| BinaryFormat::Elf(Box::new(elf)));
             return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
         }
         if magic.starts_with(b"MZ") {
-            let format = coff::FatCoff::scan(content)?.map(|coff| Format::Coff(Box::new(coff)));
+            let format = coff::FatCoff::scan(content)?.map(|coff| BinaryFormat::Coff(Box::new(coff)));
             return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
         }
         Ok(None)
@@ -134,15 +134,15 @@ impl FatBinary {
         let mut magic = [0; MAGIC_SIZE];
         let length = magic.len().min(to_usize(content.size()));
         content.peek(magic.get_mut(..length).unwrap_or_default())?;
-        Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: Format::Bundle }))
+        Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: BinaryFormat::Bundle }))
     }
 
     /// The fat binary wrappers by index. A bundle ends where the next one begins.
     pub fn wrappers(&self) -> Vec<Wrapper> {
         let mut wrappers = match &self.format {
-            Format::Elf(elf) => elf.wrappers(),
-            Format::Coff(coff) => coff.wrappers(),
-            Format::Bundle => vec![Wrapper { bundle: 0, limit: self.content.size() }],
+            BinaryFormat::Elf(elf) => elf.wrappers(),
+            BinaryFormat::Coff(coff) => coff.wrappers(),
+            BinaryFormat::Bundle => vec![Wrapper { bundle: 0, limit: self.content.size() }],
         };
         let bundles: BTreeSet<u64> = wrappers.iter().map(|wrapper| wrapper.bundle).collect();
         for wrapper in &mut wrappers {
@@ -156,9 +156,9 @@ impl FatBinary {
     /// or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
     pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
         match &self.format {
-            Format::Elf(elf) => elf.first_difference(split),
-            Format::Coff(coff) => coff.first_difference(split),
-            Format::Bundle => Ok(None),
+            BinaryFormat::Elf(elf) => elf.first_difference(split),
+            BinaryFormat::Coff(coff) => coff.first_difference(split),
+            BinaryFormat::Bundle => Ok(None),
         }
     }
 
@@ -167,27 +167,27 @@ impl FatBinary {
         changes::edits(&self.content, &self.host_changes(marker)?, &[])
     }
 
-    fn host_changes(&self, marker: &[u8]) -> Result<Vec<Change>, BinaryError> {
-        self.changes(&Form::marker(marker))
+    fn host_changes(&self, marker: &[u8]) -> Result<Vec<Patch>, BinaryError> {
+        self.changes(&CodeForm::marker(marker))
     }
 
     /// The changes after which the binary has these bundles instead of its own, which are given in the order of their
     /// offsets.
-    fn thin_changes(&self, bundles: &[Replaced]) -> Result<Vec<Change>, BinaryError> {
+    fn thin_changes(&self, bundles: &[Replaced]) -> Result<Vec<Patch>, BinaryError> {
         let (device, address) = match &self.format {
-            Format::Elf(elf) => elf.device_code(),
-            Format::Coff(coff) => coff.device_code(),
-            Format::Bundle => (0..self.content.size(), 0),
+            BinaryFormat::Elf(elf) => elf.device_code(),
+            BinaryFormat::Coff(coff) => coff.device_code(),
+            BinaryFormat::Bundle => (0..self.content.size(), 0),
         };
-        self.changes(&Form::thin(&device, address, bundles)?)
+        self.changes(&CodeForm::thin(&device, address, bundles)?)
     }
 
-    fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+    fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         match &self.format {
-            Format::Elf(elf) => elf.changes(form),
-            Format::Coff(coff) => coff.changes(form),
-            Format::Bundle if form.is_thin() => Ok(form.replace(Vec::new(), 0..self.content.size())),
-            Format::Bundle => Err(BinaryError::unsupported("there is nothing but device code in it")),
+            BinaryFormat::Elf(elf) => elf.changes(form),
+            BinaryFormat::Coff(coff) => coff.changes(form),
+            BinaryFormat::Bundle if form.is_thin() => Ok(form.replace(Vec::new(), 0..self.content.size())),
+            BinaryFormat::Bundle => Err(BinaryError::unsupported("there is nothing but device code in it")),
         }
     }
 

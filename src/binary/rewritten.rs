@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::changes::{self, Change, Piece};
+use super::changes::{self, Patch, PatchPiece};
 use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
@@ -35,7 +35,7 @@ impl Rewritten {
     /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
     pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
-        let changes: Vec<Change> = index.get(RecordKind::Rewritten, &identity)?;
+        let changes: Vec<Patch> = index.get(RecordKind::Rewritten, &identity)?;
         Self::new(original, &changes, &[], Some(identity)).ok()
     }
 
@@ -66,7 +66,7 @@ impl Rewritten {
 
     fn new(
         original: &Arc<dyn Content>,
-        changes: &[Change],
+        changes: &[Patch],
         compressed: &[Option<Arc<dyn Content>>],
         identity: Option<Identity>,
     ) -> Result<Self, BinaryError> {
@@ -94,7 +94,7 @@ impl Rewritten {
 /// What has to be changed in a binary so that it has the code of some GPUs only.
 #[derive(Debug)]
 pub struct ThinChanges {
-    changes: Vec<Change>,
+    changes: Vec<Patch>,
     identity: Option<Identity>,
 }
 
@@ -126,7 +126,7 @@ impl ThinChanges {
     pub fn compressed(&self) -> impl Iterator<Item = (usize, u64)> {
         let pieces = self.changes.iter().flat_map(|change| &change.replacement);
         pieces.filter_map(|piece| match piece {
-            Piece::Made { number, length } => Some((*number, *length)),
+            PatchPiece::Made { number, length } => Some((*number, *length)),
             _ => None,
         })
     }

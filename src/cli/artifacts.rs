@@ -15,14 +15,14 @@ use super::output::Output;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::split::{Writing, clear_set_id, write_with_archives};
-use super::statement::Stated;
+use super::statement::StatementChange;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
 use crate::artifact::{ArtifactName, ManifestError, find};
 use crate::fs::Served;
 use crate::fs::autosave;
-use crate::kpack::Archive;
-use crate::report::{Making, Page, Sizes, Summary};
+use crate::kpack::ArchiveRope;
+use crate::report::{MakingProgress, Page, Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
@@ -50,7 +50,7 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }
     let resources = resources(input, options)?;
-    let progress = split::Progress::default();
+    let progress = split::PlanProgress::default();
     let artifacts = show_bytes("Planning", &progress.done, &progress.total, || {
         Artifacts::split(input, &choices, &resources, &progress)
     });
@@ -121,7 +121,7 @@ impl PreparedArtifacts {
 
     /// Makes the archives, so that their sizes are known.
     pub(super) fn make_sizes(&self) -> anyhow::Result<()> {
-        let progress = Making::default();
+        let progress = MakingProgress::default();
         let make = || self.artifacts.split.iter().try_for_each(|artifact| Sizes::make(&artifact.plan, None, &progress));
         show_bytes("Measuring", &progress.done, &progress.total, make)?;
         save_index(&self.resources);
@@ -238,13 +238,13 @@ pub(super) fn write(
     let stated = statements(parts, statement).into_iter().map(|(component, name, statement)| {
         let is_part =
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
-        Stated::new(output, &name, statement, is_whole, is_part)
+        StatementChange::new(output, &name, statement, is_whole, is_part)
     });
     let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
-    let gone: Vec<_> = stated.iter().flat_map(Stated::replaced).collect();
+    let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
     let mut output = Output::prepare(output, &places, &gone, force, input, resources)?;
-    let archives: Vec<&Archive> =
+    let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives, writing)?;
     stated.iter().try_for_each(|stated| stated.write(&mut output))?;

@@ -19,7 +19,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// List or delete cached indexes and compressed code objects (--frame-cache)
 #[derive(Debug, Args)]
-pub(super) struct Cache {
+pub(super) struct CacheArguments {
     #[command(subcommand)]
     command: CacheCommand,
 
@@ -47,8 +47,8 @@ enum CacheCommand {
 
 /// All that is listed. Sizes in bytes, times in seconds since 1970.
 #[derive(Serialize)]
-struct Listing<'a> {
-    indexes: Vec<Listed<'a>>,
+struct CacheListing<'a> {
+    indexes: Vec<ListedIndex<'a>>,
     code_objects: CodeObjects,
 }
 
@@ -61,7 +61,7 @@ struct CodeObjects {
 
 /// An index as it is listed.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedIndex<'a> {
     file: Cow<'a, str>,
     input: Option<Cow<'a, str>>,
     size: u64,
@@ -69,7 +69,7 @@ struct Listed<'a> {
     usable: bool,
 }
 
-impl Cache {
+impl CacheArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let Some(folder) = self.options.directory() else {
             bail!("there is no directory of indexes; name one with --cache-dir");
@@ -115,7 +115,7 @@ fn code_objects_of(inputs: usize) -> String {
 
 fn list_json(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
     let seconds = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let indexes = kept.iter().map(|kept| Listed {
+    let indexes = kept.iter().map(|kept| ListedIndex {
         file: kept.path.to_string_lossy(),
         input: kept.location.as_ref().map(|location| location.to_string_lossy()),
         size: kept.size,
@@ -123,7 +123,7 @@ fn list_json(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
         usable: kept.is_usable,
     });
     let code_objects = CodeObjects { inputs: frames.inputs, size: frames.bytes };
-    json::write(&mut io::stdout().lock(), &Listing { indexes: indexes.collect(), code_objects })
+    json::write(&mut io::stdout().lock(), &CacheListing { indexes: indexes.collect(), code_objects })
 }
 
 fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {

@@ -15,8 +15,8 @@ use super::prepare::{resources, save_index, set_jobs};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
-use crate::report::Making;
-use crate::report::diff::{Diff, DiffError, Progress, Settings, Side};
+use crate::report::MakingProgress;
+use crate::report::diff::{Diff, DiffError, DiffProgress, Settings, Side};
 use crate::split::{self, Packaging};
 
 /// Exit code if something grew by more than --fail-above allows.
@@ -120,7 +120,7 @@ impl Compare {
         };
         let open = |location: &Path| -> anyhow::Result<Side> {
             let resources = resources(location, &options)?;
-            let progress = split::Progress::default();
+            let progress = split::PlanProgress::default();
             let side: Result<_, DiffError> = show_bytes("Planning", &progress.done, &progress.total, || {
                 Side::open(location, &settings, &resources, &progress)
             });
@@ -128,11 +128,11 @@ impl Compare {
         };
         let (before, after) = (open(&self.before)?, open(&self.after)?);
         if self.sizes {
-            let progress = Making::default();
+            let progress = MakingProgress::default();
             let make = || before.make_sizes(&progress).and_then(|()| after.make_sizes(&progress));
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
-        let progress = Progress::default();
+        let progress = DiffProgress::default();
         let mut diff =
             show_bytes("Comparing", &progress.done, &progress.total, || Diff::of(&before, &after, &progress))?;
         for side in [&before, &after] {

@@ -8,12 +8,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use rayon::prelude::*;
 
-use super::options::{Source, SplitOptions};
+use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare};
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
-use crate::report::{Making, Sizes};
+use crate::report::{MakingProgress, Sizes};
 use crate::source::EntryKind;
 
 /// Build the index of an input in advance, so that mounting and reading start at once
@@ -21,9 +21,9 @@ use crate::source::EntryKind;
 /// The files of a wheel are compared with its RECORD. The index is kept in the cache directory. It is used by every later
 /// mount, split and inspect with any options; sizes of archives and wheels only by those with the same options.
 #[derive(Debug, Args)]
-pub(super) struct Index {
+pub(super) struct IndexArguments {
     #[command(flatten)]
-    source: Source,
+    source: InputOptions,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -33,7 +33,7 @@ pub(super) struct Index {
     without_sizes: bool,
 }
 
-impl Index {
+impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let prepared = prepare(&self.source.paths(), &self.options)?;
         let Some(file) = prepared.resources.index.file() else {
@@ -42,7 +42,7 @@ impl Index {
         look_into_members(&prepared);
         prepared.check_claims()?;
         if !self.without_sizes {
-            let progress = Making::default();
+            let progress = MakingProgress::default();
             let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
@@ -73,7 +73,7 @@ fn look_into_members(prepared: &Prepared) {
             _ => None,
         })
         .collect();
-    let progress = Making::default();
+    let progress = MakingProgress::default();
     progress.total.store(members.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     show_bytes("Indexing", &progress.done, &progress.total, || {
         members.par_iter().with_max_len(1).for_each(|(path, content)| {

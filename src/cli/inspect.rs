@@ -8,20 +8,20 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::json;
-use super::options::{Source, SplitOptions};
+use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
-use crate::report::{EmbeddedSummary, Making, Page, Report, Sizes};
+use crate::report::{EmbeddedSummary, InspectReport, MakingProgress, Page, Sizes};
 use crate::source::Input;
-use crate::split::{Progress, embedded};
+use crate::split::{PlanProgress, embedded};
 
 /// Report what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
     #[command(flatten)]
-    source: Source,
+    source: InputOptions,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -65,7 +65,7 @@ impl Inspect {
         let prepared = prepare_listed(&self.source.paths(), &self.options, Input::survey)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
-            let progress = Making::default();
+            let progress = MakingProgress::default();
             let make = || Sizes::make(&prepared.plan, wheels, &progress);
             show_bytes("Measuring", &progress.done, &progress.total, make)?;
         }
@@ -77,7 +77,7 @@ impl Inspect {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        let report = Report::known(&prepared.input, &prepared.plan, wheels, embedded);
+        let report = InspectReport::known(&prepared.input, &prepared.plan, wheels, embedded);
         let mut out = std::io::stdout().lock();
         if self.json {
             json::write(&mut out, &report)?;
@@ -96,7 +96,7 @@ impl Inspect {
 /// Looks for device code that stays where it is.
 fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
     let Prepared { input, plan, resources, .. } = prepared;
-    let progress = Progress::default();
+    let progress = PlanProgress::default();
     let find = || embedded(input, plan, resources, &progress);
     let found = show_bytes("Searching", &progress.done, &progress.total, find);
     for (path, _) in found.iter().filter(|(_, found)| found.is_unfinished) {

@@ -16,7 +16,7 @@ use super::table::{counted, size};
 use super::terminal::escaped;
 use super::unbundle::{new_file, unbundle};
 use crate::gpu::TargetId;
-use crate::kpack::{Reader, TocEntry};
+use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
 use crate::resources::Resources;
 use crate::source::open_file;
@@ -98,9 +98,9 @@ impl Kpack {
     }
 }
 
-fn open(file: &Path) -> anyhow::Result<Reader> {
+fn open(file: &Path) -> anyhow::Result<ArchiveReader> {
     let content = open_file(file, &Resources::new(0))?;
-    Reader::open(Arc::clone(&content)).with_context(|| file.display().to_string())
+    ArchiveReader::open(Arc::clone(&content)).with_context(|| file.display().to_string())
 }
 
 fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
@@ -124,7 +124,7 @@ fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
 }
 
 /// Binaries, code objects and bytes for each target.
-fn summarise(reader: &Reader, out: &mut impl Write) -> anyhow::Result<()> {
+fn summarise(reader: &ArchiveReader, out: &mut impl Write) -> anyhow::Result<()> {
     for target in &reader.toc().gfx_arches {
         let entries: Vec<_> = reader.entries().filter(|(_, of, _)| of == target).collect();
         let names: BTreeSet<_> = entries.iter().map(|(key, ..)| key.rsplit_once('#').map_or(*key, |it| it.0)).collect();

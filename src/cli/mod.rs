@@ -55,7 +55,7 @@ struct Cli {
 enum Command {
     Mount(mount::Mount),
     Umount(mount::Umount),
-    Status(status::Status),
+    Status(status::StatusArguments),
     Inspect(inspect::Inspect),
     Split(split::Split),
     Recombine(Box<recombine::Recombine>),
@@ -63,8 +63,8 @@ enum Command {
     Why(why::Why),
     Diff(Box<diff::Compare>),
     Kpack(kpack::Kpack),
-    Index(index::Index),
-    Cache(cache::Cache),
+    Index(index::IndexArguments),
+    Cache(cache::CacheArguments),
     Generate(generate::Generate),
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use kpackfs_mount_helper::{Caller, FAILURE, Known, Request, SYSTEM, USAGE};
+use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, USAGE};
 
 use super::Cli;
 use super::terminal::message;
@@ -42,7 +42,7 @@ pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
         print!("{}", help(name));
         return ExitCode::SUCCESS;
     }
-    let request = match Request::parse(caller, arguments.into_iter().skip(1), &options()) {
+    let request = match MountRequest::parse(caller, arguments.into_iter().skip(1), &options()) {
         Ok(request) => request,
         Err(reason) => return fail(USAGE, &reason),
     };
@@ -61,12 +61,12 @@ pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
 }
 
 /// The mount options: those of `kpackfs mount`.
-pub(super) fn options() -> Vec<Known> {
+pub(super) fn options() -> Vec<KnownOption> {
     let cli = Cli::command();
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let known = arguments.filter_map(|argument| {
         let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name) && !argument.is_hide_set())?;
-        Some(Known { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
+        Some(KnownOption { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
     });
     known.collect()
 }
@@ -144,7 +144,7 @@ mod tests {
             ("allow-other", false),
             ("noexec", false),
         ] {
-            assert!(known.contains(&Known { name: name.to_owned(), takes_value }), "{name}");
+            assert!(known.contains(&KnownOption { name: name.to_owned(), takes_value }), "{name}");
         }
         assert!(known.iter().all(|option| option.name != "foreground" && option.name != "fake"));
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn values_are_checked_as_on_the_command_line() {
         let arguments = ["/w", "/m", "-o", "compression=lzma"].map(OsString::from);
-        let request = Request::parse(Caller::Mount, arguments, &options()).unwrap();
+        let request = MountRequest::parse(Caller::Mount, arguments, &options()).unwrap();
         let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
         let error = Cli::try_parse_from(command).unwrap_err().to_string();
         assert!(first_line(&error).starts_with("invalid value 'lzma' for '--compression"), "{error}");

@@ -11,13 +11,13 @@ use crate::artifact::MANIFEST;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
-use crate::split::{Options, Packaging, Statement};
+use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::WheelOptions;
 use crate::wheel::{self, Label, Stamp, WheelError};
 
 /// What to split.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Source {
+pub(super) struct InputOptions {
     /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
     /// several wheels that belong together, or a directory of these
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
@@ -36,7 +36,7 @@ pub(super) struct Source {
     input_dir: Option<PathBuf>,
 }
 
-impl Source {
+impl InputOptions {
     pub(super) fn path(&self) -> &Path {
         let named = self.named.as_deref().or(self.artifact_dir.as_deref()).or(self.input_dir.as_deref());
         // One of them is there, or there would be no command.
@@ -247,13 +247,13 @@ impl SplitOptions {
     }
 
     /// What the planner wants to know.
-    pub(super) fn to_options(&self, packaging: Packaging) -> anyhow::Result<Options> {
+    pub(super) fn to_options(&self, packaging: Packaging) -> anyhow::Result<PlanOptions> {
         let root = |name: &String| match name.trim_matches('/') {
             "" | "." => Ok(EntryPath::root()),
             name => EntryPath::new(name.as_bytes()).with_context(|| format!("--overlay-root {name}")),
         };
         let roots = self.overlay_root.iter().map(root).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Options {
+        Ok(PlanOptions {
             databases: self.selection.databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),

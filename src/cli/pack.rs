@@ -15,7 +15,7 @@ use super::unbundle::new_file;
 use crate::export;
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
-use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::{EntryKind, EntryPath, Input, open_file};
@@ -81,14 +81,17 @@ impl Create {
     }
 
     /// The archives that `split` makes for a binary, with their names.
-    fn of_binary(&self, binary: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<Archive>)>> {
-        let options =
-            split::Options { group: self.group.clone(), compression: self.compression(), ..split::Options::default() };
-        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &split::Progress::default())?;
+    fn of_binary(&self, binary: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<ArchiveRope>)>> {
+        let options = split::PlanOptions {
+            group: self.group.clone(),
+            compression: self.compression(),
+            ..split::PlanOptions::default()
+        };
+        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &split::PlanProgress::default())?;
         for warning in &plan.warnings {
             eprintln!("kpackfs: warning: {}", message(warning));
         }
-        let is_wanted = |archive: &Archive| self.target.as_ref().is_none_or(|target| target == archive.target());
+        let is_wanted = |archive: &ArchiveRope| self.target.as_ref().is_none_or(|target| target == archive.target());
         let archives = plan.archives.iter().filter(|planned| is_wanted(&planned.archive));
         let named = archives.map(|it| (String::from_utf8_lossy(it.path.name()).into_owned(), Arc::clone(&it.archive)));
         let named: Vec<_> = named.collect();
@@ -100,7 +103,7 @@ impl Create {
     }
 
     /// An archive for each target of some files.
-    fn of_files(&self, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<Archive>)>> {
+    fn of_files(&self, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<ArchiveRope>)>> {
         let mut objects = BTreeMap::<TargetId, BTreeMap<String, CodeObject>>::new();
         for (name, path, content) in self.contents(resources)? {
             let Some(object) = self.object(&path, content)? else { continue };
@@ -124,7 +127,7 @@ impl Create {
         let archive = |(target, objects): (TargetId, BTreeMap<String, CodeObject>)| {
             let name = format!("{group}_{target}.kpack");
             let entries = objects.into_iter().enumerate().map(entry).collect();
-            (name, Arc::new(Archive::new(&group, target, self.compression(), entries)))
+            (name, Arc::new(ArchiveRope::new(&group, target, self.compression(), entries)))
         };
         Ok(objects.into_iter().map(archive).collect())
     }

@@ -13,10 +13,10 @@ use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
 use crate::join::{self, Joined};
-use crate::report::Making;
+use crate::report::MakingProgress;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
-use crate::split::{Packaging, Plan, Progress, Statement};
+use crate::split::{Packaging, Plan, PlanProgress, Statement};
 use crate::view::WheelSet;
 
 /// An input with its plan.
@@ -36,7 +36,7 @@ impl Prepared {
     /// damaged.
     pub(super) fn check_claims(&self) -> anyhow::Result<()> {
         let Some(wheels) = &self.wheels else { return Ok(()) };
-        let progress = Making::default();
+        let progress = MakingProgress::default();
         let size = |entry: &Entry| match &entry.kind {
             EntryKind::File { content, .. } => content.size(),
             EntryKind::Directory | EntryKind::Symlink(_) => 0,
@@ -102,9 +102,9 @@ pub(super) fn prepare_listed(
         },
         several => join::open_wheels(several, &resources)?,
     };
-    let joining = join::Progress::default();
+    let joining = join::JoinProgress::default();
     let joined = show_bytes("Joining", &joining.done, &joining.total, || join::join(&mut input, &resources, &joining));
-    let progress = Progress::default();
+    let progress = PlanProgress::default();
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
         Plan::of_joined(&input, &joined, &choices, &resources, &progress)
     })?;

@@ -15,7 +15,7 @@ use super::serving::{Serving, absolute};
 use super::split::Writing;
 use crate::artifact::PackagingConfig;
 use crate::resources::Resources;
-use crate::split::{Packaging, Progress, Statement};
+use crate::split::{Packaging, PlanProgress, Statement};
 use crate::view::{Recombined, Shards};
 
 /// Join the artifacts of several builds to packages: host code of one, device code of all by groups of GPUs
@@ -108,7 +108,7 @@ impl Recombine {
         let config = PackagingConfig::read(config_path)?;
         let options = self.options.to_options(Packaging::Processors)?;
         let resources = resources(place, &self.options)?;
-        let progress = Progress::default();
+        let progress = PlanProgress::default();
         let shards = show_bytes("Planning", &progress.done, &progress.total, || {
             Shards::open(place, &self.component, &options, &resources, &progress)
         })?;

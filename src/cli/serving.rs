@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::log;
-use crate::artifact::{Found, find, shards};
+use crate::artifact::{FoundArtifacts, find, shards};
 use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
 use crate::source::is_stream;
 
@@ -58,7 +58,7 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 /// Refuses what cannot be read at any place for as long as a mount lasts: streams, as input or as artifacts of it.
 fn check_mountable(source: &Path) -> anyhow::Result<()> {
     let artifacts = |place: &Path| match find(place) {
-        Ok(Some(Found::Several { artifacts, .. })) => artifacts.into_values().collect(),
+        Ok(Some(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
         _ => Vec::new(),
     };
     let of_shards = shards(source).unwrap_or_default();

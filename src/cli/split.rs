@@ -8,16 +8,16 @@ use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use super::interrupt;
-use super::options::{Source, SplitOptions};
+use super::options::{InputOptions, SplitOptions};
 use super::output::Output;
 use super::prepare::{Prepared, prepare, save_index};
 use super::progress::show_bytes;
-use super::statement::Stated;
+use super::statement::StatementChange;
 use super::terminal::message;
 use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
 use crate::export::{self, Progress, Reflink};
 use crate::gpu::{BundleKey, begins_with_target};
-use crate::kpack::{Archive, make_archives, unmade_size};
+use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
@@ -27,7 +27,7 @@ use crate::wheel::Part;
 #[derive(Debug, Args)]
 pub(super) struct Split {
     #[command(flatten)]
-    source: Source,
+    source: InputOptions,
 
     #[command(flatten)]
     options: SplitOptions,
@@ -42,8 +42,8 @@ pub(super) struct Split {
     force: bool,
 
     /// What to write
-    #[arg(long, value_enum, default_value_t = Format::Directory, alias = "output-format")]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Directory, alias = "output-format")]
+    format: OutputFormat,
 
     /// Write this view only, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default: host
     /// and every device part; every GPU with --format thin-wheel, where views are called gfx942 or gfx1100+gfx1036]. With
@@ -89,7 +89,7 @@ impl Writing {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// A directory for each part
     Directory,
     /// A .whl file for each part of a wheel
@@ -104,10 +104,10 @@ impl Split {
         interrupt::watch()?;
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             return match self.format {
-                Format::Directory => {
+                OutputFormat::Directory => {
                     artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
                 }
-                Format::Wheel | Format::ThinWheel => {
+                OutputFormat::Wheel | OutputFormat::ThinWheel => {
                     bail!("{}: wheels can be made of a wheel only", self.source.path().display())
                 }
             };
@@ -125,12 +125,12 @@ impl Split {
         }
         let views = self.directories(&prepared.plan)?;
         let stated = match self.format {
-            Format::Directory => Some(self.stated(&prepared, &views)?),
+            OutputFormat::Directory => Some(self.stated(&prepared, &views)?),
             // Wheels say so themselves.
-            Format::Wheel | Format::ThinWheel => None,
+            OutputFormat::Wheel | OutputFormat::ThinWheel => None,
         };
         match (self.format, &prepared.wheels) {
-            (Format::Directory, Some(wheels)) if self.view.is_empty() => {
+            (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
                     let name = match part.part() {
                         Part::Host => HOST,
@@ -141,11 +141,13 @@ impl Split {
                 };
                 self.write_parts(wheels, &prepared, &tree, Vec::new(), stated.as_ref(), place)?;
             }
-            (Format::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
-            (Format::Wheel, Some(wheels)) if !self.view.is_empty() => self.write_fat_wheel(wheels, &prepared, &tree)?,
-            (Format::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
-            (Format::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, &prepared, &tree)?,
-            (Format::Wheel | Format::ThinWheel, None) => {
+            (OutputFormat::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
+            (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => {
+                self.write_fat_wheel(wheels, &prepared, &tree)?;
+            }
+            (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
+            (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, &prepared, &tree)?,
+            (OutputFormat::Wheel | OutputFormat::ThinWheel, None) => {
                 bail!(
                     "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
                     self.source.path().display()
@@ -160,10 +162,10 @@ impl Split {
     }
 
     /// What the directory is to say of the split.
-    fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<Stated> {
+    fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
-        Stated::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
+        StatementChange::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
     }
 
     /// Names device parts in the directory that no split says to be its own.
@@ -188,16 +190,18 @@ impl Split {
     fn check_usage(&self) -> Result<(), clap::Error> {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
-            Format::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
+            OutputFormat::Wheel if self.view.iter().any(|view| view.trim_matches('/') != FAT) => {
                 "--view chooses directories; of wheels it can choose fat only"
             }
-            Format::Directory | Format::Wheel if self.versions.are_given() => {
+            OutputFormat::Directory | OutputFormat::Wheel if self.versions.are_given() => {
                 "--keep-version and --local-version are about thin wheels; they need --format thin-wheel"
             }
-            Format::Directory | Format::ThinWheel if self.options.generate_variant_wheel && !of_wheels() => {
+            OutputFormat::Directory | OutputFormat::ThinWheel
+                if self.options.generate_variant_wheel && !of_wheels() =>
+            {
                 "--generate-variant-wheel makes a wheel; it needs --format wheel"
             }
-            Format::Wheel | Format::ThinWheel | Format::Directory => return Ok(()),
+            OutputFormat::Wheel | OutputFormat::ThinWheel | OutputFormat::Directory => return Ok(()),
         };
         Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
     }
@@ -205,7 +209,7 @@ impl Split {
     /// Whether there is something to do.
     fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let (input, plan) = (self.source.path().display(), &prepared.plan);
-        if !matches!(self.format, Format::Directory)
+        if !matches!(self.format, OutputFormat::Directory)
             && prepared.wheels.as_ref().is_some_and(|wheels| wheels.has_symlinks)
         {
             bail!(
@@ -218,8 +222,8 @@ impl Split {
         if !plan.unsplit.is_empty() {
             return match self.format {
                 // What a host part is like whose binaries stayed fat is for `verify` to tell.
-                Format::Directory => Ok(()),
-                Format::Wheel | Format::ThinWheel => {
+                OutputFormat::Directory => Ok(()),
+                OutputFormat::Wheel | OutputFormat::ThinWheel => {
                     bail!("{input}: none of its fat binaries can be split; the warnings say why")
                 }
             };
@@ -235,7 +239,7 @@ impl Split {
         prepared: &Prepared,
         tree: &Tree,
         views: &[(EntryPath, PathBuf)],
-        stated: Option<&Stated>,
+        stated: Option<&StatementChange>,
     ) -> anyhow::Result<()> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!(
@@ -260,7 +264,7 @@ impl Split {
     fn prepare_output(
         &self,
         views: &[(EntryPath, PathBuf)],
-        stated: Option<&Stated>,
+        stated: Option<&StatementChange>,
         prepared: &Prepared,
     ) -> anyhow::Result<Output> {
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
@@ -304,14 +308,14 @@ impl Split {
         prepared: &Prepared,
         tree: &Tree,
         others: Vec<(EntryPath, PathBuf)>,
-        stated: Option<&Stated>,
+        stated: Option<&StatementChange>,
         place: impl Fn(&WheelPart) -> anyhow::Result<Option<(EntryPath, PathBuf)>>,
     ) -> anyhow::Result<()> {
         let parts: Vec<_> = wheels.hosts.iter().chain(wheels.devices.values()).cloned().collect();
         let views = parts.iter().filter_map(|part| place(part).transpose()).chain(others.into_iter().map(Ok));
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let mut output = self.prepare_output(&views, stated, prepared)?;
-        let archives: Vec<&Archive> = parts.iter().flat_map(|part| part.archives()).collect();
+        let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
@@ -384,7 +388,7 @@ fn warn_of_missing_devices(wheels: &WheelSet) {
 pub(super) fn write_with_archives(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
-    archives: &[&Archive],
+    archives: &[&ArchiveRope],
     writing: Writing,
 ) -> anyhow::Result<()> {
     let progress = Progress { total: unmade_size(archives).into(), ..Progress::default() };

@@ -13,13 +13,13 @@ use crate::split::Statement;
 use crate::view::REPORTS;
 
 /// A statement, and what the new parts replace in addition to what has their names.
-pub(super) struct Stated {
+pub(super) struct StatementChange {
     file: PathBuf,
     statement: Statement,
     replaced: Vec<PathBuf>,
 }
 
-impl Stated {
+impl StatementChange {
     /// What is to be said in `output` once the parts are written. If these are a whole split, it takes the place of the
     /// earlier one there; otherwise its parts are added to it. `is_part` says whether a name can be that of a part, since
     /// nothing else may be replaced.

@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Show what a mount has done so far and what it is doing
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct StatusArguments {
     /// Where it is mounted
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Status {
     json: bool,
 }
 
-impl Status {
+impl StatusArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mount = find_mount(&self.place)?;
         let file = mount.mount_point.join(REPORTS).join("status.json");

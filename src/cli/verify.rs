@@ -17,7 +17,7 @@ use crate::artifact;
 use crate::gpu::GpuSet;
 use crate::resources::Resources;
 use crate::split::Packaging;
-use crate::verify::{self, Cause, Options, Progress, Report};
+use crate::verify::{self, FindingGroup, VerifyOptions, VerifyProgress, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
@@ -87,12 +87,12 @@ impl Verify {
         Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
     }
 
-    fn verify(&self) -> anyhow::Result<Report> {
+    fn verify(&self) -> anyhow::Result<VerifyReport> {
         self.ignored.note();
         let paths: Vec<PathBuf> = self.path.iter().chain(&self.artifacts_dir).cloned().collect();
         let is_artifact = |path: &PathBuf| artifact::find(path).ok().flatten().is_some();
         let packaging = if paths.iter().all(is_artifact) { Packaging::Processors } else { Packaging::Bundles };
-        let options = Options {
+        let options = VerifyOptions {
             databases: self.selection.chosen_databases()?,
             gpu_targets: self.selection.gpu_targets(packaging),
             exclude_targets: self.selection.exclude_targets(packaging),
@@ -102,14 +102,14 @@ impl Verify {
         check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
-        let progress = Progress::default();
+        let progress = VerifyProgress::default();
         let report = show_bytes("Verifying", &progress.done, &progress.total, || {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, &progress)
         });
         Ok(report?)
     }
 
-    fn print(&self, report: &Report) -> anyhow::Result<()> {
+    fn print(&self, report: &VerifyReport) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             return json::write(&mut out, report);
@@ -119,7 +119,7 @@ impl Verify {
         }
         if report.findings.len() > MOST_WITHOUT_SUMMARY {
             writeln!(out, "{} findings by cause:", report.findings.len())?;
-            for Cause { count, reason, first, .. } in &report.causes {
+            for FindingGroup { count, reason, first, .. } in &report.causes {
                 writeln!(out, "{count:>8}  {}; the first: {}", message(reason), message(first))?;
             }
             writeln!(out)?;

@@ -15,7 +15,7 @@ use super::json;
 use super::terminal::message;
 use crate::gpu::{KFD_TOPOLOGY, TargetId, devices};
 use crate::resources::Resources;
-use crate::why::{Answer, Question, is_runtime};
+use crate::why::{Explanation, Question, is_runtime};
 
 /// Memory for caches, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -88,7 +88,7 @@ impl Why {
         Ok(if answer.found { ExitCode::SUCCESS } else { ExitCode::from(NOT_FOUND) })
     }
 
-    fn answer(&self) -> anyhow::Result<Answer> {
+    fn answer(&self) -> anyhow::Result<Explanation> {
         let mut paths = self.path.clone();
         let mut variables: BTreeMap<_, _> = std::env::vars_os().collect();
         let mut loaded = None;
@@ -125,7 +125,7 @@ impl Why {
         Ok(gpus)
     }
 
-    fn print(&self, answer: &Answer, out: &mut impl Write) -> anyhow::Result<()> {
+    fn print(&self, answer: &Explanation, out: &mut impl Write) -> anyhow::Result<()> {
         let command = answer.command.as_ref().map(|command| format!("; run: {command}")).unwrap_or_default();
         writeln!(out, "{}", message(&format!("{}{command}", answer.sentence)))?;
         for problem in &answer.unread {

@@ -3,9 +3,9 @@
 use crate::gpu::{BundleKey, Level};
 
 use super::Arch;
-use super::names::Names;
+use super::names::PathNames;
 
-pub(super) fn detect(names: &Names) -> Option<Arch> {
+pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let [directory, _, ..] = names.below(&["aotriton.images"])? else { return None };
     let name = directory.strip_prefix("amd-").filter(|name| name.starts_with("gfx"))?;
     let key = match name.parse().ok()? {

@@ -19,7 +19,7 @@ use crate::rope::Content;
 use crate::source::{EntryPath, begins_binary};
 
 /// A file with its path.
-pub type File<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
+pub type NamedFile<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
 
 /// What Python needs to import a directory.
 const PACKAGE: &[u8] = b"__init__.py";
@@ -33,7 +33,7 @@ pub(super) struct LooseCode {
 }
 
 /// What a file is by its first bytes.
-enum Beginning {
+enum Magic {
     /// Code for a target.
     Code(TargetId),
     /// Host code, which every GPU needs.
@@ -43,15 +43,15 @@ enum Beginning {
 
 impl LooseCode {
     /// Looks into the files whose paths name a target or a family.
-    pub(super) fn find<'a>(files: impl Iterator<Item = File<'a>>, resources: &Arc<Resources>) -> Self {
+    pub(super) fn find<'a>(files: impl Iterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let named: Vec<_> = files
             .filter_map(|(path, content)| Some((path, content, named_targets(path))).filter(|it| !it.2.is_empty()))
             .collect();
         let beginnings: Vec<_> =
-            named.par_iter().map(|(path, content, _)| Beginning::of(path, content, resources)).collect();
+            named.par_iter().map(|(path, content, _)| Magic::of(path, content, resources)).collect();
         let mut found = Self::default();
         for ((path, _, names), beginning) in named.iter().zip(&beginnings) {
-            let Beginning::Code(target) = beginning else { continue };
+            let Magic::Code(target) = beginning else { continue };
             found.files.insert((*path).clone(), Arch::Target(target.clone()));
             if let (false, Some(name)) = (names.iter().any(|name| fits(name, target)), names.last()) {
                 found
@@ -62,7 +62,7 @@ impl LooseCode {
         let directories = own_directories(named.iter().map(|it| it.0).zip(&beginnings));
         for ((path, ..), beginning) in named.iter().zip(&beginnings) {
             let of_directory = || ancestors(path).find_map(|directory| directories.get(&directory)?.clone());
-            if let (Beginning::Other, Some(target)) = (beginning, of_directory()) {
+            if let (Magic::Other, Some(target)) = (beginning, of_directory()) {
                 found.files.insert((*path).clone(), Arch::Target(target));
             }
         }
@@ -75,7 +75,7 @@ impl LooseCode {
     }
 }
 
-impl Beginning {
+impl Magic {
     /// What cannot be read is nothing: scanning the file says why.
     fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
         let mut bytes = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
@@ -129,14 +129,14 @@ fn fits(name: &TargetId, target: &TargetId) -> bool {
 
 /// The directories that belong to the target after which they are called: there is code for it in them, and no host code.
 fn own_directories<'a>(
-    files: impl Iterator<Item = (&'a EntryPath, &'a Beginning)>,
+    files: impl Iterator<Item = (&'a EntryPath, &'a Magic)>,
 ) -> BTreeMap<EntryPath, Option<TargetId>> {
     let mut with_code = BTreeMap::<EntryPath, bool>::new();
     for (path, beginning) in files {
         for directory in ancestors(path) {
             let Some(name) = target_of_directory(&directory) else { continue };
-            let has_code = || matches!(beginning, Beginning::Code(of) if BundleKey::of(of) == BundleKey::of(&name));
-            if matches!(beginning, Beginning::Host) {
+            let has_code = || matches!(beginning, Magic::Code(of) if BundleKey::of(of) == BundleKey::of(&name));
+            if matches!(beginning, Magic::Host) {
                 with_code.insert(directory, false);
             } else if has_code() {
                 with_code.entry(directory).or_insert(true);

@@ -1,11 +1,11 @@
 //! Composable Kernel: static libraries of convolutions, one for each architecture.
 
 use super::Arch;
-use super::names::{Names, number_at};
+use super::names::{PathNames, number_at};
 
 /// `[lib]device_conv_operations_<processor>[_strict][_<feature><sign>…].a` or `.lib`. The build system writes signs as
 /// `p` and `_`; features do not matter for where the file belongs.
-pub(super) fn detect(names: &Names) -> Option<Arch> {
+pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let file = names.file();
     let name = file.strip_suffix(".a").or_else(|| file.strip_suffix(".lib"))?;
     let name = name.strip_prefix("lib").unwrap_or(name).strip_prefix("device_conv_operations_")?;

@@ -1,10 +1,10 @@
 //! hipDNN's kernel provider: `engines/arch_content/<provider>/…/<arch>/…`.
 
 use super::Arch;
-use super::names::{Names, whole_arch};
+use super::names::{PathNames, whole_arch};
 
 /// Code for generic ISAs stays in the host part, where every processor finds it.
-pub(super) fn detect(names: &Names) -> Option<Arch> {
+pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let content = ["arch_content", "test_arch_content"];
     let below = content.iter().find_map(|content| names.below(&["engines", content]))?;
     let (_, directories) = below.split_last()?;

@@ -1,9 +1,9 @@
 //! The rocjitsu hot-swap cache: translations of gfx1250 code between steppings, named after SHA-256 digests.
 
 use super::Arch;
-use super::names::Names;
+use super::names::PathNames;
 
-pub(super) fn detect(names: &Names) -> Option<Arch> {
+pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     if !names.parents_end_with(&["share", "rocjitsu", "translations", "gfx1250-b0-a0", "v1"]) {
         return None;
     }

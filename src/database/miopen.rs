@@ -1,12 +1,12 @@
 //! MIOpen: tuning databases and models in `miopen/db/`, and libraries of composable kernels.
 
 use super::Arch;
-use super::names::{Names, arch_at, starts};
+use super::names::{PathNames, arch_at, starts};
 
 /// Binary cache, models, tuning and find databases, and what users' own tuning adds.
 const SUFFIXES: [&str; 6] = [".kdb", ".model", ".db.txt", ".fdb.txt", ".udb.txt", ".ufdb.txt"];
 
-pub(super) fn detect(names: &Names) -> Option<Arch> {
+pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let file = names.file();
     kernel_library(file).or_else(|| {
         names.below(&["miopen", "db"])?;

@@ -28,9 +28,9 @@ use crate::resources::Resources;
 use crate::source::EntryPath;
 
 use codeobject::LooseCode;
-use names::Names;
+use names::PathNames;
 
-pub use codeobject::File;
+pub use codeobject::NamedFile;
 
 /// A library whose databases can be told apart by architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub enum Arch {
 
 /// A file that belongs to a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DatabaseFile {
     /// The handler that claimed it.
     pub handler: Handler,
     /// What it is for.
@@ -137,7 +137,7 @@ impl Handler {
         }
     }
 
-    fn detect(self, names: &Names) -> Option<Arch> {
+    fn detect(self, names: &PathNames) -> Option<Arch> {
         match self {
             Self::Rocblas | Self::Hipblaslt | Self::Hipsparselt => tensile::detect(self.name(), names),
             Self::Aotriton => aotriton::detect(names),
@@ -223,7 +223,7 @@ impl Databases {
 
     /// The same for these files, with the loose code objects among them.
     #[must_use]
-    pub fn of<'a>(&self, files: impl IntoIterator<Item = File<'a>>, resources: &Arc<Resources>) -> Self {
+    pub fn of<'a>(&self, files: impl IntoIterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let by_name = Self::with_handlers(self.handlers.clone());
         if !self.handlers.contains(&Handler::Codeobject) {
             return by_name;
@@ -239,13 +239,14 @@ impl Databases {
 
     /// Which handler claims the file at `path`, and what it is for. The first handler that claims it wins; none claims a
     /// path that is not UTF-8.
-    pub fn classify(&self, path: &EntryPath) -> Option<Found> {
+    pub fn classify(&self, path: &EntryPath) -> Option<DatabaseFile> {
         // Every handler wants a name of a processor, and so do loose code objects.
         if self.handlers.is_empty() || memchr::memmem::find(path.as_bytes(), PROCESSOR).is_none() {
             return None;
         }
-        let names = Names::new(path)?;
-        let by_name = self.handlers.iter().find_map(|&handler| Some(Found { handler, arch: handler.detect(&names)? }));
-        by_name.or_else(|| Some(Found { handler: Handler::Codeobject, arch: self.code.arch(path)? }))
+        let names = PathNames::new(path)?;
+        let by_name =
+            self.handlers.iter().find_map(|&handler| Some(DatabaseFile { handler, arch: handler.detect(&names)? }));
+        by_name.or_else(|| Some(DatabaseFile { handler: Handler::Codeobject, arch: self.code.arch(path)? }))
     }
 }

@@ -4,11 +4,11 @@ use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
 /// The components of a path, all of them text.
-pub(super) struct Names<'a> {
+pub(super) struct PathNames<'a> {
     components: Vec<&'a str>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> PathNames<'a> {
     /// Takes a path apart unless it is not UTF-8.
     pub(super) fn new(path: &'a EntryPath) -> Option<Self> {
         let text = std::str::from_utf8(path.as_bytes()).ok()?;

@@ -1,7 +1,7 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
 use super::Arch;
-use super::names::{Names, find_arch, whole_arch};
+use super::names::{PathNames, find_arch, whole_arch};
 
 /// Kernels and their catalogues; hipBLASLt also reads catalogues that are compressed.
 const SUFFIXES: [&str; 4] = [".co", ".hsaco", ".dat", ".dat.zlib"];
@@ -9,7 +9,7 @@ const SUFFIXES: [&str; 4] = [".co", ".hsaco", ".dat", ".dat.zlib"];
 /// Newer builds have a directory for each architecture, with files that do not name it (a manifest, fallbacks) or
 /// name the one they are derived from (gfx1250 below `gfx1250-strict`). The library reads what is in its directory,
 /// hence that decides. Older builds keep everything in one directory, and the file's name decides.
-pub(super) fn detect(library: &str, names: &Names) -> Option<Arch> {
+pub(super) fn detect(library: &str, names: &PathNames) -> Option<Arch> {
     let below = names.below(&[library, "library"])?;
     let directory = below.split_last().and_then(|(_, directories)| directories.first());
     let arch = directory.and_then(|name| whole_arch(name)).or_else(|| {

@@ -11,7 +11,7 @@ const GRAIN: usize = 256;
 
 /// A range of the original that becomes something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Change {
+pub(super) struct ChangedRange {
     /// First byte of the original.
     pub(super) start: u64,
     /// Behind its last byte; `start` for an insertion.
@@ -21,14 +21,14 @@ pub(super) struct Change {
 }
 
 /// The changes in the order of the original. `edits` have been checked against it.
-pub(super) fn changes(original: &dyn Content, edits: &[Edit]) -> Result<Vec<Change>, ReadError> {
+pub(super) fn changes(original: &dyn Content, edits: &[Edit]) -> Result<Vec<ChangedRange>, ReadError> {
     let mut changes = Vec::with_capacity(edits.len());
     for edit in edits {
         let added = edit.replacement.iter().map(Segment::length).sum();
         if edit.end - edit.start == added {
             compare(original, edit, &mut changes)?;
         } else {
-            changes.push(Change { start: edit.start, end: edit.end, added });
+            changes.push(ChangedRange { start: edit.start, end: edit.end, added });
         }
     }
     changes.sort_unstable();
@@ -37,10 +37,10 @@ pub(super) fn changes(original: &dyn Content, edits: &[Edit]) -> Result<Vec<Chan
 
 /// Adds where an edit that keeps the length differs from the original. Equal stretches shorter than the history of a
 /// block are of no use, and count as changed.
-fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<Change>) -> Result<(), ReadError> {
+fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<ChangedRange>) -> Result<(), ReadError> {
     let replacement = Rope::new(edit.replacement.iter().cloned())?;
     let (mut old, mut new) = (Vec::new(), Vec::new());
-    let mut last: Option<Change> = None;
+    let mut last: Option<ChangedRange> = None;
     let mut at = edit.start;
     while at < edit.end {
         let length = to_usize((edit.end - at).min(PIECE));
@@ -56,7 +56,7 @@ fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<Change>) -> Re
                         last.end = end;
                         last.added = end - last.start;
                     }
-                    _ => changes.extend(last.replace(Change { start: at, end, added: end - at })),
+                    _ => changes.extend(last.replace(ChangedRange { start: at, end, added: end - at })),
                 }
             }
             at = end;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::change::changes;
 use self::encode::encode;
 use self::join::Joiner;
-use self::plan::{Part, plan};
+use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, EditError, ReadError, Rope, edited};
 
@@ -67,7 +67,7 @@ pub fn splice(
     let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
     let Some(joints) = original.joints()? else { return Ok(None) };
     let parts = plan(&changes(&**original, edits)?, &joints, original.size());
-    let anew = parts.iter().map(|part| if let Part::Anew(range) = part { range.end - range.start } else { 0 });
+    let anew = parts.iter().map(|part| if let StreamPart::Anew(range) = part { range.end - range.start } else { 0 });
     if anew.sum::<u64>() > MOST_SPLICED {
         return Ok(None);
     }
@@ -77,13 +77,13 @@ pub fn splice(
     let mut ended = false;
     for (number, part) in parts.iter().enumerate() {
         match part {
-            Part::Anew(range) => {
+            StreamPart::Anew(range) => {
                 ended = number + 1 == parts.len();
                 let encoded = encode(&content, range.clone(), ended, counters)?;
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
             }
-            Part::TakenOver(from, to) => {
+            StreamPart::TakenOver(from, to) => {
                 ended = joints.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::WINDOW;
-use super::change::Change;
+use super::change::ChangedRange;
 use crate::rope::BlockBoundary;
 
 /// Shorter stretches are not worth taking over: each one makes the encoder begin a new block behind it.
@@ -14,7 +14,7 @@ const WORTH_BITS: u64 = 16;
 
 /// A piece of the new stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum StreamPart {
     /// These bytes of the new content are encoded again.
     Anew(Range<u64>),
     /// The blocks between these joints are taken over.
@@ -22,13 +22,13 @@ pub(super) enum Part {
 }
 
 /// An unchanged range of the original and where it begins in the new content.
-struct Unchanged {
+struct UnchangedRange {
     old: Range<u64>,
     new: u64,
 }
 
 /// Divides the new content. `size` is the original's.
-pub(super) fn plan(changes: &[Change], joints: &[BlockBoundary], size: u64) -> Vec<Part> {
+pub(super) fn plan(changes: &[ChangedRange], joints: &[BlockBoundary], size: u64) -> Vec<StreamPart> {
     let (unchanged, new_size) = unchanged(changes, size);
     let mut parts = Vec::new();
     let mut at = 0;
@@ -47,26 +47,26 @@ pub(super) fn plan(changes: &[Change], joints: &[BlockBoundary], size: u64) -> V
             continue;
         }
         if moved(from.output) > at {
-            parts.push(Part::Anew(at..moved(from.output)));
+            parts.push(StreamPart::Anew(at..moved(from.output)));
         }
-        parts.push(Part::TakenOver(*from, *to));
+        parts.push(StreamPart::TakenOver(*from, *to));
         at = moved(to.output);
     }
     if at < new_size {
-        parts.push(Part::Anew(at..new_size));
+        parts.push(StreamPart::Anew(at..new_size));
     }
     parts
 }
 
 /// What lies between the changes, and the new content's size.
-fn unchanged(changes: &[Change], size: u64) -> (Vec<Unchanged>, u64) {
+fn unchanged(changes: &[ChangedRange], size: u64) -> (Vec<UnchangedRange>, u64) {
     let mut ranges = Vec::with_capacity(changes.len() + 1);
     let (mut old, mut new) = (0, 0);
     for change in changes {
-        ranges.push(Unchanged { old: old..change.start, new });
+        ranges.push(UnchangedRange { old: old..change.start, new });
         new += change.start - old + change.added;
         old = change.end;
     }
-    ranges.push(Unchanged { old: old..size, new });
+    ranges.push(UnchangedRange { old: old..size, new });
     (ranges, new + (size - old))
 }

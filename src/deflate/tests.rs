@@ -4,8 +4,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::change::{Change, changes};
-use super::plan::{Part, plan};
+use super::change::{ChangedRange, changes};
+use super::plan::{StreamPart, plan};
 use super::{Deflation, deflate, splice};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, edited};
@@ -149,16 +149,16 @@ proptest! {
         let mut at = 0;
         for part in plan(&changes, &joints, size) {
             match part {
-                Part::Anew(range) => {
+                StreamPart::Anew(range) => {
                     prop_assert!(range.start == at && range.end > at);
                     at = range.end;
                 }
-                Part::TakenOver(from, to) => {
+                StreamPart::TakenOver(from, to) => {
                     // The final block is nowhere but at the end.
                     prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB in front of them are changed.
                     let history = from.output.saturating_sub(32 << 10);
-                    let outside = |change: &Change| change.end <= history || change.start >= to.output;
+                    let outside = |change: &ChangedRange| change.end <= history || change.start >= to.output;
                     prop_assert!(changes.iter().all(outside), "{changes:?} {from:?} {to:?}");
                     at += to.output - from.output;
                 }
@@ -225,9 +225,9 @@ fn what_edits_do_not_change_is_not_encoded_anew() {
     let same = Edit::patch(900_000, bytes[900_000..].to_vec());
     let other = Edit::patch(100, bytes[100..900_000].to_vec());
     let found = changes(&*content, &[same, Edit::cut(50, 50), other, Edit::cut(20, 30)]).unwrap();
-    let change = |start, end| Change { start, end, added: end - start };
+    let change = |start, end| ChangedRange { start, end, added: end - start };
     let patched = [change(868, 30_052), change(62_820, 63_076), change(199_780, 200_036), change(799_844, 800_100)];
-    assert_eq!(found, [&[Change { start: 20, end: 30, added: 0 }][..], &patched].concat());
+    assert_eq!(found, [&[ChangedRange { start: 20, end: 30, added: 0 }][..], &patched].concat());
 }
 
 #[test]

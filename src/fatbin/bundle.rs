@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::compressed::Compressed;
-use super::packing::{self, Packing};
+use super::packing::{self, CompressedHeader};
 use super::{CodeObject, FatbinError};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -26,7 +26,7 @@ const MAX_ID: u64 = 4096;
 
 /// An entry of a bundle's table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct BundleEntry {
     /// Where its code begins in the (decompressed) bundle.
     pub(super) offset: u64,
     /// Bytes of its code.
@@ -41,9 +41,9 @@ pub struct Bundle {
     /// Where it is in the file.
     pub(super) offset: u64,
     /// How it is compressed, if it is.
-    pub(super) compressed: Option<Packing>,
+    pub(super) compressed: Option<CompressedHeader>,
     /// Its table.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BundleEntry>,
 }
 
 impl Bundle {
@@ -75,7 +75,7 @@ impl Bundle {
                 length => read_up_to(content, offset, length),
             };
             (None, read_entries(offset, available, counted(read, count))?)
-        } else if let Some(packing) = Packing::parse(offset, &head, available)? {
+        } else if let Some(packing) = CompressedHeader::parse(offset, &head, available)? {
             let bundle = Compressed::new(content, packing, resources);
             (Some(packing), read_entries(offset, packing.size, counted(bundle.beginning()?, count))?)
         } else {
@@ -92,7 +92,7 @@ impl Bundle {
 
     /// Where it is and its length, compressed and claimed, if the latter is out of all proportion.
     pub fn absurd_claim(&self) -> Option<(u64, u64, u64)> {
-        let packing = self.compressed.filter(Packing::is_absurd)?;
+        let packing = self.compressed.filter(CompressedHeader::is_absurd)?;
         Some((self.offset, packing.length, packing.size))
     }
 
@@ -106,7 +106,7 @@ impl Bundle {
         if self.compressed.is_some_and(|packing| !packing.is_possible(content.size())) {
             return Err(malformed(self.offset, "it is not as it was remembered"));
         }
-        let object = |(target, entry): (TargetId, &Entry)| -> Result<CodeObject, ReadError> {
+        let object = |(target, entry): (TargetId, &BundleEntry)| -> Result<CodeObject, ReadError> {
             let content: Arc<dyn Content> = if let Some(bundle) = &bundle {
                 Arc::new(bundle.slice(entry.offset, entry.size)?)
             } else {
@@ -120,7 +120,7 @@ impl Bundle {
     }
 
     /// The entries for targets that are understood.
-    pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &Entry)> {
+    pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
         self.entries.iter().filter_map(|entry| Some((target(&entry.id).ok()??, entry)))
     }
 }
@@ -153,7 +153,7 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
         let entries = read_entries(offset, available, read).ok()?;
         return entries.iter().map(|entry| entry.offset + entry.size).max();
     }
-    Packing::total_size(&head).filter(|&size| size <= available)
+    CompressedHeader::total_size(&head).filter(|&size| size <= available)
 }
 
 /// `read`, which adds the bytes that it gives to `count`.
@@ -173,7 +173,7 @@ fn read_entries(
     place: u64,
     size: u64,
     mut read: impl FnMut(u64) -> Result<Vec<u8>, FatbinError>,
-) -> Result<Vec<Entry>, FatbinError> {
+) -> Result<Vec<BundleEntry>, FatbinError> {
     let mut length = FIRST_READ;
     loop {
         let bytes = read(length)?;
@@ -186,7 +186,7 @@ fn read_entries(
 }
 
 /// The table, or `None` if `bytes` does not hold all of it.
-fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry>>, FatbinError> {
+fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<BundleEntry>>, FatbinError> {
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
         return Err(malformed(place, "its content does not begin with the magic of a bundle"));
     };
@@ -216,7 +216,7 @@ fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Entry
             return Ok(None);
         };
         rest = after;
-        entries.push(Entry { offset, size: length, id: ByteBuf::from(id) });
+        entries.push(BundleEntry { offset, size: length, id: ByteBuf::from(id) });
     }
     Ok(Some(entries))
 }

@@ -7,7 +7,7 @@ use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 
 use super::FatbinError;
 use super::bundle::malformed;
-use super::packing::{Method, Packing, WINDOW_LOG};
+use super::packing::{CompressedHeader, Method, WINDOW_LOG};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
@@ -28,7 +28,7 @@ const INPUT: u64 = 4 << 20;
 /// for a while in [`Resources::bundles`], or piece by piece if its window is smaller and memory is scarce.
 pub struct Compressed {
     content: Arc<dyn Content>,
-    packing: Packing,
+    packing: CompressedHeader,
     /// What messages call it, if it is no bundle.
     label: Option<Arc<str>>,
     id: u64,
@@ -46,7 +46,7 @@ pub type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
     /// The bundle that `packing` describes.
-    pub(super) fn new(content: &Arc<dyn Content>, packing: Packing, resources: &Arc<Resources>) -> Self {
+    pub(super) fn new(content: &Arc<dyn Content>, packing: CompressedHeader, resources: &Arc<Resources>) -> Self {
         Self {
             content: Arc::clone(content),
             packing,
@@ -62,7 +62,7 @@ impl Compressed {
     /// A single code object that is compressed like a bundle; `label` is what messages call it.
     pub(super) fn of_frame(
         content: &Arc<dyn Content>,
-        packing: Packing,
+        packing: CompressedHeader,
         label: Arc<str>,
         resources: &Arc<Resources>,
     ) -> Self {

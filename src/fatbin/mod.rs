@@ -29,7 +29,9 @@ pub use open::OpenBundle;
 pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
 pub use search::{Effort, search};
 pub use stored::StoredObject;
-pub use thin::{CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, Part, Parts, ThinBundle, bundle_of, bundle_table_size};
+pub use thin::{
+    BundlePart, BundleParts, CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, ThinBundle, bundle_of, bundle_table_size,
+};
 
 /// Code for one target.
 #[derive(Clone)]

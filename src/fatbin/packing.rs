@@ -100,7 +100,7 @@ impl Method {
 
 /// What the header of a compressed bundle says.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Packing {
+pub(super) struct CompressedHeader {
     /// Where the compressed bytes are in the file.
     pub(super) start: u64,
     pub(super) length: u64,
@@ -111,7 +111,7 @@ pub(super) struct Packing {
     pub(super) window: u64,
 }
 
-impl Packing {
+impl CompressedHeader {
     /// Understands the header of the bundle at `offset`, of which `head` is the beginning and `available` the number of
     /// bytes it may take. `Ok(None)` if it is no compressed bundle.
     pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {

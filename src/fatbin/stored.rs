@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::compressed::Compressed;
-use super::packing::{CompressedFormat, MAX_SIZE, Method, Packing, WINDOW_LOG, content_size, window_of};
+use super::packing::{CompressedFormat, CompressedHeader, MAX_SIZE, Method, WINDOW_LOG, content_size, window_of};
 use super::{CODE_HEADER, CodeObject};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -58,7 +58,7 @@ impl StoredObject {
             return Err(damaged("it is empty, and its zstd frame does not say so".to_owned()));
         }
         let format = CompressedFormat::of(Method::Zstd);
-        let packing = Packing { start: offset, length, format, size, window: window.min(size) };
+        let packing = CompressedHeader { start: offset, length, format, size, window: window.min(size) };
         if !packing.is_possible(content.size()) {
             return Err(damaged(format!("{length} compressed bytes cannot hold the {size} that it claims")));
         }

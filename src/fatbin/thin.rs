@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::bundle::{Bundle, Entry, MAGIC, target};
+use super::bundle::{Bundle, BundleEntry, MAGIC, target};
 use super::packing::CompressedFormat;
 use super::{CodeObject, Compressed, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
@@ -38,11 +38,11 @@ pub enum ThinBundle {
         length: u64,
     },
     /// A bundle that is not compressed, of parts of the file.
-    Raw(Parts),
+    Raw(BundleParts),
     /// A compressed bundle that holds these parts of the fat one.
     Compressed {
         /// What it holds, as parts of the decompressed bundle.
-        parts: Parts,
+        parts: BundleParts,
         /// Version and method of the fat one.
         format: CompressedFormat,
         /// Bytes of the fat one.
@@ -52,16 +52,16 @@ pub enum ThinBundle {
 
 /// A bundle in parts.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct BundleParts {
     /// Its parts.
-    pub list: Vec<Part>,
+    pub list: Vec<BundlePart>,
     /// Bytes of all of them.
     pub size: u64,
 }
 
 /// A part of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum BundlePart {
     /// These bytes.
     Literal(Vec<u8>),
     /// So many zeros.
@@ -78,7 +78,7 @@ pub enum Part {
 /// The entries of a bundle that stay.
 struct KeptParts {
     /// The host's, and then those with code, in the order of the code.
-    entries: Vec<Entry>,
+    entries: Vec<BundleEntry>,
     /// Whether the first one is not in the fat bundle.
     has_new_host: bool,
     /// Whether all of the fat bundle's stay.
@@ -94,7 +94,7 @@ impl Bundle {
             if is_whole {
                 return Ok(ThinBundle::Whole { length });
             }
-            let parts = Parts::of(&entries, 0, |_| CODE_ALIGNMENT);
+            let parts = BundleParts::of(&entries, 0, |_| CODE_ALIGNMENT);
             return Ok(ThinBundle::Compressed { parts, format: packing.format, length });
         }
         if is_whole && let Some(length) = self.code_end().filter(|&end| end >= self.table_size() && end <= slot) {
@@ -105,9 +105,9 @@ impl Bundle {
         let as_before = |old: u64| 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2());
         let old = entries.get(usize::from(has_new_host)..).unwrap_or_default();
         let ways = [
-            Parts::of(&entries, self.offset, |_| CODE_ALIGNMENT),
-            Parts::of(&entries, self.offset, as_before),
-            Parts::of(old, self.offset, as_before),
+            BundleParts::of(&entries, self.offset, |_| CODE_ALIGNMENT),
+            BundleParts::of(&entries, self.offset, as_before),
+            BundleParts::of(old, self.offset, as_before),
         ];
         let smallest = ways.iter().map(|parts| parts.size).min().unwrap_or(0);
         let fitting = ways.into_iter().find(|parts| parts.size <= slot);
@@ -119,7 +119,7 @@ impl Bundle {
     /// runtime looks further (`hip_fatbin.cpp` of CLR); they stay in addition.
     fn kept(&self, gpus: &GpuSet) -> KeptParts {
         let all: Vec<_> = self.device_entries().collect();
-        let keeps = |is_among: &dyn Fn(&Entry) -> bool| {
+        let keeps = |is_among: &dyn Fn(&BundleEntry) -> bool| {
             let among: Vec<_> = all.iter().filter(|(_, entry)| is_among(entry)).collect();
             let keeps = gpus.keeps(&among.iter().map(|(target, _)| target).collect::<Vec<_>>());
             among.into_iter().zip(keeps).filter(|(_, kept)| *kept).map(|((_, entry), _)| *entry).collect::<Vec<_>>()
@@ -130,8 +130,8 @@ impl Bundle {
         let hosts: Vec<_> = self.entries.iter().filter(|entry| matches!(target(&entry.id), Ok(None))).collect();
         let is_whole = hosts.len() + code.len() == self.entries.len();
         let has_new_host = hosts.is_empty();
-        let new = has_new_host.then(|| Entry { offset: 0, size: 0, id: HOST.to_vec().into() });
-        let hosts = hosts.into_iter().map(|entry| Entry { size: 0, ..entry.clone() });
+        let new = has_new_host.then(|| BundleEntry { offset: 0, size: 0, id: HOST.to_vec().into() });
+        let hosts = hosts.into_iter().map(|entry| BundleEntry { size: 0, ..entry.clone() });
         KeptParts {
             entries: new.into_iter().chain(hosts).chain(code.into_iter().cloned()).collect(),
             has_new_host,
@@ -159,7 +159,7 @@ impl Bundle {
     /// Whether it is a file of `size` bytes by itself. One with code of the host is an object file of a compilation with
     /// `-fgpu-rdc`, which a linker takes apart.
     pub fn is_file(&self, size: u64) -> bool {
-        let is_host = |entry: &&Entry| matches!(target(&entry.id), Ok(None));
+        let is_host = |entry: &&BundleEntry| matches!(target(&entry.id), Ok(None));
         self.offset == 0
             && self.length() == size
             && self.entries.iter().filter(is_host).all(|entry| entry.size == 0)
@@ -188,38 +188,38 @@ impl Bundle {
     }
 }
 
-impl Parts {
+impl BundleParts {
     /// A bundle of these entries, whose code is found `base` bytes behind where they say. `align` gives the alignment of
     /// code that was at an offset.
-    fn of(entries: &[Entry], base: u64, align: impl Fn(u64) -> u64) -> Self {
+    fn of(entries: &[BundleEntry], base: u64, align: impl Fn(u64) -> u64) -> Self {
         let mut table = MAGIC.to_vec();
         table.extend((entries.len() as u64).to_le_bytes());
         let mut list = Vec::new();
         let mut at = table_size(entries);
-        for Entry { offset, size, id } in entries {
+        for BundleEntry { offset, size, id } in entries {
             let start = if *size > 0 { at.next_multiple_of(align(*offset)) } else { at };
             for field in [start, *size, id.len() as u64] {
                 table.extend(field.to_le_bytes());
             }
             table.extend_from_slice(id);
             if start > at {
-                list.push(Part::Zeros(start - at));
+                list.push(BundlePart::Zeros(start - at));
             }
             if *size > 0 {
-                list.push(Part::Code { offset: base.saturating_add(*offset), length: *size });
+                list.push(BundlePart::Code { offset: base.saturating_add(*offset), length: *size });
             }
             at = start.saturating_add(*size);
         }
-        list.insert(0, Part::Literal(table));
+        list.insert(0, BundlePart::Literal(table));
         Self { list, size: at }
     }
 
     /// The bundle, of code in `content`.
     pub fn rope(&self, content: &Arc<dyn Content>) -> Result<Rope, ReadError> {
-        let segment = |part: &Part| match part {
-            Part::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
-            Part::Zeros(length) => Ok(Segment::zeros(*length)),
-            Part::Code { offset, length } => Segment::range(Arc::clone(content), *offset, *length),
+        let segment = |part: &BundlePart| match part {
+            BundlePart::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
+            BundlePart::Zeros(length) => Ok(Segment::zeros(*length)),
+            BundlePart::Code { offset, length } => Segment::range(Arc::clone(content), *offset, *length),
         };
         Rope::new(self.list.iter().map(segment).collect::<Result<Vec<_>, _>>()?)
     }
@@ -229,7 +229,7 @@ impl Parts {
 pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
     let all: Arc<dyn Content> =
         Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
-    Parts::of(&entries_of(objects), 0, |_| CODE_ALIGNMENT).rope(&all)
+    BundleParts::of(&entries_of(objects), 0, |_| CODE_ALIGNMENT).rope(&all)
 }
 
 /// Bytes of such a bundle before its code objects.
@@ -238,19 +238,19 @@ pub fn bundle_table_size(objects: &[CodeObject]) -> u64 {
 }
 
 /// The table of such a bundle, with code objects one behind the other.
-fn entries_of(objects: &[CodeObject]) -> Vec<Entry> {
-    let mut entries = vec![Entry { offset: 0, size: 0, id: HOST.to_vec().into() }];
+fn entries_of(objects: &[CodeObject]) -> Vec<BundleEntry> {
+    let mut entries = vec![BundleEntry { offset: 0, size: 0, id: HOST.to_vec().into() }];
     let mut offset = 0_u64;
     for object in objects {
         let size = object.content.size();
         let triple = if object.target.is_spirv() { PORTABLE } else { DEVICE };
-        entries.push(Entry { offset, size, id: format!("{triple}--{}", object.target).into_bytes().into() });
+        entries.push(BundleEntry { offset, size, id: format!("{triple}--{}", object.target).into_bytes().into() });
         offset = offset.saturating_add(size);
     }
     entries
 }
 
 /// Bytes of the magic and the table.
-fn table_size(entries: &[Entry]) -> u64 {
+fn table_size(entries: &[BundleEntry]) -> u64 {
     MAGIC.len() as u64 + 8 + entries.iter().map(|entry| 24 + entry.id.len() as u64).sum::<u64>()
 }

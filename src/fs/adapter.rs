@@ -21,8 +21,8 @@ use fuser::{
 
 use super::failure::Failure;
 use super::filesystem::{BLOCK, Filesystem, LONGEST_NAME, PageCache};
-use super::listing::{Names, NamesAndAttributes};
-use super::nodes::{Answer, FileKind};
+use super::listing::{NameSink, NamesAndAttributes};
+use super::nodes::{FileKind, NodeAttributes};
 use super::passthrough::Passthrough;
 use crate::metrics::RequestKind;
 use crate::view::NodeId;
@@ -283,14 +283,14 @@ impl PageCache for KernelPages {
     }
 }
 
-impl Names for ReplyDirectory {
+impl NameSink for ReplyDirectory {
     fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool {
         Self::add(self, INodeNo(number), next, file_type(kind), OsStr::from_bytes(name))
     }
 }
 
 impl NamesAndAttributes for ReplyDirectoryPlus {
-    fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
+    fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool {
         let (ttl, attributes) = attributes(found);
         // There is one time for both.
         let ttl = ttl.min(name_ttl(found));
@@ -311,12 +311,12 @@ fn file_type(kind: FileKind) -> FileType {
 }
 
 /// For how long a name leads to what was found.
-fn name_ttl(found: &Answer) -> Duration {
+fn name_ttl(found: &NodeAttributes) -> Duration {
     if found.is_live { Duration::ZERO } else { FOREVER }
 }
 
 /// Attributes, and for how long they are true.
-fn attributes(found: &Answer) -> (Duration, FileAttr) {
+fn attributes(found: &NodeAttributes) -> (Duration, FileAttr) {
     let ttl = if found.size.is_some() { FOREVER } else { Duration::ZERO };
     let size = found.size.unwrap_or(0);
     let attributes = FileAttr {

@@ -15,8 +15,8 @@ use super::buffers::Buffers;
 use super::directory_readahead::DirectoryReadahead;
 use super::failure::{self, Failure, contained};
 use super::limiter::Limiter;
-use super::listing::{self, Names, NamesAndAttributes};
-use super::nodes::{Answer, Nodes};
+use super::listing::{self, NameSink, NamesAndAttributes};
+use super::nodes::{NodeAttributes, Nodes};
 use crate::metrics::{RequestKind, Requests};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
@@ -84,7 +84,7 @@ impl Filesystem {
         self: &Arc<Self>,
         parent: NodeId,
         name: &[u8],
-        reply: impl FnOnce(Result<Option<Answer>, Errno>) + Send + 'static,
+        reply: impl FnOnce(Result<Option<NodeAttributes>, Errno>) + Send + 'static,
     ) {
         let find = || {
             if name.len() > LONGEST_NAME as usize {
@@ -117,7 +117,11 @@ impl Filesystem {
     }
 
     /// The attributes of a node.
-    pub(super) fn getattr(self: &Arc<Self>, node: NodeId, reply: impl FnOnce(Result<Answer, Errno>) + Send + 'static) {
+    pub(super) fn getattr(
+        self: &Arc<Self>,
+        node: NodeId,
+        reply: impl FnOnce(Result<NodeAttributes, Errno>) + Send + 'static,
+    ) {
         self.answer(RequestKind::Getattr, self.is_sized(node), move |this| {
             reply(this.guarded("getattr", node, || this.nodes.attributes(node)));
         });
@@ -190,7 +194,13 @@ impl Filesystem {
     }
 
     /// The names in a directory from `offset` on, as far as `page` has room.
-    pub(super) fn readdir<P: Names>(self: &Arc<Self>, node: NodeId, offset: u64, mut page: P, reply: impl FnOnce(P)) {
+    pub(super) fn readdir<P: NameSink>(
+        self: &Arc<Self>,
+        node: NodeId,
+        offset: u64,
+        mut page: P,
+        reply: impl FnOnce(P),
+    ) {
         self.look_ahead(node, offset);
         self.answer_now(RequestKind::Readdir, |this| {
             listing::names(&this.nodes, node, offset, &mut page);

@@ -10,7 +10,7 @@ use crate::fs::nodes::FileKind;
 use crate::rope::{Materialize, ReadError, Rope, Segment};
 use crate::source::testing::{Made, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
-use crate::view::{Body, NodeKind, Origin, OriginKind, ROOT, Report};
+use crate::view::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 
 const LONG: Duration = Duration::from_secs(60);
 const ATTRIBUTES: Attributes = Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
@@ -22,11 +22,11 @@ fn reply<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> (T, 
     told.recv_timeout(LONG).expect("the reply was dropped, or never came")
 }
 
-fn lookup_on(fs: &Arc<Filesystem>, parent: NodeId, name: &[u8]) -> (Result<Option<Answer>, Errno>, ThreadId) {
+fn lookup_on(fs: &Arc<Filesystem>, parent: NodeId, name: &[u8]) -> (Result<Option<NodeAttributes>, Errno>, ThreadId) {
     reply(|reply| fs.lookup(parent, name, reply))
 }
 
-fn lookup(fs: &Arc<Filesystem>, path: &str) -> Answer {
+fn lookup(fs: &Arc<Filesystem>, path: &str) -> NodeAttributes {
     let root = reply(|reply| fs.getattr(ROOT, reply)).0.unwrap();
     path.split('/').fold(root, |parent, name| lookup_on(fs, parent.number, name.as_bytes()).0.unwrap().unwrap())
 }
@@ -49,14 +49,14 @@ fn file(body: Body) -> NodeKind {
 
 /// Content that counts how often it was made, and fails or panics if it is to.
 #[derive(Debug, Default)]
-struct Work {
+struct CountedWork {
     made: Mutex<Option<Arc<dyn Content>>>,
     count: AtomicU32,
     fails: bool,
     panics: bool,
 }
 
-impl Materialize for Work {
+impl Materialize for CountedWork {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.lock().unwrap().clone()
     }
@@ -75,7 +75,7 @@ impl Materialize for Work {
 #[derive(Debug, Default)]
 struct Live(AtomicU32);
 
-impl Report for Live {
+impl LiveReport for Live {
     fn text(&self) -> String {
         self.0.fetch_add(1, Ordering::Relaxed).to_string()
     }
@@ -90,15 +90,15 @@ fn filesystem(tree: Tree) -> Arc<Filesystem> {
 }
 
 /// A tree with one node of each kind.
-fn one_of_each() -> (Arc<Filesystem>, Arc<Work>) {
-    let work = Arc::<Work>::default();
+fn one_of_each() -> (Arc<Filesystem>, Arc<CountedWork>) {
+    let work = Arc::<CountedWork>::default();
     let mut tree = Tree::new(ATTRIBUTES);
     for (name, kind) in [
         ("d/a", file(Body::Ready(rope(b"0123456789")))),
         ("d/link", NodeKind::Symlink(Arc::from(&b"a"[..]))),
-        ("d/made", file(Body::Made(Arc::<Work>::clone(&work)))),
-        ("d/fails", file(Body::Made(Arc::new(Work { fails: true, ..Work::default() })))),
-        ("d/panics", file(Body::Made(Arc::new(Work { panics: true, ..Work::default() })))),
+        ("d/made", file(Body::Made(Arc::<CountedWork>::clone(&work)))),
+        ("d/fails", file(Body::Made(Arc::new(CountedWork { fails: true, ..CountedWork::default() })))),
+        ("d/panics", file(Body::Made(Arc::new(CountedWork { panics: true, ..CountedWork::default() })))),
         ("d/live", file(Body::Live(Arc::<Live>::default()))),
     ] {
         let id = tree.insert(ROOT, &path(name), ATTRIBUTES, kind).unwrap();
@@ -231,7 +231,7 @@ impl PageCache for Arc<Pages> {
 struct All(Vec<NodeId>);
 
 impl NamesAndAttributes for All {
-    fn add(&mut self, _: u64, _: &[u8], found: &Answer) -> bool {
+    fn add(&mut self, _: u64, _: &[u8], found: &NodeAttributes) -> bool {
         self.0.push(found.number);
         false
     }
@@ -255,7 +255,7 @@ fn directories() -> Directories {
         for number in 0..40 {
             let body = match (directory, number) {
                 ("a", LARGE) => Body::Ready(rope(&vec![7; 600 << 10])),
-                ("a", MADE) => Body::Made(Arc::<Work>::default()),
+                ("a", MADE) => Body::Made(Arc::<CountedWork>::default()),
                 _ => Body::Ready(rope(format!("{directory}{number}").as_bytes())),
             };
             let path = path(&format!("{directory}/{number:02}"));

@@ -1,12 +1,12 @@
 //! Listings of directories, with attributes and without.
 
 use super::filesystem::Filesystem;
-use super::nodes::{Answer, FileKind, Nodes};
+use super::nodes::{FileKind, NodeAttributes, Nodes};
 use crate::rope::to_usize;
 use crate::view::NodeId;
 
 /// Takes the names of a directory, as far as there is room.
-pub(super) trait Names {
+pub(super) trait NameSink {
     /// Adds a name, the number and kind of what it leads to, and the offset at which the listing goes on after it. Whether
     /// there is no room for it.
     fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool;
@@ -15,11 +15,11 @@ pub(super) trait Names {
 /// Takes the names of a directory with the attributes of what they lead to, as far as there is room.
 pub(super) trait NamesAndAttributes {
     /// Adds a name, what it leads to, and the offset at which the listing goes on after it. Whether there is no room for it.
-    fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool;
+    fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool;
 }
 
 /// Lists the names from `offset` on.
-pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, reply: &mut impl Names) {
+pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, reply: &mut impl NameSink) {
     for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
         if offset <= position && reply.add(number, position + 1, FileKind::Directory, dots) {
             return;
@@ -110,15 +110,15 @@ mod tests {
 
     /// A reply with room for so many names.
     #[derive(Debug, Default)]
-    struct Page {
+    struct ListingPage {
         room: usize,
         next: u64,
         names: Vec<(String, NodeId)>,
         kinds: Vec<FileKind>,
-        answers: Vec<Answer>,
+        answers: Vec<NodeAttributes>,
     }
 
-    impl Page {
+    impl ListingPage {
         fn take(&mut self, next: u64, name: &[u8], number: NodeId, kind: FileKind) -> bool {
             if self.names.len() == self.room {
                 return true;
@@ -130,14 +130,14 @@ mod tests {
         }
     }
 
-    impl Names for Page {
+    impl NameSink for ListingPage {
         fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool {
             self.take(next, name, number, kind)
         }
     }
 
-    impl NamesAndAttributes for Page {
-        fn add(&mut self, next: u64, name: &[u8], found: &Answer) -> bool {
+    impl NamesAndAttributes for ListingPage {
+        fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool {
             let is_full = self.take(next, name, found.number, found.kind);
             self.answers.extend((!is_full).then_some(*found));
             is_full
@@ -171,10 +171,10 @@ mod tests {
     }
 
     /// A listing in pages of `room` names.
-    fn listed(room: usize, list: impl Fn(u64, &mut Page)) -> Page {
-        let mut whole = Page::default();
+    fn listed(room: usize, list: impl Fn(u64, &mut ListingPage)) -> ListingPage {
+        let mut whole = ListingPage::default();
         loop {
-            let mut page = Page { room, ..Page::default() };
+            let mut page = ListingPage { room, ..ListingPage::default() };
             list(whole.next, &mut page);
             if page.names.is_empty() {
                 return whole;
@@ -233,7 +233,7 @@ mod tests {
         entries: Vec<(u64, Vec<u8>)>,
     }
 
-    impl Names for Buffer {
+    impl NameSink for Buffer {
         fn add(&mut self, _: NodeId, next: u64, _: FileKind, name: &[u8]) -> bool {
             let Some(rest) = self.room.checked_sub((24 + name.len()).next_multiple_of(8)) else { return true };
             self.room = rest;

@@ -23,7 +23,7 @@ const DIRECTORY_SIZE: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Nodes {
     tree: Arc<Tree>,
-    known: Known,
+    known: KnownNodes,
     reports: DashMap<NodeId, Written>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum FileKind {
 
 /// The attributes of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct NodeAttributes {
     /// The inode number.
     pub(super) number: NodeId,
     pub(super) kind: FileKind,
@@ -63,7 +63,7 @@ pub(super) struct Answer {
 
 impl Nodes {
     pub(super) fn new(tree: Arc<Tree>) -> Self {
-        let known = Known { nodes: tree.stored().len(), views: DashMap::new() };
+        let known = KnownNodes { nodes: tree.stored().len(), views: DashMap::new() };
         Self { tree, known, reports: DashMap::new() }
     }
 
@@ -190,7 +190,7 @@ impl Nodes {
     }
 
     /// The attributes; a file whose size is not known is made for it.
-    pub(super) fn attributes(&self, node: NodeId) -> Result<Answer, Failure> {
+    pub(super) fn attributes(&self, node: NodeId) -> Result<NodeAttributes, Failure> {
         let size = match &self.node(node)?.kind {
             NodeKind::File { .. } => {
                 let body = self.body(node).ok_or(Failure::Plain(Errno::STALE))?;
@@ -202,11 +202,11 @@ impl Nodes {
             NodeKind::Directory(_) => DIRECTORY_SIZE,
             NodeKind::Symlink(target) => target.len() as u64,
         };
-        Ok(Answer { size: Some(size), ..self.without_size(node)? })
+        Ok(NodeAttributes { size: Some(size), ..self.without_size(node)? })
     }
 
     /// The attributes without the size.
-    pub(super) fn without_size(&self, number: NodeId) -> Result<Answer, Failure> {
+    pub(super) fn without_size(&self, number: NodeId) -> Result<NodeAttributes, Failure> {
         let node = self.node(number)?;
         let kind = kind_of(node);
         let links = match kind {
@@ -227,7 +227,7 @@ impl Nodes {
             time_of(&node.attributes)
         };
         let (uid, gid) = (node.attributes.uid, node.attributes.gid);
-        Ok(Answer { number, kind, size: None, mode, links, uid, gid, time, is_live })
+        Ok(NodeAttributes { number, kind, size: None, mode, links, uid, gid, time, is_live })
     }
 
     /// The value of an extended attribute.
@@ -258,12 +258,12 @@ impl Nodes {
 
 /// What the kernel knows and has not forgotten since: a bit for each node, in views that were visited.
 #[derive(Debug)]
-struct Known {
+struct KnownNodes {
     nodes: usize,
     views: DashMap<u64, Box<[AtomicU64]>>,
 }
 
-impl Known {
+impl KnownNodes {
     /// Where the bit of a node is: the view, the word, and the mask in it.
     fn place(number: NodeId) -> (u64, usize, u64) {
         let (view, bit) = (number >> 32, number & u64::from(u32::MAX));

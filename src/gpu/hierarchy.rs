@@ -41,7 +41,7 @@ pub struct Target {
 
 /// A sub-family or a family.
 #[derive(Clone, Copy, Debug)]
-pub struct Bundle {
+pub struct GpuFamily {
     /// Its key, which is also its name as a Python module.
     pub key: &'static str,
     /// Its tier.
@@ -93,7 +93,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 /// Every family and sub-family.
-pub const BUNDLES: &[Bundle] = &[
+pub const BUNDLES: &[GpuFamily] = &[
     family("gfx9", "GFX9", None),
     family("gfx10", "GFX10", None),
     family("gfx11", "RDNA3", Some("gfx11-generic")),
@@ -129,8 +129,8 @@ const fn target(name: &'static str, version: u32, xnack: Xnack, sub_family: &'st
     Target { name, version, xnack, sub_family }
 }
 
-const fn family(key: &'static str, display_name: &'static str, generic_isa: Option<&'static str>) -> Bundle {
-    Bundle { key, level: Level::Family, display_name, generic_isa, family: None }
+const fn family(key: &'static str, display_name: &'static str, generic_isa: Option<&'static str>) -> GpuFamily {
+    GpuFamily { key, level: Level::Family, display_name, generic_isa, family: None }
 }
 
 const fn sub_family(
@@ -138,15 +138,15 @@ const fn sub_family(
     display_name: &'static str,
     generic_isa: Option<&'static str>,
     family: &'static str,
-) -> Bundle {
-    Bundle { key, level: Level::SubFamily, display_name, generic_isa, family: Some(family) }
+) -> GpuFamily {
+    GpuFamily { key, level: Level::SubFamily, display_name, generic_isa, family: Some(family) }
 }
 
 pub(super) fn find_target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-pub(super) fn find_bundle(key: &str) -> Option<&'static Bundle> {
+pub(super) fn find_bundle(key: &str) -> Option<&'static GpuFamily> {
     BUNDLES.iter().find(|bundle| bundle.key == key)
 }
 

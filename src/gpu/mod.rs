@@ -9,7 +9,7 @@ mod key;
 mod set;
 
 pub use detect::{DetectError, KFD_TOPOLOGY, detect, devices};
-pub use hierarchy::{BUNDLES, Bundle, Level, TARGETS, Target, Xnack, target_of_version};
+pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target, Xnack, target_of_version};
 pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
 pub use key::BundleKey;
 pub use set::GpuSet;

@@ -24,7 +24,7 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
 pub use shelf::some_of;
-use shelf::{Settled, Shelf};
+use shelf::{InputArchives, Settled};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 
 /// The smallest file that can be a binary: an ELF header.
@@ -94,7 +94,7 @@ impl Joined {
 
 /// How far joining is, for a progress bar: bytes of the files that have to be looked at.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct JoinProgress {
     /// What there is.
     pub total: AtomicU64,
     /// What has been looked at.
@@ -121,10 +121,10 @@ enum JoinError {
 
 /// Replaces the split binaries of an input for which there are archives by fat ones, and leaves the archives out of which
 /// nothing is left. An input without archives is not looked at.
-pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) -> Joined {
+pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgress) -> Joined {
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
-    let shelf = Shelf::of(input, installed);
+    let shelf = InputArchives::of(input, installed);
     if shelf.is_empty() {
         return Joined::default();
     }
@@ -217,15 +217,15 @@ fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
 }
 
 /// What a wrapper asks for.
-struct Request {
-    marker: Arc<Marker>,
+struct CodeRequest {
+    marker: Arc<SharedMarker>,
     /// The wrapper's index.
     index: u64,
 }
 
 /// What a marker says. Wrappers share it.
 #[derive(PartialEq, Eq)]
-struct Marker {
+struct SharedMarker {
     kernel_name: String,
     paths: Vec<SearchPath>,
     /// The archives to which each search path leads, without paths that lead to none.
@@ -236,7 +236,7 @@ struct Marker {
 fn look_at(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    shelf: &Shelf,
+    shelf: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)> {
     let requests = match requests(installed, content, shelf) {
@@ -254,7 +254,7 @@ fn look_at(
 }
 
 /// The archives to which the markers lead that can be read.
-fn reached(requests: &[Result<Request, JoinError>]) -> BTreeSet<usize> {
+fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
     let markers: HashMap<_, _> =
         requests.iter().flatten().map(|request| (Arc::as_ptr(&request.marker), &request.marker)).collect();
     markers.values().flat_map(|marker| &marker.archives).flatten().map(|&(number, _)| number).collect()
@@ -265,8 +265,8 @@ fn reached(requests: &[Result<Request, JoinError>]) -> BTreeSet<usize> {
 fn requests(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    shelf: &Shelf,
-) -> Result<Vec<Result<Request, JoinError>>, JoinError> {
+    shelf: &InputArchives,
+) -> Result<Vec<Result<CodeRequest, JoinError>>, JoinError> {
     let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
     if split.wrappers.len() > MAX_WRAPPERS {
         return Err(JoinError::Code(format!("it has more than {MAX_WRAPPERS} wrappers")));
@@ -277,15 +277,15 @@ fn requests(
         let broken =
             |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
         let bytes = wrapper.marker.as_ref().map_err(|error| broken(error))?;
-        let marker = markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| Marker::read(bytes, &directory, shelf));
+        let marker = markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, shelf));
         let marker = marker.as_ref().map_err(|error| broken(error))?;
-        Ok(Request { marker: Arc::clone(marker), index: wrapper.index })
+        Ok(CodeRequest { marker: Arc::clone(marker), index: wrapper.index })
     };
     Ok(split.wrappers.iter().enumerate().map(request).collect())
 }
 
-impl Marker {
-    fn read(bytes: &[u8], directory: &EntryPath, shelf: &Shelf) -> Result<Arc<Self>, KpackError> {
+impl SharedMarker {
+    fn read(bytes: &[u8], directory: &EntryPath, shelf: &InputArchives) -> Result<Arc<Self>, KpackError> {
         let (kernel_name, paths) = read_marker(bytes)?;
         let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
         let archives = paths.iter().map(|path| shelf.reached(path)).filter(|reached| !reached.is_empty()).collect();
@@ -296,8 +296,8 @@ impl Marker {
 /// The fat binary of these requests.
 fn put_together(
     content: &Arc<dyn Content>,
-    requests: &[Request],
-    shelf: &Shelf,
+    requests: &[CodeRequest],
+    shelf: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<JoinCandidate, JoinError> {
     let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
@@ -334,9 +334,9 @@ fn put_together(
 }
 
 /// Where archives can be again, if all wrappers say the same and are numbered as they are.
-fn archives(requests: &[Request]) -> Option<Archives> {
+fn archives(requests: &[CodeRequest]) -> Option<Archives> {
     let first = &requests.first()?.marker;
-    let is_like_first = |(position, request): (usize, &Request)| {
+    let is_like_first = |(position, request): (usize, &CodeRequest)| {
         request.index == position as u64 && (Arc::ptr_eq(&request.marker, first) || request.marker == *first)
     };
     let (root, stem) = first.paths.iter().find_map(SearchPath::parts)?;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shelf::{Shelf, Shelved};
+use super::shelf::{InputArchive, InputArchives};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
 use crate::gpu::TargetId;
 use crate::kpack::{Reach, TocEntry};
@@ -41,7 +41,7 @@ struct JoinedCode {
 pub(super) fn of(
     key: &str,
     archives: &[Vec<(usize, Reach)>],
-    shelf: &Shelf,
+    shelf: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<KernelSet, String> {
     let mut set = KernelSet::default();
@@ -76,7 +76,7 @@ pub(super) fn of(
 
 /// An entry of an archive as a code object for the target that it is called after.
 pub(super) fn object(
-    archive: &Shelved,
+    archive: &InputArchive,
     key: &str,
     name: &str,
     entry: &TocEntry,
@@ -89,7 +89,7 @@ pub(super) fn object(
 
 /// A code object of an archive that is asked for under a target's name.
 fn code(
-    archive: &Shelved,
+    archive: &InputArchive,
     key: &str,
     name: &str,
     entry: &TocEntry,

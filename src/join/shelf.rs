@@ -5,32 +5,32 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::{Unasked, sets};
 use crate::gpu::TargetId;
-use crate::kpack::{Reach, Reader, SearchPath, TocEntry, is_archive, named_target};
+use crate::kpack::{ArchiveReader, Reach, SearchPath, TocEntry, is_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
 
 /// All archives.
-pub(super) struct Shelf(Vec<Shelved>);
+pub(super) struct InputArchives(Vec<InputArchive>);
 
 /// An archive.
-pub(super) struct Shelved {
+pub(super) struct InputArchive {
     /// Where it is in the input.
     pub(super) path: EntryPath,
     /// Where it is installed.
     installed: EntryPath,
     pub(super) content: Arc<dyn Content>,
-    reader: OnceLock<Result<Reader, String>>,
+    reader: OnceLock<Result<ArchiveReader, String>>,
     /// Binaries that stay split and may need it.
     needed: Mutex<BTreeSet<EntryPath>>,
     /// The entries that wrappers ask for: name and target.
     asked: Mutex<HashSet<(String, String)>>,
 }
 
-impl Shelf {
+impl InputArchives {
     pub(super) fn of(input: &Input, installed: impl Fn(&EntryPath) -> EntryPath) -> Self {
         let archives = input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } if is_archive(&entry.path, content) => Some(Shelved {
+            EntryKind::File { content, .. } if is_archive(&entry.path, content) => Some(InputArchive {
                 path: entry.path.clone(),
                 installed: installed(&entry.path),
                 content: Arc::clone(content),
@@ -47,7 +47,7 @@ impl Shelf {
         self.0.is_empty()
     }
 
-    pub(super) fn get(&self, number: usize) -> Option<&Shelved> {
+    pub(super) fn get(&self, number: usize) -> Option<&InputArchive> {
         self.0.get(number)
     }
 
@@ -59,7 +59,7 @@ impl Shelf {
 
     /// The archives that a binary may need of which the markers are not known: those in `.kpack` directories at or above it.
     pub(super) fn around(&self, binary: &EntryPath) -> BTreeSet<usize> {
-        let is_around = |archive: &Shelved| {
+        let is_around = |archive: &InputArchive| {
             let directory = archive.installed.parent().filter(|directory| directory.name() == b".kpack");
             directory.and_then(|directory| directory.parent()).is_some_and(|root| binary.below(&root).is_some())
         };
@@ -138,7 +138,7 @@ pub(super) struct Settled {
     pub(super) left: Vec<(EntryPath, String)>,
 }
 
-impl Shelved {
+impl InputArchive {
     /// Entries as code objects that a new archive of this name can hold.
     fn taken_over(
         &self,
@@ -172,8 +172,8 @@ impl Shelved {
     }
 
     /// The archive, opened.
-    pub(super) fn reader(&self) -> Result<&Reader, String> {
-        let open = || Reader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
+    pub(super) fn reader(&self) -> Result<&ArchiveReader, String> {
+        let open = || ArchiveReader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
         self.reader.get_or_init(open).as_ref().map_err(|error| format!("{}: {error}", self.path))
     }
 }

@@ -71,7 +71,7 @@ pub enum WheelsError {
 }
 
 /// A wheel of several.
-struct One {
+struct JoinedWheel {
     path: PathBuf,
     input: Input,
     metadata: Metadata,
@@ -116,7 +116,7 @@ pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Inpu
 }
 
 /// The wheel of which all others are device wheels: its extras require them.
-fn host(wheels: &[One]) -> Option<&One> {
+fn host(wheels: &[JoinedWheel]) -> Option<&JoinedWheel> {
     wheels.iter().find(|host| {
         let added = host.metadata.added();
         wheels.iter().all(|wheel| wheel.name == host.name || added.has(&wheel.name))
@@ -128,7 +128,7 @@ fn is_dist_info(path: &EntryPath) -> bool {
     path.components().next().is_some_and(|first| first.ends_with(b".dist-info"))
 }
 
-fn open(path: &Path, resources: &Arc<Resources>) -> Result<One, WheelsError> {
+fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsError> {
     let path = path.to_owned();
     if path.is_dir() || path.extension().is_none_or(|extension| extension != "whl") {
         return Err(WheelsError::NotAWheel(path));
@@ -138,14 +138,14 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<One, WheelsError> {
         return Err(WheelsError::NotAWheel(path));
     }
     match Metadata::read(&input) {
-        Ok(metadata) => Ok(One { name: normalise(&metadata.name), path, input, metadata }),
+        Ok(metadata) => Ok(JoinedWheel { name: normalise(&metadata.name), path, input, metadata }),
         Err(source) => Err(WheelsError::Wheel { path, source }),
     }
 }
 
 /// Whether versions fit, and each wheel has to do with another.
-fn check(wheels: &[One]) -> Result<(), WheelsError> {
-    let mut there = BTreeMap::<&str, &One>::new();
+fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
+    let mut there = BTreeMap::<&str, &JoinedWheel>::new();
     for wheel in wheels {
         if let Some(first) = there.insert(&wheel.name, wheel) {
             let (first, second) = (first.path.clone(), wheel.path.clone());
@@ -175,10 +175,10 @@ fn check(wheels: &[One]) -> Result<(), WheelsError> {
     }
 }
 
-fn lay_over(wheels: Vec<One>) -> Result<Input, WheelsError> {
+fn lay_over(wheels: Vec<JoinedWheel>) -> Result<Input, WheelsError> {
     let mut entries = BTreeMap::<EntryPath, (Entry, PathBuf)>::new();
     let mut whole: Option<Input> = None;
-    for One { path, input, .. } in wheels {
+    for JoinedWheel { path, input, .. } in wheels {
         let Input { location, root, entries: own, warnings, .. } = input;
         for entry in own {
             let installed = wheel::installed(&entry.path);

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::jobs::BundleJobs;
-use super::selection::{HASH_SIZE, Selection, compress_zlib};
+use super::selection::{BundleSelection, HASH_SIZE, compress_zlib};
 use crate::fatbin::{COMPRESSION, COMPRESSION_LEVEL, CodeObject, Method, OpenBundle};
 use crate::index::Location;
 use crate::memory::{Original, STREAMED};
@@ -23,7 +23,7 @@ pub struct Frame {
     /// What is compressed.
     pub object: CodeObject,
     /// Which parts of its bundle it consists of, if it is several code objects.
-    selection: Option<Selection>,
+    selection: Option<BundleSelection>,
     level: i32,
     length: OnceLock<u64>,
     key: OnceLock<Identity>,
@@ -33,12 +33,12 @@ pub struct Frame {
 
 /// A frame that was made.
 #[derive(Clone, Debug)]
-pub(super) enum Made {
+pub(super) enum MadeFrame {
     Stored(Location),
     Held(Arc<Vec<u8>>),
 }
 
-impl Made {
+impl MadeFrame {
     pub(super) fn length(&self) -> u64 {
         match self {
             Self::Stored(location) => location.length(),
@@ -54,11 +54,11 @@ impl Frame {
     }
 
     /// Some code objects of a bundle, to be compressed together.
-    pub(super) fn of_selection(object: CodeObject, selection: Selection, jobs: &Arc<BundleJobs>) -> Self {
+    pub(super) fn of_selection(object: CodeObject, selection: BundleSelection, jobs: &Arc<BundleJobs>) -> Self {
         Self::of(object, Some(selection), COMPRESSION_LEVEL, jobs)
     }
 
-    fn of(object: CodeObject, selection: Option<Selection>, level: i32, jobs: &Arc<BundleJobs>) -> Self {
+    fn of(object: CodeObject, selection: Option<BundleSelection>, level: i32, jobs: &Arc<BundleJobs>) -> Self {
         let id = jobs.resources().next_id();
         Self { object, selection, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
     }
@@ -131,9 +131,9 @@ impl Frame {
     }
 
     /// The frame if it need not be made.
-    pub(super) fn made(&self) -> Option<Made> {
-        let held = self.resources().frames.get(&self.id).map(Made::Held);
-        held.or_else(|| self.resources().store.get(self.key()).map(Made::Stored))
+    pub(super) fn made(&self) -> Option<MadeFrame> {
+        let held = self.resources().frames.get(&self.id).map(MadeFrame::Held);
+        held.or_else(|| self.resources().store.get(self.key()).map(MadeFrame::Stored))
     }
 
     /// Whether it is there. An equal one of another bundle may have been stored instead of it.
@@ -159,7 +159,7 @@ impl Frame {
         check_range(offset, buffer.len(), length)?;
         let made = self.jobs.get(self)?;
         let result = self.read_made(&made, length, offset, buffer);
-        let (Err(error @ ReadError::Io { .. }), Made::Stored(location)) = (&result, &made) else { return result };
+        let (Err(error @ ReadError::Io { .. }), MadeFrame::Stored(location)) = (&result, &made) else { return result };
         // What is damaged on disk is made again, once.
         tracing::info!("a compressed {} is made again: {error}", self.name());
         self.resources().store.forget(self.key(), location);
@@ -169,8 +169,8 @@ impl Frame {
     /// Whether these bytes can be read without compressing and without waiting for a disk.
     pub(super) fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         match self.made() {
-            Some(Made::Held(_)) => true,
-            Some(Made::Stored(location)) => {
+            Some(MadeFrame::Held(_)) => true,
+            Some(MadeFrame::Stored(location)) => {
                 let (file, start) = location.file();
                 is_cached(file, start.saturating_add(offset), length)
             }
@@ -178,13 +178,13 @@ impl Frame {
         }
     }
 
-    fn read_made(&self, made: &Made, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn read_made(&self, made: &MadeFrame, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         if made.length() != length {
             return Err(ReadError::Changed { entry: self.name() });
         }
         match made {
-            Made::Held(bytes) => copy_from(bytes, offset, buffer)?,
-            Made::Stored(location) => location.read_at(offset, buffer).map_err(|error| self.failed(error))?,
+            MadeFrame::Held(bytes) => copy_from(bytes, offset, buffer)?,
+            MadeFrame::Stored(location) => location.read_at(offset, buffer).map_err(|error| self.failed(error))?,
         }
         self.resources().counters.cache_hits.add(1);
         Ok(())
@@ -200,7 +200,7 @@ impl Frame {
     }
 
     /// Makes it and puts it into the store, or else into the cache. `bundle` is the bundle that it is in.
-    pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+    pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let made = if self.has_pieces() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
         if *self.length.get_or_init(|| made.length()) != made.length() {
             return Err(ReadError::Changed { entry: self.name() });
@@ -211,19 +211,19 @@ impl Frame {
         Ok(made)
     }
 
-    fn make_whole(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+    fn make_whole(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let mut made = None;
         self.compress(bundle, &mut |frame| {
             let length = frame.len() as u64;
             let stored = self.resources().store.put(self.key(), length, |write| write(frame)).unwrap_or_default();
-            made = Some(stored.map_or_else(|| self.hold(frame.to_vec()), Made::Stored));
+            made = Some(stored.map_or_else(|| self.hold(frame.to_vec()), MadeFrame::Stored));
             Ok(())
         })?;
         made.ok_or_else(|| ReadError::damaged(&self.name(), "it was not compressed"))
     }
 
     /// What may not fit into memory goes to the store piece by piece.
-    fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+    fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let store = &self.resources().store;
         let mut has_failed = false;
         let stored = store.put(self.key(), self.most(), |write| {
@@ -235,7 +235,7 @@ impl Frame {
             })
         });
         match stored {
-            Ok(Some(location)) => return Ok(Made::Stored(location)),
+            Ok(Some(location)) => return Ok(MadeFrame::Stored(location)),
             Err(error) if !has_failed => return Err(error),
             Ok(None) | Err(_) => {}
         }
@@ -243,7 +243,7 @@ impl Frame {
     }
 
     /// Without a place on disk, one large frame at a time grows in memory, and no further than the cache could hold it.
-    fn make_in_memory(&self, bundle: &mut OpenBundle) -> Result<Made, ReadError> {
+    fn make_in_memory(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let _growing = self.jobs.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = &self.resources().budget;
         let most = self.resources().frames.capacity();
@@ -269,10 +269,10 @@ impl Frame {
         Ok(self.hold(frame))
     }
 
-    fn hold(&self, frame: Vec<u8>) -> Made {
+    fn hold(&self, frame: Vec<u8>) -> MadeFrame {
         let frame = Arc::new(frame);
         self.resources().frames.put(self.id, Arc::clone(&frame));
-        Made::Held(frame)
+        MadeFrame::Held(frame)
     }
 
     fn compress(
@@ -314,7 +314,7 @@ impl Frame {
     /// The compressed bundle without its header, and behind it the hash that belongs there.
     fn compress_selection(
         &self,
-        selection: &Selection,
+        selection: &BundleSelection,
         bundle: &mut OpenBundle,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
     ) -> Result<(), ReadError> {

@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::frame::{Frame, Made};
-use super::schedule::{BundleJob, Key, Schedule, Task, Ticket, key};
+use super::frame::{Frame, MadeFrame};
+use super::schedule::{BundleJob, BundleTask, JobKey, Schedule, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
 use crate::memory::OpenStream;
 use crate::resources::Resources;
@@ -76,7 +76,7 @@ impl BundleJobs {
     }
 
     /// A frame, made now if need be.
-    pub(super) fn get(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<Made, ReadError> {
+    pub(super) fn get(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<MadeFrame, ReadError> {
         loop {
             if let Some(made) = frame.made() {
                 return Ok(made);
@@ -167,10 +167,10 @@ impl BundleJobs {
         state.threads -= 1;
     }
 
-    fn run(&self, task: Task, may_wait: bool) {
+    fn run(&self, task: BundleTask, may_wait: bool) {
         match task {
-            Task::Open(key, bundle) => self.open(key, &bundle, may_wait),
-            Task::Make(key, frame, mut bundle) => {
+            BundleTask::Open(key, bundle) => self.open(key, &bundle, may_wait),
+            BundleTask::Make(key, frame, mut bundle) => {
                 let made = contained(|| frame.make(&mut bundle));
                 if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
                     // It may stand somewhere else than it says.
@@ -182,7 +182,7 @@ impl BundleJobs {
     }
 
     /// Decompresses the bundle of a job, or leaves it for later if there is no memory and it may not be waited for.
-    fn open(&self, key: Key, bundle: &Arc<Compressed>, may_wait: bool) {
+    fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
             let open = match (bundle.is_held_whole(), may_wait) {
                 (false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
@@ -226,7 +226,7 @@ impl BundleJobs {
     }
 
     /// Takes note of the end of a frame, and closes its bundle if it was the last one.
-    fn made(&self, key: Key, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<Made, ReadError>) {
+    fn made(&self, key: JobKey, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<MadeFrame, ReadError>) {
         // A caller finds the memory given back. The last frame of a bundle can end while this thread goes on.
         if matches!(bundle, OpenBundle::Whole(_)) {
             bundle = OpenBundle::None;

@@ -31,7 +31,7 @@ pub struct ArchiveEntry {
 
 /// All code objects of a group for one target.
 #[derive(Debug)]
-pub struct Archive {
+pub struct ArchiveRope {
     group: String,
     target: TargetId,
     compression: Compression,
@@ -42,7 +42,7 @@ pub struct Archive {
     remembered: OnceLock<Option<Identity>>,
 }
 
-impl Archive {
+impl ArchiveRope {
     /// An archive of these code objects, in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
         let (made, is_being_made, remembered) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
@@ -195,7 +195,7 @@ impl Archive {
         let lengths = self.lengths().ok_or_else(unknown)?;
         let (header, toc) = self.frame_around(&lengths);
         let mut segments = vec![Segment::literal(header)];
-        let frames = Sequence { frames: self.frames().cloned().collect(), lengths, last: AtomicUsize::new(0) };
+        let frames = FrameSequence { frames: self.frames().cloned().collect(), lengths, last: AtomicUsize::new(0) };
         let frames = Arc::new(frames);
         for (number, length) in frames.lengths.iter().enumerate() {
             segments.push(Segment::literal(length_field(*length)?));
@@ -214,14 +214,14 @@ fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
 
 /// The frames of an archive with their lengths, in its order.
 #[derive(Debug)]
-struct Sequence {
+struct FrameSequence {
     frames: Vec<Arc<Frame>>,
     lengths: Vec<u64>,
     /// The one that was read last.
     last: AtomicUsize,
 }
 
-impl Sequence {
+impl FrameSequence {
     /// Has the next ones made if a reader comes to one that is not there from one of those before it: from front to
     /// back, with requests that overtake each other.
     fn read_ahead(&self, number: usize) {
@@ -243,7 +243,7 @@ impl Sequence {
 /// A frame as a part of an archive. It exists only when the length is known.
 #[derive(Debug)]
 struct FrameContent {
-    frames: Arc<Sequence>,
+    frames: Arc<FrameSequence>,
     number: usize,
 }
 
@@ -275,7 +275,7 @@ impl Content for FrameContent {
     }
 }
 
-impl Materialize for Archive {
+impl Materialize for ArchiveRope {
     fn made(&self) -> Option<Arc<dyn Content>> {
         if let Some(content) = self.made.get() {
             return Some(Arc::clone(content));

@@ -22,9 +22,9 @@ use rocm_kpack::Scheme;
 
 pub use frame::Frame;
 pub use jobs::BundleJobs;
-pub use layout::{Archive, ArchiveEntry};
+pub use layout::{ArchiveEntry, ArchiveRope};
 pub use places::{Reach, SearchPath, is_archive, named_target, resolve};
-pub use reader::Reader;
+pub use reader::ArchiveReader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
 pub use selection::PackedBundle;
 
@@ -83,7 +83,7 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
 
 /// Compresses what several archives lack: frames whose lengths are not known, or where all are kept for output, those that
 /// are not there. Each compressed bundle is decompressed once for that. Adds the bytes that are compressed to `done`.
-pub fn make_archives(archives: &[&Archive], done: &AtomicU64) -> Result<(), ReadError> {
+pub fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
     let made = frames.first().map_or(Ok(None), |frame| {
         frame.jobs().demand(&frames).wait(|bytes| {
@@ -97,12 +97,12 @@ pub fn make_archives(archives: &[&Archive], done: &AtomicU64) -> Result<(), Read
 }
 
 /// Bytes that [`make_archives`] has to compress.
-pub fn unmade_size(archives: &[&Archive]) -> u64 {
+pub fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
     unprepared(archives).iter().map(|frame| frame.size()).sum()
 }
 
 /// The frames that are not prepared, each once.
-fn unprepared(archives: &[&Archive]) -> Vec<Arc<Frame>> {
+fn unprepared(archives: &[&ArchiveRope]) -> Vec<Arc<Frame>> {
     let mut seen = HashSet::new();
     let frames = archives.iter().flat_map(|archive| archive.frames());
     frames.filter(|frame| !frame.is_prepared() && seen.insert(frame.id())).cloned().collect()

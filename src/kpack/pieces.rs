@@ -68,7 +68,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
                 )));
             }
             let _window = budget.reserve(MemoryClass::Bundles, window.saturating_add(DECODER));
-            let part = BufReader::with_capacity(PIECE, Part::new(content, blob));
+            let part = BufReader::with_capacity(PIECE, ArchivePart::new(content, blob));
             let mut decoder = zstd::stream::read::Decoder::with_buffer(part)?.single_frame();
             decoder.window_log_max(WINDOW_LOG)?;
             self.copy(&mut decoder)?;
@@ -100,18 +100,18 @@ fn failed(error: io::Error) -> Error {
 }
 
 /// A part of an archive, read front to back.
-pub(super) struct Part<'a> {
+pub(super) struct ArchivePart<'a> {
     content: &'a Arc<dyn Content>,
     rest: Blob,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ArchivePart<'a> {
     pub(super) fn new(content: &'a Arc<dyn Content>, rest: Blob) -> Self {
         Self { content, rest }
     }
 }
 
-impl Read for Part<'_> {
+impl Read for ArchivePart<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(to_usize(self.rest.size));
         let (buffer, _) = buffer.split_at_mut(length);
@@ -122,7 +122,7 @@ impl Read for Part<'_> {
 }
 
 /// What a decoder has left of a part: bytes that were read ahead belong to it.
-fn behind(part: BufReader<Part<'_>>) -> Blob {
+fn behind(part: BufReader<ArchivePart<'_>>) -> Blob {
     let ahead = part.buffer().len() as u64;
     let Blob { offset, size } = part.into_inner().rest;
     Blob { offset: offset - ahead, size: size + ahead }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rocm_kpack::{Archive, Blob, Error, Scheme, Source, Toc, TocEntry};
 
-use super::pieces::{Part, Pieces};
+use super::pieces::{ArchivePart, Pieces};
 use crate::memory::Budget;
 use crate::rope::Content;
 
@@ -25,13 +25,13 @@ impl Source for ArchiveContent {
 
 /// An archive that has been opened: its whole table of contents, and where each code object is.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ArchiveReader {
     content: Arc<dyn Content>,
     archive: Archive<ArchiveContent>,
     toc: Toc,
 }
 
-impl Reader {
+impl ArchiveReader {
     /// Reads header and table of contents, and finds all code objects.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
         let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
@@ -97,7 +97,7 @@ impl Reader {
                 let (found, size) = (blob.size, entry.original_size);
                 return Err(Error::Frame(format!("a code object has {found} bytes instead of {size}")));
             }
-            Scheme::None => pieces.copy(Part::new(&self.content, blob))?,
+            Scheme::None => pieces.copy(ArchivePart::new(&self.content, blob))?,
             Scheme::ZstdPerKernel => pieces.decompress(&self.content, blob, budget)?,
         }
         pieces.finish()

@@ -2,23 +2,23 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::frame::{Frame, Made};
+use super::frame::{Frame, MadeFrame};
 use crate::fatbin::{Compressed, Decompressed, OpenBundle};
 use crate::rope::ReadError;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The bundle of a job, by its number; `None` for all code objects that are not in a compressed one.
-pub(super) type Key = Option<u64>;
+pub(super) type JobKey = Option<u64>;
 
 #[derive(Default)]
 pub(super) struct Schedule {
-    jobs: HashMap<Key, BundleJob>,
+    jobs: HashMap<JobKey, BundleJob>,
     /// Jobs whose bundle can be read.
-    open: Vec<Key>,
+    open: Vec<JobKey>,
     /// Jobs whose bundle has to be opened, for a caller that waits.
-    queue: VecDeque<Key>,
+    queue: VecDeque<JobKey>,
     /// The same if nobody waits.
-    background: VecDeque<Key>,
+    background: VecDeque<JobKey>,
     /// Threads that work.
     pub(super) threads: usize,
     /// Of these, those that open a bundle or compress.
@@ -51,27 +51,27 @@ pub(super) struct Demand {
 /// What a caller waits for.
 #[derive(Debug, Default)]
 pub(super) struct Ticket {
-    state: Mutex<Progress>,
+    state: Mutex<JobProgress>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct JobProgress {
     /// Number of frames that are not made.
     left: usize,
     /// Bytes of code objects that were compressed since the caller looked last.
     bytes: u64,
-    last: Option<Made>,
+    last: Option<MadeFrame>,
     error: Option<ReadError>,
 }
 
 /// What a thread is to do next.
-pub(super) enum Task {
-    Open(Key, Arc<Compressed>),
-    Make(Key, Arc<Frame>, OpenBundle),
+pub(super) enum BundleTask {
+    Open(JobKey, Arc<Compressed>),
+    Make(JobKey, Arc<Frame>, OpenBundle),
 }
 
-pub(super) fn key(frame: &Frame) -> Key {
+pub(super) fn key(frame: &Frame) -> JobKey {
     frame.object.bundle.as_ref().map(|bundle| bundle.id())
 }
 
@@ -116,7 +116,7 @@ impl Schedule {
     }
 
     /// Code objects of a bundle can be read from now on. These others of it are made, too.
-    pub(super) fn open(&mut self, key: Key, open: OpenBundle, others: &[Arc<Frame>]) {
+    pub(super) fn open(&mut self, key: JobKey, open: OpenBundle, others: &[Arc<Frame>]) {
         if let Some(job) = self.jobs.get_mut(&key) {
             job.open = open;
         }
@@ -127,14 +127,14 @@ impl Schedule {
     }
 
     /// There was no memory to open a bundle.
-    pub(super) fn postpone(&mut self, key: Key) {
+    pub(super) fn postpone(&mut self, key: JobKey) {
         self.is_short = true;
         let is_awaited = self.jobs.get(&key).is_some_and(|job| job.pending.iter().any(Demand::is_waiting));
         if is_awaited { &mut self.queue } else { &mut self.background }.push_front(key);
     }
 
     /// Gives a job up that is neither open nor queued.
-    pub(super) fn remove(&mut self, key: Key) -> Option<BundleJob> {
+    pub(super) fn remove(&mut self, key: JobKey) -> Option<BundleJob> {
         self.jobs.remove(&key)
     }
 
@@ -142,7 +142,7 @@ impl Schedule {
     /// was made of.
     pub(super) fn end(
         &mut self,
-        key: Key,
+        key: JobKey,
         frame: &Frame,
         bundle: &mut OpenBundle,
     ) -> (Option<Demand>, Option<BundleJob>) {
@@ -180,7 +180,7 @@ impl Schedule {
     }
 
     /// What is next: a frame that a caller waits for, of a bundle that is open or to be opened, and then the others.
-    pub(super) fn next(&mut self) -> Option<Task> {
+    pub(super) fn next(&mut self) -> Option<BundleTask> {
         if let Some(task) = self.next_frame(true) {
             return Some(task);
         }
@@ -192,16 +192,16 @@ impl Schedule {
         self.next_frame(false).or_else(|| self.next_bundle(true)).or_else(|| self.next_bundle(false))
     }
 
-    fn next_bundle(&mut self, is_awaited: bool) -> Option<Task> {
+    fn next_bundle(&mut self, is_awaited: bool) -> Option<BundleTask> {
         if !self.can_open() {
             return None;
         }
         let key = if is_awaited { &mut self.queue } else { &mut self.background }.pop_front()?;
         let bundle = self.jobs.get(&key)?.bundle.clone()?;
-        Some(Task::Open(key, bundle))
+        Some(BundleTask::Open(key, bundle))
     }
 
-    fn next_frame(&mut self, is_awaited: bool) -> Option<Task> {
+    fn next_frame(&mut self, is_awaited: bool) -> Option<BundleTask> {
         for key in &self.open {
             let Some(job) = self.jobs.get_mut(key) else { continue };
             if let Some(number) = job.next(is_awaited) {
@@ -211,7 +211,7 @@ impl Schedule {
                     OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
                     OpenBundle::None => OpenBundle::None,
                 };
-                let task = Task::Make(*key, Arc::clone(&demand.frame), bundle);
+                let task = BundleTask::Make(*key, Arc::clone(&demand.frame), bundle);
                 job.running.push(demand);
                 return Some(task);
             }
@@ -263,11 +263,11 @@ impl Demand {
         !self.waiting.is_empty()
     }
 
-    pub(super) fn end(mut self, made: &Result<Made, ReadError>) {
+    pub(super) fn end(mut self, made: &Result<MadeFrame, ReadError>) {
         self.end_waiting(made);
     }
 
-    fn end_waiting(&mut self, made: &Result<Made, ReadError>) {
+    fn end_waiting(&mut self, made: &Result<MadeFrame, ReadError>) {
         for ticket in std::mem::take(&mut self.waiting) {
             let mut progress = ticket.lock();
             progress.left -= 1;
@@ -292,7 +292,7 @@ impl Drop for Demand {
 }
 
 impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, JobProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -303,7 +303,7 @@ impl Ticket {
 
     /// Waits until all frames are made. `progress` is called with the bytes of code objects compressed meanwhile. The
     /// frame made last.
-    pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<Made>, ReadError> {
+    pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<MadeFrame>, ReadError> {
         let mut state = self.lock();
         loop {
             progress(std::mem::take(&mut state.bytes));

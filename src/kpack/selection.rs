@@ -12,7 +12,7 @@ use md5::{Digest, Md5};
 
 use super::frame::Frame;
 use super::jobs::BundleJobs;
-use crate::fatbin::{CodeObject, Compressed, CompressedFormat, Method, OpenBundle, Part, Parts};
+use crate::fatbin::{BundlePart, BundleParts, CodeObject, Compressed, CompressedFormat, Method, OpenBundle};
 use crate::gpu::TargetId;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
 
@@ -24,12 +24,12 @@ const PIECE: u64 = 128 << 10;
 
 /// What is taken of a bundle.
 #[derive(Debug)]
-pub(super) struct Selection {
-    parts: Parts,
+pub(super) struct BundleSelection {
+    parts: BundleParts,
     format: CompressedFormat,
 }
 
-impl Selection {
+impl BundleSelection {
     pub(super) fn method(&self) -> Method {
         self.format.method
     }
@@ -47,17 +47,17 @@ impl Selection {
         &'a self,
         object: &'a CodeObject,
         open: &'a mut OpenBundle,
-    ) -> Result<Reader<'a>, ReadError> {
+    ) -> Result<BundlePartReader<'a>, ReadError> {
         let missing = || ReadError::damaged(&"compressed bundle".into(), "it is not open");
         let bundle = object.bundle.as_deref().ok_or_else(missing)?;
-        Ok(Reader { parts: self.parts.list.iter(), part: None, at: 0, bundle, open, md5: Md5::new() })
+        Ok(BundlePartReader { parts: self.parts.list.iter(), part: None, at: 0, bundle, open, md5: Md5::new() })
     }
 }
 
 /// Reads the parts of a bundle one after the other.
-pub(super) struct Reader<'a> {
-    parts: std::slice::Iter<'a, Part>,
-    part: Option<&'a Part>,
+pub(super) struct BundlePartReader<'a> {
+    parts: std::slice::Iter<'a, BundlePart>,
+    part: Option<&'a BundlePart>,
     /// Bytes of `part` that were read.
     at: u64,
     bundle: &'a Compressed,
@@ -65,7 +65,7 @@ pub(super) struct Reader<'a> {
     md5: Md5,
 }
 
-impl Reader<'_> {
+impl BundlePartReader<'_> {
     /// Fills `buffer` with the next bytes.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) -> Result<(), ReadError> {
         let mut rest = &mut *buffer;
@@ -90,14 +90,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn read(&mut self, part: &Part, buffer: &mut [u8]) -> Result<(), ReadError> {
+    fn read(&mut self, part: &BundlePart, buffer: &mut [u8]) -> Result<(), ReadError> {
         let offset = match part {
-            Part::Zeros(_) => {
+            BundlePart::Zeros(_) => {
                 buffer.fill(0);
                 return Ok(());
             }
-            Part::Literal(bytes) => return copy_from(bytes, self.at, buffer),
-            Part::Code { offset, .. } => offset.saturating_add(self.at),
+            BundlePart::Literal(bytes) => return copy_from(bytes, self.at, buffer),
+            BundlePart::Code { offset, .. } => offset.saturating_add(self.at),
         };
         match self.open {
             OpenBundle::Whole(bundle) => copy_from(bundle, offset, buffer),
@@ -119,10 +119,10 @@ impl Reader<'_> {
     }
 }
 
-fn length(part: &Part) -> u64 {
+fn length(part: &BundlePart) -> u64 {
     match part {
-        Part::Literal(bytes) => bytes.len() as u64,
-        Part::Zeros(length) | Part::Code { length, .. } => *length,
+        BundlePart::Literal(bytes) => bytes.len() as u64,
+        BundlePart::Zeros(length) | BundlePart::Code { length, .. } => *length,
     }
 }
 
@@ -157,17 +157,19 @@ impl PackedBundle {
     /// The parts of the decompressed `bundle`, in a format.
     pub fn new(
         bundle: &Arc<Compressed>,
-        parts: Parts,
+        parts: BundleParts,
         format: CompressedFormat,
         target: &TargetId,
         jobs: &Arc<BundleJobs>,
     ) -> Result<Self, ReadError> {
         let content: Arc<dyn Content> = Arc::new(parts.rope(&bundle.whole())?);
-        let first =
-            parts.list.iter().find_map(|part| if let Part::Code { offset, .. } = part { Some(*offset) } else { None });
+        let first = parts
+            .list
+            .iter()
+            .find_map(|part| if let BundlePart::Code { offset, .. } = part { Some(*offset) } else { None });
         let (target, offset) = (target.clone(), first.unwrap_or(0));
         let object = CodeObject { target, content, bundle: Some(Arc::clone(bundle)), offset };
-        let frame = Arc::new(Frame::of_selection(object, Selection { parts, format }, jobs));
+        let frame = Arc::new(Frame::of_selection(object, BundleSelection { parts, format }, jobs));
         Ok(Self { frame, format })
     }
 
@@ -196,13 +198,18 @@ impl PackedBundle {
     /// The bundle, when its size is known.
     pub fn content(&self) -> Option<Arc<dyn Content>> {
         let length = self.frame.known_length()?;
-        Some(Arc::new(Packed { frame: Arc::clone(&self.frame), format: self.format, size: self.known_size()?, length }))
+        Some(Arc::new(SizedBundle {
+            frame: Arc::clone(&self.frame),
+            format: self.format,
+            size: self.known_size()?,
+            length,
+        }))
     }
 }
 
 /// A compressed bundle of a known size.
 #[derive(Debug)]
-struct Packed {
+struct SizedBundle {
     frame: Arc<Frame>,
     format: CompressedFormat,
     size: u64,
@@ -210,7 +217,7 @@ struct Packed {
     length: u64,
 }
 
-impl Packed {
+impl SizedBundle {
     fn header(&self) -> Result<Vec<u8>, ReadError> {
         let mut hash = [0; 8];
         let packed = self.length.saturating_sub(HASH_SIZE);
@@ -220,7 +227,7 @@ impl Packed {
     }
 }
 
-impl Content for Packed {
+impl Content for SizedBundle {
     fn size(&self) -> u64 {
         self.size
     }

@@ -12,7 +12,7 @@ fn content(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
-fn archive(target: &str, compression: Compression, codes: &[(&str, usize, Vec<u8>)], budget: u64) -> Arc<Archive> {
+fn archive(target: &str, compression: Compression, codes: &[(&str, usize, Vec<u8>)], budget: u64) -> Arc<ArchiveRope> {
     archive_in(&Resources::new(budget), target, compression, codes)
 }
 
@@ -21,7 +21,7 @@ fn archive_in(
     target: &str,
     compression: Compression,
     codes: &[(&str, usize, Vec<u8>)],
-) -> Arc<Archive> {
+) -> Arc<ArchiveRope> {
     let target: TargetId = target.parse().unwrap();
     let jobs = BundleJobs::of(resources);
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
@@ -29,18 +29,18 @@ fn archive_in(
         let frame = Arc::new(Frame::new(object, 3, &jobs));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
-    Arc::new(Archive::new("torch", target.clone(), compression, entries.collect()))
+    Arc::new(ArchiveRope::new("torch", target.clone(), compression, entries.collect()))
 }
 
-fn bytes(archive: &Archive) -> Vec<u8> {
+fn bytes(archive: &ArchiveRope) -> Vec<u8> {
     let content = archive.make().unwrap();
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
     content.read_at(0, &mut bytes).unwrap();
     bytes
 }
 
-/// A code object by [`Reader::read`], without memory for anything.
-fn in_pieces(reader: &Reader, entry: &TocEntry) -> Result<Vec<u8>, KpackError> {
+/// A code object by [`ArchiveReader::read`], without memory for anything.
+fn in_pieces(reader: &ArchiveReader, entry: &TocEntry) -> Result<Vec<u8>, KpackError> {
     let mut code = Vec::new();
     reader.read(entry, &Resources::new(0).budget, |piece| {
         assert!(!piece.is_empty() && piece.len() <= 128 << 10);
@@ -62,7 +62,7 @@ fn codes() -> Vec<(&'static str, usize, Vec<u8>)> {
 fn what_is_written_is_read() {
     for compression in [Compression::None, Compression::default(), Compression::Zstd(19)] {
         let archive = archive("gfx90a:xnack+", compression, &codes(), 1 << 20);
-        let reader = Reader::open(content(&bytes(&archive))).unwrap();
+        let reader = ArchiveReader::open(content(&bytes(&archive))).unwrap();
         assert_eq!(reader.toc().gfx_arches, ["gfx90a:xnack+"]);
         assert_eq!(reader.toc().group_name, "torch");
         for (name, wrapper, code) in codes() {
@@ -89,7 +89,7 @@ fn the_layout_is_that_of_rocm_kpack() {
     let length = u32::from_le_bytes(packed[68..72].try_into().unwrap()) as usize;
     assert_eq!(zstd::bulk::decompress(&packed[72..72 + length], 100).unwrap(), b"code");
     assert_eq!(packed[72 + length] & 0xF0, 0x80, "a MessagePack map");
-    let toc = Reader::open(content(&packed)).unwrap().toc().clone();
+    let toc = ArchiveReader::open(content(&packed)).unwrap().toc().clone();
     assert_eq!((toc.zstd_offset, toc.zstd_size), (Some(64), Some(8 + length as u64)));
 }
 
@@ -143,7 +143,7 @@ fn broken_archives_are_errors() {
         patched(64, &[0xFF; 4]),
         patched(68, &[0xFF; 4]),
     ] {
-        assert!(Reader::open(content(&bytes)).is_err());
+        assert!(ArchiveReader::open(content(&bytes)).is_err());
     }
 }
 
@@ -168,7 +168,7 @@ fn frames_of_others_are_read_in_pieces_as_loaders_read_them() {
         (&skippable, code.len(), false),
     ];
     for (number, (stored, size, is_right)) in cases.into_iter().enumerate() {
-        let reader = Reader::open(content(&archive_of(stored, size))).unwrap();
+        let reader = ArchiveReader::open(content(&archive_of(stored, size))).unwrap();
         let (key, target, entry) = reader.entries().next().unwrap();
         let loaded = reader.get(key, target);
         assert_eq!(loaded.is_ok(), is_right, "{number}: {loaded:?}");
@@ -207,7 +207,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= value;
         }
-        if let Ok(reader) = Reader::open(content(&bytes)) {
+        if let Ok(reader) = ArchiveReader::open(content(&bytes)) {
             for (_, _, entry) in reader.entries() {
                 let _ = in_pieces(&reader, entry);
             }

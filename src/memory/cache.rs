@@ -53,11 +53,11 @@ struct CacheState<K: Hash + Eq, V> {
     capacity: u64,
     /// The most bytes that are held when larger distances between uses make it worth while.
     most: u64,
-    held: Mutex<Held<K, V>>,
+    held: Mutex<CacheEntries<K, V>>,
 }
 
 #[derive(Debug)]
-struct Held<K: Hash + Eq, V> {
+struct CacheEntries<K: Hash + Eq, V> {
     values: LruCache<K, CachedValue<V>>,
     bytes: u64,
     /// The most bytes that are held now.
@@ -104,7 +104,7 @@ where
     /// they had to leave. It is back at `capacity` when nothing happens for a while.
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, most: u64) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
-        let held = Mutex::new(Held { values, bytes: 0, limit: capacity, ghosts });
+        let held = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
         let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, most, held });
         let shedder: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
         budget.register(Arc::downgrade(&shedder));
@@ -176,7 +176,7 @@ where
 }
 
 impl<K: Hash + Eq, V> CacheState<K, V> {
-    fn lock(&self) -> MutexGuard<'_, Held<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, CacheEntries<K, V>> {
         // The state is consistent after every statement, so a panic elsewhere does not spoil it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

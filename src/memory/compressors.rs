@@ -28,11 +28,11 @@ pub enum Original<'a, E> {
 }
 
 /// Lends zstd contexts.
-pub struct Compressors(Pool<Context>);
+pub struct Compressors(Pool<CompressionContext>);
 
 /// A zstd context with its buffers.
 #[derive(Default)]
-struct Context {
+struct CompressionContext {
     zstd: Option<(i32, CCtx<'static>)>,
     original: Vec<u8>,
     frame: Vec<u8>,
@@ -73,8 +73,8 @@ impl Compressors {
         result
     }
 
-    fn lend(&self, level: i32, copied: usize, bound: usize) -> Pooled<Context> {
-        let is_fit = |context: &Context| {
+    fn lend(&self, level: i32, copied: usize, bound: usize) -> Pooled<CompressionContext> {
+        let is_fit = |context: &CompressionContext| {
             let is_of_level = context.zstd.as_ref().is_some_and(|(other, _)| *other == level);
             is_of_level && context.original.capacity() >= copied && context.frame.capacity() >= bound
         };
@@ -85,8 +85,11 @@ impl Compressors {
         self.0.discard();
         let bytes = estimate(level).saturating_add(copied as u64).saturating_add(bound as u64);
         self.0.get(bytes, is_fit).unwrap_or_else(|reservation| {
-            let buffers =
-                Context { zstd: None, original: Vec::with_capacity(copied), frame: Vec::with_capacity(bound) };
+            let buffers = CompressionContext {
+                zstd: None,
+                original: Vec::with_capacity(copied),
+                frame: Vec::with_capacity(bound),
+            };
             self.0.lend(buffers, reservation)
         })
     }
@@ -100,7 +103,7 @@ fn estimate(level: i32) -> u64 {
     size as u64
 }
 
-impl Context {
+impl CompressionContext {
     fn zstd(&mut self, level: i32) -> io::Result<&mut CCtx<'static>> {
         if self.zstd.as_ref().is_none_or(|(other, _)| *other != level) {
             let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;

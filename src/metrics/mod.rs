@@ -9,5 +9,5 @@ mod requests;
 
 pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
-pub use openmetrics::{Source, openmetrics};
+pub use openmetrics::{MetricsSource, openmetrics};
 pub use requests::{Answering, Begun, RequestKind, Requests};

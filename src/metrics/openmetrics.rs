@@ -13,7 +13,7 @@ use super::requests::BUCKETS;
 use super::{Counters, Gauges};
 
 /// Values at one moment.
-pub trait Source: fmt::Debug + Send + Sync + 'static {
+pub trait MetricsSource: fmt::Debug + Send + Sync + 'static {
     /// Work done so far.
     fn counters(&self) -> &Counters;
     /// Memory in use.
@@ -23,9 +23,9 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The text, without the line `# EOF` that ends it.
-pub fn openmetrics(source: &Arc<impl Source>) -> String {
+pub fn openmetrics(source: &Arc<impl MetricsSource>) -> String {
     let mut registry = Registry::with_prefix("kpackfs");
-    registry.register_collector(Box::new(Metrics(Arc::clone(source))));
+    registry.register_collector(Box::new(MetricsCollector(Arc::clone(source))));
     let mut text = String::new();
     // Writing to a string does not fail.
     text::encode_registry(&mut text, &registry).unwrap_or_default();
@@ -33,9 +33,9 @@ pub fn openmetrics(source: &Arc<impl Source>) -> String {
 }
 
 #[derive(Debug)]
-struct Metrics<S>(Arc<S>);
+struct MetricsCollector<S>(Arc<S>);
 
-impl<S: Source> Collector for Metrics<S> {
+impl<S: MetricsSource> Collector for MetricsCollector<S> {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let counters = self.0.counters();
         for (name, help, unit, value) in totals(counters) {
@@ -48,7 +48,7 @@ impl<S: Source> Collector for Metrics<S> {
     }
 }
 
-impl<S: Source> Metrics<S> {
+impl<S: MetricsSource> MetricsCollector<S> {
     fn encode_requests(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let requests = &self.0.counters().requests;
         let mut kinds = encoder.encode_descriptor("requests", "Requests of the kernel.", None, MetricType::Counter)?;
@@ -129,7 +129,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Nothing(Counters);
 
-    impl Source for Nothing {
+    impl MetricsSource for Nothing {
         fn counters(&self) -> &Counters {
             &self.0
         }

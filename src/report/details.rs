@@ -10,7 +10,7 @@ use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
-use crate::split::{Destination, Plan, SplitBinary};
+use crate::split::{Destination, Plan, PlannedBinary};
 
 /// Packages and files beyond that many are summed up.
 const MOST: usize = 60;
@@ -24,20 +24,20 @@ pub(super) struct Details {
     /// The directory that holds everything, if there is one.
     pub(super) root: String,
     /// The top-level directories, the largest first.
-    pub(super) packages: Vec<Package>,
+    pub(super) packages: Vec<DirectoryDetails>,
     /// The largest files that stay as they are.
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<PlainFile>,
     /// The code of each binary by target, by the binary's path.
-    pub(super) code: BTreeMap<String, BTreeMap<String, Code>>,
+    pub(super) code: BTreeMap<String, BTreeMap<String, TargetCode>>,
     /// Database files by library and key.
     pub(super) database_files: BTreeMap<String, BTreeMap<String, Files>>,
     /// What an installation with thin binaries takes for one GPU, estimated.
-    pub(super) thin: BTreeMap<String, Thin>,
+    pub(super) thin: BTreeMap<String, ThinEstimate>,
 }
 
 /// A directory of the input.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Package {
+pub(super) struct DirectoryDetails {
     /// Its name, `None` for all that are not listed.
     pub(super) name: Option<String>,
     pub(super) files: u64,
@@ -53,15 +53,14 @@ pub(super) struct Package {
 
 /// A file without device code.
 #[derive(Debug, Serialize)]
-pub(super) struct File {
+pub(super) struct PlainFile {
     pub(super) path: String,
     pub(super) size: u64,
 }
 
 /// Code objects of a binary for a target.
 #[derive(Debug, Default, Serialize)]
-#[expect(clippy::struct_field_names, reason = "they are called as in the summary")]
-pub(super) struct Code {
+pub(super) struct TargetCode {
     /// The device part that it belongs to.
     pub(super) key: String,
     pub(super) code_objects: u64,
@@ -77,7 +76,7 @@ pub(super) struct Files {
 
 /// An estimate: device code in a binary is taken to be as compressible for one GPU as for another.
 #[derive(Debug, Serialize)]
-pub(super) struct Thin {
+pub(super) struct ThinEstimate {
     /// Of a wheel only.
     pub(super) download_size: Option<u64>,
     pub(super) installed_size: u64,
@@ -110,7 +109,7 @@ impl Details {
         let is_wheel = parts.input_wheel_size.is_some();
         let thin = |keys: &[String]| {
             let (installed_size, download) = weights.kept(keys);
-            Thin { download_size: is_wheel.then_some(download), installed_size }
+            ThinEstimate { download_size: is_wheel.then_some(download), installed_size }
         };
         Self {
             packages: packages(input, plan, &root),
@@ -135,10 +134,10 @@ impl Details {
             thin: BTreeMap::new(),
         };
         for (name, details) in artifacts {
-            let package = details.packages.into_iter().reduce(Package::and).unwrap_or_default();
-            all.packages.push(Package { name: Some(name.clone()), ..package });
+            let package = details.packages.into_iter().reduce(DirectoryDetails::and).unwrap_or_default();
+            all.packages.push(DirectoryDetails { name: Some(name.clone()), ..package });
             let below = |path: &str| format!("{name}/{path}");
-            all.files.extend(details.files.into_iter().map(|file| File { path: below(&file.path), ..file }));
+            all.files.extend(details.files.into_iter().map(|file| PlainFile { path: below(&file.path), ..file }));
             all.code.extend(details.code.into_iter().map(|(path, code)| (below(&path), code)));
             for (library, keys) in details.database_files {
                 for (key, files) in keys {
@@ -147,7 +146,7 @@ impl Details {
                 }
             }
             for (gpu, thin) in details.thin {
-                let sum = all.thin.entry(gpu).or_insert(Thin { download_size: None, installed_size: 0 });
+                let sum = all.thin.entry(gpu).or_insert(ThinEstimate { download_size: None, installed_size: 0 });
                 sum.installed_size += thin.installed_size;
             }
         }
@@ -225,7 +224,7 @@ fn keys(plan: &Plan) -> Keys<'_> {
     plan.archives.iter().map(|planned| (planned.archive.target(), &planned.key)).collect()
 }
 
-fn code(binary: &SplitBinary, keys: &Keys<'_>) -> BTreeMap<String, Code> {
+fn code(binary: &PlannedBinary, keys: &Keys<'_>) -> BTreeMap<String, TargetCode> {
     let mut targets = BTreeMap::<&TargetId, (u64, u64)>::new();
     for (target, size) in binary.wrappers.iter().flatten() {
         let (code_objects, code_size) = targets.entry(target).or_default();
@@ -234,7 +233,7 @@ fn code(binary: &SplitBinary, keys: &Keys<'_>) -> BTreeMap<String, Code> {
     let code = |(target, (code_objects, code_size)): (&TargetId, (u64, u64))| {
         // What is not wanted is in no archive.
         let key = keys.get(target).map_or_else(|| BundleKey::of(target).to_string(), ToString::to_string);
-        (target.to_string(), Code { key, code_objects, code_size })
+        (target.to_string(), TargetCode { key, code_objects, code_size })
     };
     targets.into_iter().map(code).collect()
 }
@@ -252,20 +251,21 @@ fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Fi
     libraries
 }
 
-fn files(input: &Input, plan: &Plan) -> Vec<File> {
+fn files(input: &Input, plan: &Plan) -> Vec<PlainFile> {
     let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Destination::Host));
     let mut files: Vec<_> = host.map(|(entry, _)| (size(entry), &entry.path)).filter(|(size, _)| *size > 0).collect();
     files.sort_by_key(|(size, _)| Reverse(*size));
-    files.into_iter().take(MOST).map(|(size, path)| File { path: path.to_string(), size }).collect()
+    files.into_iter().take(MOST).map(|(size, path)| PlainFile { path: path.to_string(), size }).collect()
 }
 
 /// What lies below the directory that holds everything, by the first component of its path there.
-fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<Package> {
-    let mut packages = BTreeMap::<String, Package>::new();
+fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetails> {
+    let mut packages = BTreeMap::<String, DirectoryDetails>::new();
     for (entry, place) in input.entries.iter().zip(&plan.places).filter(|(entry, _)| is_file(entry)) {
         let name = package_name(&entry.path, root);
-        let package =
-            packages.entry(name.clone()).or_insert_with(|| Package { name: Some(name), ..Package::default() });
+        let package = packages
+            .entry(name.clone())
+            .or_insert_with(|| DirectoryDetails { name: Some(name), ..DirectoryDetails::default() });
         let size = size(entry);
         package.files += 1;
         package.size += size;
@@ -285,14 +285,14 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<Package> {
 }
 
 /// The largest ones first, and all beyond [`MOST`] as one.
-fn largest(mut packages: Vec<Package>) -> Vec<Package> {
+fn largest(mut packages: Vec<DirectoryDetails>) -> Vec<DirectoryDetails> {
     packages.sort_by(|a, b| (Reverse(a.size), &a.name).cmp(&(Reverse(b.size), &b.name)));
-    let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(Package::and);
-    packages.extend(others.map(|others| Package { name: None, ..others }));
+    let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(DirectoryDetails::and);
+    packages.extend(others.map(|others| DirectoryDetails { name: None, ..others }));
     packages
 }
 
-impl Package {
+impl DirectoryDetails {
     fn and(mut self, other: Self) -> Self {
         self.files += other.files;
         self.size += other.size;

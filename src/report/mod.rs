@@ -20,13 +20,13 @@ use crate::view::WheelSet;
 use sizes::SizedParts;
 
 pub use page::{Page, PageFile};
-pub use sizes::{Making, PartSize, Sizes, UserSize, WheelSize};
+pub use sizes::{MakingProgress, PartSize, Sizes, UserSize, WheelSize};
 pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, EmbeddedSummary, Summary};
 pub use text::escaped;
 
 /// All that `inspect` tells about a wheel or a tree. As JSON it is described in `docs/json.md`.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct InspectReport {
     /// What the split consists of.
     #[serde(flatten)]
     pub summary: Summary,
@@ -37,7 +37,7 @@ pub struct Report {
     pub embedded: Option<Vec<EmbeddedSummary>>,
 }
 
-impl Report {
+impl InspectReport {
     /// What is known now; see [`Sizes::make`].
     pub fn known(
         input: &Input,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Summary;
 use crate::gpu::{BundleKey, Level};
-use crate::kpack::{Archive, make_archives};
+use crate::kpack::{ArchiveRope, make_archives};
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
@@ -58,7 +58,7 @@ pub struct UserSize {
 
 /// How far making is, for a progress bar: uncompressed bytes of archives and of rewritten members.
 #[derive(Debug, Default)]
-pub struct Making {
+pub struct MakingProgress {
     /// What there is to do.
     pub total: AtomicU64,
     /// What is done.
@@ -76,7 +76,7 @@ pub(super) struct SizedParts {
 }
 
 struct SizedDevice {
-    archives: Vec<Arc<Archive>>,
+    archives: Vec<Arc<ArchiveRope>>,
     /// If the input is a wheel.
     wheel: Option<Arc<WheelPart>>,
 }
@@ -142,7 +142,7 @@ impl SizedParts {
 impl Sizes {
     /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
     /// members of a wheel. Little of it is kept but the sizes.
-    pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &Making) -> Result<(), ReadError> {
+    pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &MakingProgress) -> Result<(), ReadError> {
         let archives: Vec<_> = plan.archives.iter().map(|planned| &*planned.archive).collect();
         let of_archives: u64 = archives.iter().map(|archive| archive.original_size()).sum();
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::gpu::Level;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::split::{Destination, Embedded, Plan, SplitBinary};
+use crate::split::{Destination, Embedded, Plan, PlannedBinary};
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
@@ -203,7 +203,7 @@ impl EmbeddedSummary {
 }
 
 impl BinarySummary {
-    fn of(binary: &SplitBinary) -> Self {
+    fn of(binary: &PlannedBinary) -> Self {
         let objects = || binary.wrappers.iter().flatten();
         Self {
             path: binary.path.to_string(),

@@ -1,9 +1,9 @@
 //! The tables of a report.
 
 use super::table::{Column, Table, known_size, percent, size};
-use super::{PartSize, Report};
+use super::{InspectReport, PartSize};
 
-impl Report {
+impl InspectReport {
     /// What it says, for people.
     pub fn tables(&self) -> [Table; 6] {
         [self.parts(), self.binaries(), self.embedded(), self.databases(), self.keys(), self.users()]

@@ -176,12 +176,12 @@ pub fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), Rea
 /// One piece of a rope. The fields are private so that every segment that exists has been validated.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    origin: Origin,
+    origin: SegmentSource,
     length: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Origin {
+enum SegmentSource {
     Literal(Arc<[u8]>),
     Range { content: Arc<dyn Content>, offset: u64 },
     Zeros,
@@ -191,25 +191,25 @@ impl Segment {
     /// Bytes held in memory.
     pub fn literal(bytes: impl Into<Arc<[u8]>>) -> Self {
         let bytes = bytes.into();
-        Self { length: bytes.len() as u64, origin: Origin::Literal(bytes) }
+        Self { length: bytes.len() as u64, origin: SegmentSource::Literal(bytes) }
     }
 
     /// `length` bytes of `content` from `offset`. Fails if the content does not have them.
     pub fn range(content: Arc<dyn Content>, offset: u64, length: u64) -> Result<Self, ReadError> {
         match offset.checked_add(length) {
-            Some(end) if end <= content.size() => Ok(Self { length, origin: Origin::Range { content, offset } }),
+            Some(end) if end <= content.size() => Ok(Self { length, origin: SegmentSource::Range { content, offset } }),
             _ => Err(ReadError::OutOfRange { offset, length, size: content.size() }),
         }
     }
 
     /// All of `content`.
     pub fn whole(content: Arc<dyn Content>) -> Self {
-        Self { length: content.size(), origin: Origin::Range { content, offset: 0 } }
+        Self { length: content.size(), origin: SegmentSource::Range { content, offset: 0 } }
     }
 
     /// `length` zero bytes.
     pub fn zeros(length: u64) -> Self {
-        Self { length, origin: Origin::Zeros }
+        Self { length, origin: SegmentSource::Zeros }
     }
 
     /// Its length in bytes.
@@ -219,9 +219,9 @@ impl Segment {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match &self.origin {
-            Origin::Literal(bytes) => copy_from(bytes, offset, buffer),
-            Origin::Range { content, offset: start } => content.read_at(start + offset, buffer),
-            Origin::Zeros => {
+            SegmentSource::Literal(bytes) => copy_from(bytes, offset, buffer),
+            SegmentSource::Range { content, offset: start } => content.read_at(start + offset, buffer),
+            SegmentSource::Zeros => {
                 buffer.fill(0);
                 Ok(())
             }
@@ -308,7 +308,7 @@ impl Content for Rope {
 
     fn backing(&self) -> Option<&dyn Backing> {
         match self.segments.as_slice() {
-            [Segment { origin: Origin::Range { content, offset: 0 }, length }] if *length == content.size() => {
+            [Segment { origin: SegmentSource::Range { content, offset: 0 }, length }] if *length == content.size() => {
                 content.backing()
             }
             _ => None,
@@ -320,9 +320,9 @@ impl Content for Rope {
         let extents = self.pieces(offset, length).flat_map(|piece| {
             let length = piece.length as u64;
             match &piece.segment.origin {
-                Origin::Range { content, offset } => content.extents(offset + piece.skip, length),
-                Origin::Literal(_) => vec![Extent { length, source: Source::Read }],
-                Origin::Zeros => vec![Extent { length, source: Source::Zeros }],
+                SegmentSource::Range { content, offset } => content.extents(offset + piece.skip, length),
+                SegmentSource::Literal(_) => vec![Extent { length, source: Source::Read }],
+                SegmentSource::Zeros => vec![Extent { length, source: Source::Zeros }],
             }
         });
         extents.collect()
@@ -330,8 +330,8 @@ impl Content for Rope {
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.pieces(offset, length).all(|piece| match &piece.segment.origin {
-            Origin::Range { content, offset } => content.is_nonblocking(offset + piece.skip, piece.length),
-            Origin::Literal(_) | Origin::Zeros => true,
+            SegmentSource::Range { content, offset } => content.is_nonblocking(offset + piece.skip, piece.length),
+            SegmentSource::Literal(_) | SegmentSource::Zeros => true,
         })
     }
 
@@ -339,11 +339,11 @@ impl Content for Rope {
         let mut identity = Identity::describe("rope");
         for segment in &self.segments {
             match &segment.origin {
-                Origin::Literal(bytes) => identity.add(b"literal").add(bytes),
-                Origin::Range { content, offset } => {
+                SegmentSource::Literal(bytes) => identity.add(b"literal").add(bytes),
+                SegmentSource::Range { content, offset } => {
                     identity.add(b"range").add(&content.identity()?.0).number(*offset).number(segment.length)
                 }
-                Origin::Zeros => identity.add(b"zeros").number(segment.length),
+                SegmentSource::Zeros => identity.add(b"zeros").number(segment.length),
             };
         }
         Some(identity.finish())

@@ -9,21 +9,21 @@ fn literal(bytes: &[u8]) -> Arc<dyn Content> {
 }
 
 #[derive(Clone, Debug)]
-enum Piece {
+enum AnyPiece {
     Literal(Vec<u8>),
     Range(Vec<u8>, usize, usize),
     Zeros(u8),
 }
 
-fn piece() -> impl Strategy<Value = Piece> {
+fn piece() -> impl Strategy<Value = AnyPiece> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..40);
     prop_oneof![
-        bytes.clone().prop_map(Piece::Literal),
+        bytes.clone().prop_map(AnyPiece::Literal),
         (bytes, any::<prop::sample::Index>(), any::<prop::sample::Index>()).prop_map(|(bytes, a, b)| {
             let (a, b) = (a.index(bytes.len() + 1), b.index(bytes.len() + 1));
-            Piece::Range(bytes, a.min(b), a.max(b))
+            AnyPiece::Range(bytes, a.min(b), a.max(b))
         }),
-        any::<u8>().prop_map(Piece::Zeros),
+        any::<u8>().prop_map(AnyPiece::Zeros),
     ]
 }
 
@@ -34,12 +34,12 @@ proptest! {
         let mut segments = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Literal(bytes) => { whole.extend(&bytes); segments.push(Segment::literal(bytes)); }
-                Piece::Range(bytes, start, end) => {
+                AnyPiece::Literal(bytes) => { whole.extend(&bytes); segments.push(Segment::literal(bytes)); }
+                AnyPiece::Range(bytes, start, end) => {
                     whole.extend(&bytes[start..end]);
                     segments.push(Segment::range(literal(&bytes), start as u64, (end - start) as u64).unwrap());
                 }
-                Piece::Zeros(n) => { whole.extend(std::iter::repeat_n(0, n.into())); segments.push(Segment::zeros(n.into())); }
+                AnyPiece::Zeros(n) => { whole.extend(std::iter::repeat_n(0, n.into())); segments.push(Segment::zeros(n.into())); }
             }
         }
         let rope = Rope::new(segments).unwrap();

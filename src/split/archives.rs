@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::roots::Roots;
 use super::scan::{Fat, level};
-use super::{Destination, Options, Packaging, Plan, PlannedArchive, SplitBinary};
+use super::{Destination, Packaging, Plan, PlanOptions, PlannedArchive, PlannedBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
 use crate::gpu::{TargetId, begins_with_target};
 use crate::join::{self, Unasked};
-use crate::kpack::{Archive, ArchiveEntry, BundleJobs, Frame, marker, toc_key};
+use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, marker, toc_key};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 
 /// A binary with its name in archives.
-struct Named {
+struct NamedBinary {
     fat: Fat,
     root: EntryPath,
     kernel_name: Arc<str>,
@@ -71,12 +71,12 @@ pub(super) fn assign(
     plan: &mut Plan,
     fat: Vec<Fat>,
     roots: &Roots,
-    options: &Options,
+    options: &PlanOptions,
     resources: &Resources,
 ) {
     let group = plan.group.clone();
     let stems = Stems::new(input, roots, &group);
-    let mut together = BTreeMap::<(EntryPath, String), Vec<Named>>::new();
+    let mut together = BTreeMap::<(EntryPath, String), Vec<NamedBinary>>::new();
     let mut links = HashMap::new();
     let mut counterparts = HashMap::new();
     let (split, mut all): (Vec<_>, Vec<_>) = fat.into_iter().partition(|fat| fat.split.is_some());
@@ -135,7 +135,7 @@ pub(super) fn assign(
                 counterparts.extend(installed.map(|installed| (installed, place.clone())));
                 set_place(plan, fat.entry, place);
                 plan.binaries.push(describe(&fat, entry.path.clone(), &kernel_name, input, &*content));
-                together.entry((archive_root, stem)).or_default().push(Named { fat, root, kernel_name });
+                together.entry((archive_root, stem)).or_default().push(NamedBinary { fat, root, kernel_name });
             }
             Err(error) => plan.refuse(&entry.path, &error),
         }
@@ -162,7 +162,7 @@ pub(super) fn assign(
 }
 
 /// Where the archives of a binary are that was split before, if they can be there again.
-fn kept(fat: &Fat, usual: (&EntryPath, &str), options: &Options) -> Option<join::Archives> {
+fn kept(fat: &Fat, usual: (&EntryPath, &str), options: &PlanOptions) -> Option<join::Archives> {
     let archives = fat.split.as_ref()?.archives.clone()?;
     let is_chosen = options.group.is_some() || options.overlay_roots.is_some();
     (!is_chosen || usual == (&archives.root, &archives.stem)).then_some(archives)
@@ -234,7 +234,7 @@ fn rewrite(
     Ok(Arc::new(rewritten))
 }
 
-fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, content: &dyn Content) -> SplitBinary {
+fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, content: &dyn Content) -> PlannedBinary {
     let size = match input.entries.get(fat.entry).map(|entry| &entry.kind) {
         Some(EntryKind::File { content, .. }) => content.size(),
         _ => 0,
@@ -242,7 +242,7 @@ fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, conten
     let sizes = |frames: &Arc<Vec<Arc<Frame>>>| {
         frames.iter().map(|frame| (frame.object.target.clone(), frame.object.content.size())).collect()
     };
-    SplitBinary {
+    PlannedBinary {
         path,
         kernel_name: kernel_name.to_owned(),
         size,
@@ -260,10 +260,10 @@ struct Draft {
 }
 
 impl Draft {
-    fn archive(self, group: &str, options: &Options) -> PlannedArchive {
+    fn archive(self, group: &str, options: &PlanOptions) -> PlannedArchive {
         let Self { path, target, attributes, entries } = self;
         let key = options.packaging.key_of(&target);
-        let archive = Arc::new(Archive::new(group, target, options.compression, entries));
+        let archive = Arc::new(ArchiveRope::new(group, target, options.compression, entries));
         PlannedArchive { path, key, archive, attributes }
     }
 }
@@ -284,7 +284,13 @@ fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
 }
 
 /// Adds code objects of archives of the input that no binary asks for.
-fn take_over(input: &Input, drafts: &mut Vec<Draft>, unasked: &[&Unasked], options: &Options, jobs: &Arc<BundleJobs>) {
+fn take_over(
+    input: &Input,
+    drafts: &mut Vec<Draft>,
+    unasked: &[&Unasked],
+    options: &PlanOptions,
+    jobs: &Arc<BundleJobs>,
+) {
     let name =
         |it: &ArchiveEntry| it.wrapper.map_or_else(|| it.kernel_name.to_string(), |at| toc_key(&it.kernel_name, at));
     let names = |draft: &Draft| (draft.target.clone(), draft.entries.iter().map(name).collect::<HashSet<_>>());
@@ -310,7 +316,7 @@ fn take_over(input: &Input, drafts: &mut Vec<Draft>, unasked: &[&Unasked], optio
 /// One archive for every target that any of the binaries has code for. It answers for *every* wrapper that has code
 /// which a device of that target runs: loaders before ROCm/rocm-systems#9953 stop at the first archive that names the
 /// target, so an archive for `gfx90a:xnack-` has to hold what wrappers have for `gfx90a`, too.
-fn archives(input: &Input, group: &str, binaries: &[Named], roots: &Roots, options: &Options) -> Vec<Draft> {
+fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots, options: &PlanOptions) -> Vec<Draft> {
     let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());
     let targets: BTreeSet<&TargetId> = frames.map(|frame| &frame.object.target).collect();
     let mut archives = Vec::new();

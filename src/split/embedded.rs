@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, Plan, Progress};
+use super::{Destination, Plan, PlanProgress};
 use crate::binary::data_ranges;
 use crate::fatbin::{Effort, search};
 use crate::gpu::TargetId;
@@ -36,7 +36,7 @@ pub fn embedded(
     input: &Input,
     plan: &Plan,
     resources: &Arc<Resources>,
-    progress: &Progress,
+    progress: &PlanProgress,
 ) -> Vec<(EntryPath, Embedded)> {
     let binaries = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match (place, &entry.kind) {
         (Destination::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),

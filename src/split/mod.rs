@@ -20,7 +20,7 @@ use crate::database::{Arch, Databases, Handler};
 use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::join::Joined;
-use crate::kpack::{Archive, BundleJobs, Compression};
+use crate::kpack::{ArchiveRope, BundleJobs, Compression};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
@@ -58,7 +58,7 @@ const MOST_SHOWN: usize = 8 << 20;
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct PlanOptions {
     /// The databases that leave the host part.
     pub databases: Databases,
     /// The targets that are wanted; all if `None`. What belongs to others appears nowhere.
@@ -96,7 +96,7 @@ pub struct Plan {
     /// The archives, sorted by path.
     pub archives: Vec<PlannedArchive>,
     /// The binaries that were rewritten, sorted by path.
-    pub binaries: Vec<SplitBinary>,
+    pub binaries: Vec<PlannedBinary>,
     /// Files that are bundles with code for several targets.
     pub bundle_files: Vec<BundleFile>,
     /// Every bundle key that has an archive or a database.
@@ -143,14 +143,14 @@ pub struct PlannedArchive {
     /// The device part that it belongs to.
     pub key: BundleKey,
     /// Its content.
-    pub archive: Arc<Archive>,
+    pub archive: Arc<ArchiveRope>,
     /// Its attributes; the time is that of the youngest binary in it.
     pub attributes: Attributes,
 }
 
 /// A binary that is split.
 #[derive(Debug)]
-pub struct SplitBinary {
+pub struct PlannedBinary {
     /// Where it is.
     pub path: EntryPath,
     /// Its name in archives: its path below the overlay root.
@@ -165,7 +165,7 @@ pub struct SplitBinary {
 
 /// How far planning is, for a progress bar.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct PlanProgress {
     /// Bytes of the files that have to be looked at.
     pub total: AtomicU64,
     /// Bytes of those that have been.
@@ -242,9 +242,9 @@ impl Plan {
     /// Looks through the input and decides.
     pub fn make(
         input: &Input,
-        options: &Options,
+        options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Self, SplitError> {
         Self::of_joined(input, &Joined::default(), options, resources, progress)
     }
@@ -253,9 +253,9 @@ impl Plan {
     pub fn of_joined(
         input: &Input,
         joined: &Joined,
-        options: &Options,
+        options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Self, SplitError> {
         claims::check_members(input)?;
         let roots = Roots::new(input, options)?;
@@ -323,7 +323,7 @@ impl Packaging {
 fn database_places(
     input: &Input,
     roots: &Roots,
-    options: &Options,
+    options: &PlanOptions,
     resources: &Arc<Resources>,
 ) -> (Vec<Destination>, Vec<String>) {
     // Names inside a prefix are those of an installation.

@@ -1,6 +1,6 @@
 //! Overlay roots and group names: where archives are and what they are called.
 
-use super::{Options, Packaging, SplitError};
+use super::{Packaging, PlanOptions, SplitError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
@@ -26,7 +26,7 @@ enum RootKind {
 pub struct GroupError(String);
 
 impl Roots {
-    pub(super) fn new(input: &Input, options: &Options) -> Result<Self, SplitError> {
+    pub(super) fn new(input: &Input, options: &PlanOptions) -> Result<Self, SplitError> {
         let is_wheel = input.dist_info().is_some();
         let roots = |kind| Self { kind, is_wheel, packaging: options.packaging };
         let Some(given) = &options.overlay_roots else {
@@ -83,7 +83,7 @@ fn first_components(path: &EntryPath, count: usize) -> EntryPath {
 
 /// The first part of archive names: given, or the wheel's name in lower case with underscores. A binary by itself has archives
 /// under its whole file name, so that those of two libraries can lie in one directory.
-pub(super) fn group(input: &Input, options: &Options) -> Result<String, GroupError> {
+pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, GroupError> {
     let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "._-+".contains(letter);
     let name = match (&options.group, input.dist_info()) {
         (Some(given), _) => given.clone(),

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::plain::PlainFiles;
-use super::{Destination, Options, Plan, Progress, RESERVED};
+use super::{Destination, Plan, PlanOptions, PlanProgress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::TargetId;
@@ -56,9 +56,9 @@ pub(super) fn scan(
     input: &Input,
     joined: &Joined,
     plan: &mut Plan,
-    options: &Options,
+    options: &PlanOptions,
     resources: &Arc<Resources>,
-    progress: &Progress,
+    progress: &PlanProgress,
 ) -> Vec<Fat> {
     let known = PlainFiles::get(resources);
     let mut without_code = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn scan(
 fn scan_file(
     entry: usize,
     content: &Arc<dyn Content>,
-    options: &Options,
+    options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) -> Result<Option<Fat>, ScanError> {
     let resources = jobs.resources();
@@ -140,7 +140,7 @@ fn scan_file(
 fn take_over(
     entry: usize,
     split: &Arc<SplitForm>,
-    options: &Options,
+    options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) -> Result<Fat, ScanError> {
     let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
@@ -153,7 +153,7 @@ fn take_over(
 }
 
 /// The zstd level of frames.
-pub(super) fn level(options: &Options) -> i32 {
+pub(super) fn level(options: &PlanOptions) -> i32 {
     match options.compression {
         Compression::Zstd(level) => level,
         Compression::None => DEFAULT_LEVEL,

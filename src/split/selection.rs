@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Destination, Options, Packaging, Plan, SplitError};
+use super::{Destination, Packaging, Plan, PlanOptions, SplitError};
 use crate::gpu::BundleKey;
 
 /// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
@@ -28,7 +28,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &PlanOptions) -> Self {
         Self { wanted: options.gpu_targets.clone(), excluded: options.exclude_targets.clone() }
     }
 
@@ -38,7 +38,7 @@ impl Targets {
     }
 }
 
-impl Options {
+impl PlanOptions {
     /// Whether a device part is to be made.
     pub fn wants(&self, key: &BundleKey) -> bool {
         is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
@@ -47,7 +47,7 @@ impl Options {
 
 impl Plan {
     /// Refuses a selection with targets of which the input has nothing: most likely they are misspelt.
-    pub fn check_selection(&self, options: &Options) -> Result<(), SplitError> {
+    pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
         let there = self.keys_of_input(options.packaging);
         let refuse = |option, wanted: &BundleKey| {
             let (wanted, there) = (wanted.clone(), there.iter().cloned().collect());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::Options;
+use super::PlanOptions;
 use crate::database::{Databases, Handler};
 use crate::gpu::{BundleKey, GpuSet, TargetIdError};
 use crate::source::{EntryPath, PathError};
@@ -73,7 +73,7 @@ pub enum StatementError {
 
 impl Statement {
     /// What `options` restrict.
-    pub fn of(options: &Options) -> Self {
+    pub fn of(options: &PlanOptions) -> Self {
         let names = |keys: &[BundleKey]| keys.iter().map(ToString::to_string).collect();
         let handlers = options.databases.handlers();
         let has_all = Handler::ALL.iter().all(|handler| handlers.contains(handler));
@@ -208,19 +208,19 @@ fn keys(names: &[String]) -> Result<Vec<BundleKey>, TargetIdError> {
 mod tests {
     use super::Statement;
     use crate::database::Databases;
-    use crate::split::Options;
+    use crate::split::PlanOptions;
 
     #[test]
     fn what_is_written_is_read_again() {
-        let nothing = Statement::of(&Options { databases: Databases::all(), ..Options::default() });
+        let nothing = Statement::of(&PlanOptions { databases: Databases::all(), ..PlanOptions::default() });
         let whole = nothing.clone().with_parts(["host".to_owned(), "gfx942".to_owned()]);
         assert!(!nothing.is_restricted() && !whole.is_restricted());
         assert_eq!(Statement::parse(whole.to_json().as_bytes()).unwrap().parts().unwrap().len(), 2);
-        let options = Options {
+        let options = PlanOptions {
             databases: Databases::from_names(&["rocblas"]).unwrap(),
             gpu_targets: Some(vec!["gfx942".parse().unwrap(), "gfx11".parse().unwrap()]),
             exclude_targets: vec!["gfx1100".parse().unwrap()],
-            ..Options::default()
+            ..PlanOptions::default()
         };
         let statement =
             Statement::of(&options).with_views(&["host/".to_owned()]).with_arch(&["gfx942".parse().unwrap()]);
@@ -233,7 +233,7 @@ mod tests {
             read.to_string(),
             "--gpu-targets gfx942,gfx11 --exclude-targets gfx1100 --databases rocblas --view host --arch gfx942"
         );
-        let none = Statement::of(&Options { gpu_targets: Some(Vec::new()), ..options });
+        let none = Statement::of(&PlanOptions { gpu_targets: Some(Vec::new()), ..options });
         assert_eq!(Statement::parse(none.to_json().as_bytes()).unwrap().gpu_targets().unwrap(), Some(Vec::new()));
     }
 
@@ -257,7 +257,8 @@ mod tests {
         let of = |targets: &[&str], views: &[&str], parts: &[&str]| {
             let targets = targets.iter().map(|target| target.parse().unwrap()).collect::<Vec<_>>();
             let gpu_targets = (!targets.is_empty()).then_some(targets);
-            let statement = Statement::of(&Options { gpu_targets, databases: Databases::all(), ..Options::default() });
+            let statement =
+                Statement::of(&PlanOptions { gpu_targets, databases: Databases::all(), ..PlanOptions::default() });
             let names = |of: &[&str]| of.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             statement.with_views(&names(views)).with_parts(names(parts))
         };

@@ -7,12 +7,12 @@ use rayon::prelude::*;
 
 use super::binary::Binaries;
 use super::distributions::{self, Distribution};
-use super::input::{Kind, Part, Parts};
-use super::lookup::{Shelf, names_archive, resolve};
+use super::input::{Part, Parts, PartsKind};
+use super::lookup::{OverlaidArchives, names_archive, resolve};
 use super::report::{Check, Findings};
-use super::thin::Thin;
-use super::{Choices, Context, Progress};
-use crate::database::{Databases, File};
+use super::thin::ThinFiles;
+use super::{Choices, Context, VerifyProgress};
+use crate::database::{Databases, NamedFile};
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
@@ -24,12 +24,12 @@ use crate::wheel::is_elsewhere;
 pub(super) struct Comparison<'a> {
     fats: &'a [Input],
     pub(super) parts: &'a Parts,
-    pub(super) shelf: &'a Shelf,
+    pub(super) shelf: &'a OverlaidArchives,
     pub(super) binaries: &'a Binaries,
     pub(super) distributions: &'a [Distribution<'a>],
     /// The distribution that the fat input is the wheel of, in normal form.
     fat_name: Option<&'a str>,
-    pub(super) thin: &'a Thin,
+    pub(super) thin: &'a ThinFiles,
     choices: &'a Choices,
     /// The databases, for the files of the fat input, too: some of them may be in no part.
     databases: Databases,
@@ -72,7 +72,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub(super) fn run(&self, progress: &Progress) {
+    pub(super) fn run(&self, progress: &VerifyProgress) {
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
         for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(|entry| !Part::is_metadata(&entry.path)) {
             entries.entry(&entry.path).or_default().push(entry);
@@ -218,7 +218,7 @@ impl<'a> Comparison<'a> {
 
     /// Whether scripts, headers and data are installed elsewhere.
     fn is_installed(&self) -> bool {
-        self.parts.kind == Kind::Installation && !self.parts.all.iter().any(|part| part.holds_all())
+        self.parts.kind == PartsKind::Installation && !self.parts.all.iter().any(|part| part.holds_all())
     }
 
     fn is_in_fat(&self, path: &EntryPath) -> bool {
@@ -257,7 +257,7 @@ impl<'a> Comparison<'a> {
     fn of_other_distributions(&self) -> Option<Others> {
         let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
         let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);
-        if self.parts.kind != Kind::Installation || of_split.is_empty() {
+        if self.parts.kind != PartsKind::Installation || of_split.is_empty() {
             return None;
         }
         let paths = |of: &[&Distribution<'_>]| -> HashSet<EntryPath> {
@@ -321,7 +321,7 @@ fn content(entry: &Entry) -> Option<&Arc<dyn Content>> {
     }
 }
 
-fn files(input: &Input) -> impl Iterator<Item = File<'_>> {
+fn files(input: &Input) -> impl Iterator<Item = NamedFile<'_>> {
     input.entries.iter().filter_map(|entry| Some((&entry.path, content(entry)?)))
 }
 

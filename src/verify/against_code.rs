@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256};
 
 use super::against::Comparison;
-use super::binary::Request;
-use super::lookup::Step;
+use super::binary::WrapperRequest;
+use super::lookup::LookupStep;
 use super::thin::by_target;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
@@ -184,7 +184,7 @@ impl Comparison<'_> {
         path: &EntryPath,
         position: usize,
         bundles: impl Iterator<Item = &'a Vec<CodeObject>>,
-        request: &Request,
+        request: &WrapperRequest,
     ) -> Result<(), CodeError> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
@@ -241,7 +241,7 @@ impl Comparison<'_> {
     }
 
     /// Notes that a code object belongs to a wrapper. `false` if that was known.
-    fn account(&self, step: &Step, key: &str) -> bool {
+    fn account(&self, step: &LookupStep, key: &str) -> bool {
         let mut accounted = self.accounted.lock().unwrap_or_else(PoisonError::into_inner);
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
@@ -250,7 +250,7 @@ impl Comparison<'_> {
     fn found<'a>(
         &self,
         key: &str,
-        step: &Step,
+        step: &LookupStep,
         target: &TargetId,
         expected: &[&'a CodeObject],
     ) -> Result<Option<ArchivedObject<'a>>, CodeError> {

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::input::{Kind, SingleFile};
-use super::lookup::{Shelf, named_target};
+use super::input::{PartsKind, SingleFile};
+use super::lookup::{OverlaidArchives, named_target};
 use super::report::{Check, Findings, enumerate};
-use super::{Choices, Progress};
+use super::{Choices, VerifyProgress};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
-use crate::kpack::Reader;
+use crate::kpack::ArchiveReader;
 use crate::memory::Budget;
 
 /// Checks an archive that was named itself.
-pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
+pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &VerifyProgress) {
     let label = file.path.display().to_string();
     findings.counts.archives.add(1);
-    match Reader::open(Arc::clone(&file.content)) {
+    match ArchiveReader::open(Arc::clone(&file.content)) {
         Ok(reader) => {
             let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
             check_names(&reader, &name.unwrap_or_default(), &label, findings);
@@ -29,12 +29,12 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
 
 /// Checks all archives. Those of other tools have to be readable, but may name what they hold as they like.
 pub(super) fn check_all(
-    shelf: &Shelf,
-    kind: Kind,
+    shelf: &OverlaidArchives,
+    kind: PartsKind,
     choices: &Choices,
     budget: &Arc<Budget>,
     findings: &Findings,
-    progress: &Progress,
+    progress: &VerifyProgress,
 ) {
     shelf.archives.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
@@ -50,14 +50,14 @@ pub(super) fn check_all(
         }
         // A database may keep its code in archives, which its library opens by itself.
         let is_database = || choices.databases.classify(&archive.path).is_some();
-        if kind != Kind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
+        if kind != PartsKind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
             findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
         }
     });
 }
 
 /// Whether file name, list of targets and table of contents agree.
-fn check_names(reader: &Reader, name: &str, label: &str, findings: &Findings) {
+fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findings) {
     let say = |reason: String| findings.add(Check::Archive, label, reason);
     let offered = &reader.toc().gfx_arches;
     if let Some(target) = named_target(name).filter(|target| !offered.iter().any(|of| of == target)) {
@@ -75,12 +75,12 @@ fn check_names(reader: &Reader, name: &str, label: &str, findings: &Findings) {
 }
 
 fn check_entries(
-    reader: &Reader,
+    reader: &ArchiveReader,
     label: &str,
     is_ours: bool,
     budget: &Arc<Budget>,
     findings: &Findings,
-    progress: &Progress,
+    progress: &VerifyProgress,
 ) {
     let offered = &reader.toc().gfx_arches;
     let entries: Vec<_> = reader.entries().collect();

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::input::{Kind, Part, Parts, VerifyInput};
+use super::input::{Part, Parts, PartsKind, VerifyInput};
 use super::installed::install;
 use super::report::{Check, Findings};
 use super::said::{self, Said};
-use super::{Options, VerifyError};
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards};
+use super::{VerifyError, VerifyOptions};
+use crate::artifact::{
+    ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
+};
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 use crate::split::statement_of_component;
@@ -65,19 +67,19 @@ fn check_components_of(
 /// Adds the artifacts that `path` is or holds; `false` if there are none.
 fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findings) -> Result<bool, VerifyError> {
     match find(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })? {
-        Some(Found::One) => {
+        Some(FoundArtifacts::One) => {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             let of_archive = name_of_archive(path).filter(|_| path.is_file()).map(str::to_owned);
             let name = of_archive.or_else(|| Some(absolute.file_name()?.to_string_lossy().into_owned()));
             artifacts.insert(name.unwrap_or_default(), path.to_owned());
         }
-        Some(Found::Several { artifacts: found, others, .. }) if !found.is_empty() => {
+        Some(FoundArtifacts::Several { artifacts: found, others, .. }) if !found.is_empty() => {
             artifacts.extend(found);
             for name in others {
                 findings.add(Check::Artifact, name, format!("{MANIFEST} not found in it"));
             }
         }
-        None | Some(Found::Several { .. }) => return Ok(false),
+        None | Some(FoundArtifacts::Several { .. }) => return Ok(false),
     }
     Ok(true)
 }
@@ -92,7 +94,7 @@ fn open_component(
     // The host part is the first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
-    let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(Found::One))));
+    let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::One))));
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
     let said = directory.as_deref().map(|directory| Said::read(directory, &statement_of_component(&component)));
     let said = said.transpose()?.flatten();
@@ -121,9 +123,9 @@ fn open_component(
     }
     let has_all = said.as_ref().is_none_or(|said| said.statement.views().is_empty());
     let kind = match (is_one || !has_generic, has_all) {
-        (true, _) => Kind::Fragment,
-        (false, true) => Kind::Split,
-        (false, false) => Kind::Partial,
+        (true, _) => PartsKind::Fragment,
+        (false, true) => PartsKind::Split,
+        (false, false) => PartsKind::Partial,
     };
     let all = parts.into_iter().map(Arc::new).collect();
     Ok(Parts { component: Some(component), said, ..Parts::new(kind, all) })
@@ -157,11 +159,11 @@ pub(super) fn check_components(
     paths: &[PathBuf],
     against: &Path,
     inputs: &[VerifyInput],
-    options: &Options,
+    options: &VerifyOptions,
     findings: &Findings,
 ) -> Result<(), VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
-    let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(Found::Several { .. }))));
+    let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::Several { .. }))));
     if !has_all || !inputs.iter().all(|input| matches!(input, VerifyInput::Parts(parts) if parts.component.is_some())) {
         return Ok(());
     }
@@ -172,14 +174,14 @@ pub(super) fn check_components(
         }
     };
     let is_one_shard = match find(against).map_err(io)? {
-        Some(Found::One) => return Ok(()),
-        Some(Found::Several { artifacts, .. }) => {
+        Some(FoundArtifacts::One) => return Ok(()),
+        Some(FoundArtifacts::Several { artifacts, .. }) => {
             add(artifacts);
             true
         }
         None => {
             for shard in shards(against).map_err(io)?.into_values() {
-                if let Some(Found::Several { artifacts, .. }) = find(&shard).map_err(io)? {
+                if let Some(FoundArtifacts::Several { artifacts, .. }) = find(&shard).map_err(io)? {
                     add(artifacts);
                 }
             }
@@ -211,11 +213,11 @@ pub(super) fn fats(against: &Path, component: &str, resources: &Arc<Resources>) 
         artifacts.into_iter().filter(move |(name, _)| is_it(name)).map(|(_, path)| path).collect::<Vec<_>>()
     };
     match find(against).map_err(io)? {
-        Some(Found::One) => places.push(against.to_owned()),
-        Some(Found::Several { artifacts, .. }) => places.extend(of_component(artifacts)),
+        Some(FoundArtifacts::One) => places.push(against.to_owned()),
+        Some(FoundArtifacts::Several { artifacts, .. }) => places.extend(of_component(artifacts)),
         None => {
             for shard in shards(against).map_err(io)?.into_values() {
-                if let Some(Found::Several { artifacts, .. }) = find(&shard).map_err(io)? {
+                if let Some(FoundArtifacts::Several { artifacts, .. }) = find(&shard).map_err(io)? {
                     places.extend(of_component(artifacts));
                 }
             }

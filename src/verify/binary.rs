@@ -8,8 +8,8 @@ use rayon::prelude::*;
 
 use super::input::{PartFile, Parts, SingleFile};
 use super::report::{Check, Findings};
-use super::thin::{self, Thin};
-use super::{Choices, Progress};
+use super::thin::{self, ThinFiles};
+use super::{Choices, VerifyProgress};
 use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::database::Handler;
 use crate::gpu::GpuSet;
@@ -24,21 +24,21 @@ const SMALLEST: u64 = 64;
 
 /// What a wrapper asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct WrapperRequest {
     /// The index that the wrapper holds.
     pub(super) index: u32,
-    pub(super) marker: Arc<Marker>,
+    pub(super) marker: Arc<WrapperMarker>,
 }
 
 /// What a wrapper points at.
 #[derive(Debug)]
-pub(super) struct Marker {
+pub(super) struct WrapperMarker {
     pub(super) kernel_name: String,
     pub(super) search_paths: Vec<String>,
 }
 
 /// The wrappers of the split binaries in the host part, `None` where a wrapper cannot be used.
-pub(super) type Binaries = HashMap<EntryPath, Vec<Option<Request>>>;
+pub(super) type Binaries = HashMap<EntryPath, Vec<Option<WrapperRequest>>>;
 
 /// Says what is wrong with a binary.
 pub(super) type Says<'a> = &'a dyn Fn(String);
@@ -51,11 +51,11 @@ pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings
 /// Checks all binaries. Databases bring their own code and are not looked into.
 pub(super) fn check_all(
     parts: &Parts,
-    thin: &Thin,
+    thin: &ThinFiles,
     choices: &Choices,
     resources: &Arc<Resources>,
     findings: &Findings,
-    progress: &Progress,
+    progress: &VerifyProgress,
 ) -> Binaries {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
@@ -88,7 +88,7 @@ fn check(
     gpus: Option<&Arc<GpuSet>>,
     resources: &Arc<Resources>,
     findings: &Findings,
-) -> Option<Vec<Option<Request>>> {
+) -> Option<Vec<Option<WrapperRequest>>> {
     let say = |reason: String| findings.add(Check::Binary, label, reason);
     match SplitBinary::read(content) {
         Ok(Some(split)) => {
@@ -137,8 +137,8 @@ fn check_bundle_file(
     }
 }
 
-fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<Request>> {
-    let mut markers: HashMap<&[u8], Option<Arc<Marker>>> = HashMap::new();
+fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<WrapperRequest>> {
+    let mut markers: HashMap<&[u8], Option<Arc<WrapperMarker>>> = HashMap::new();
     let mut requests = Vec::new();
     for (position, wrapper) in split.wrappers.iter().enumerate() {
         if wrapper.version != 1 {
@@ -165,12 +165,12 @@ fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<Request>> {
         });
         // Runtimes cast the index to 32 bits.
         let index = u32::try_from(wrapper.index & u64::from(u32::MAX)).unwrap_or(u32::MAX);
-        requests.push(marker.clone().map(|marker| Request { index, marker }));
+        requests.push(marker.clone().map(|marker| WrapperRequest { index, marker }));
     }
     requests
 }
 
-fn marker(bytes: &[u8]) -> Result<Marker, String> {
+fn marker(bytes: &[u8]) -> Result<WrapperMarker, String> {
     let (kernel_name, search_paths) =
         read_marker(bytes).map_err(|error| format!("its marker is unreadable: {error}"))?;
     if kernel_name.is_empty() {
@@ -179,5 +179,5 @@ fn marker(bytes: &[u8]) -> Result<Marker, String> {
     if search_paths.is_empty() || search_paths.iter().any(String::is_empty) {
         return Err("its marker names no search path".to_owned());
     }
-    Ok(Marker { kernel_name, search_paths })
+    Ok(WrapperMarker { kernel_name, search_paths })
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::input::{Kind, Part, Parts};
-use super::lookup::{Shelf, names_archive};
+use super::input::{Part, Parts, PartsKind};
+use super::lookup::{OverlaidArchives, names_archive};
 use super::report::{Check, Findings};
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
@@ -28,7 +28,7 @@ pub(super) struct Distribution<'a> {
     pub(super) thin: Option<GpuSet>,
     pub(super) role: Role,
     /// What RECORD says; `None` if there is none.
-    pub(super) rows: Option<Vec<Row>>,
+    pub(super) rows: Option<Vec<RecordRow>>,
 }
 
 /// What a distribution is to a split.
@@ -46,7 +46,7 @@ pub(super) enum Role {
 
 /// What a RECORD says about a path.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct RecordRow {
     pub(super) path: Box<[u8]>,
     pub(super) stated: Stated,
 }
@@ -101,9 +101,9 @@ fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
     Ok(Some(bytes))
 }
 
-fn rows(bytes: &[u8]) -> Vec<Row> {
+fn rows(bytes: &[u8]) -> Vec<RecordRow> {
     let claims = Claims::parse(bytes);
-    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| Row { path: path.into(), stated }).collect();
+    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| RecordRow { path: path.into(), stated }).collect();
     rows.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     rows
 }
@@ -113,7 +113,7 @@ fn rows(bytes: &[u8]) -> Vec<Row> {
 pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
         let bytes = read(part, path).ok()??;
-        let row = |row: Row| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
+        let row = |row: RecordRow| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
         rows(&bytes).into_iter().map(row).collect()
     };
     let is_record = path.depth() == 2 && Part::is_metadata(path) && path.name() == b"RECORD";
@@ -264,13 +264,13 @@ pub(super) fn check_code(
 pub(super) fn check_archives(
     parts: &Parts,
     distributions: &[Distribution<'_>],
-    shelf: &Shelf,
+    shelf: &OverlaidArchives,
     databases: &Databases,
     findings: &Findings,
 ) {
     // Without any host part that is the cause, and said already.
     let has_host = distributions.iter().any(|it| it.role == Role::Host);
-    if parts.kind != Kind::Installation || !has_host {
+    if parts.kind != PartsKind::Installation || !has_host {
         return;
     }
     let devices = distributions.iter().filter(|it| it.role == Role::Device);

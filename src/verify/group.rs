@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::input::{Kind, Part, Parts};
+use super::input::{Part, Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use super::said::Said;
 use super::{VerifyError, distributions};
@@ -14,14 +14,14 @@ use crate::wheel::{Metadata, accepts, normalise};
 
 /// A directory or wheel as it was named.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct NamedInput {
     pub(super) path: PathBuf,
     /// Whether it is one of the wheels in a directory, all of which were meant.
     pub(super) is_listed: bool,
 }
 
 /// A directory or wheel, and what it says about itself.
-struct Candidate {
+struct PartCandidate {
     part: Arc<Part>,
     /// METADATA, if it is a wheel.
     metadata: Option<Metadata>,
@@ -30,17 +30,17 @@ struct Candidate {
 
 /// Gives each host part together with its device parts. What has no device parts stands for itself.
 pub(super) fn group(
-    named: &[Named],
+    named: &[NamedInput],
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Vec<Parts>, VerifyError> {
     let mut candidates = Vec::new();
-    for Named { path, is_listed } in named {
+    for NamedInput { path, is_listed } in named {
         let part = Arc::new(Part::open(path, path.display().to_string(), resources, findings)?);
         let metadata = Metadata::read(&part.input).ok();
-        candidates.push(Candidate { part, metadata, is_listed: *is_listed });
+        candidates.push(PartCandidate { part, metadata, is_listed: *is_listed });
     }
-    let key = |it: &Candidate| (it.part.input.location.clone(), it.part.label.clone());
+    let key = |it: &PartCandidate| (it.part.input.location.clone(), it.part.label.clone());
     candidates.sort_by_cached_key(key);
     candidates.dedup_by(|one, other| one.part.input.location == other.part.input.location);
     let (devices, hosts): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|candidate| is_device(&candidate.part));
@@ -48,14 +48,14 @@ pub(super) fn group(
     for host in &hosts {
         let theirs = devices.iter().filter(|device| device.belongs_to(host));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
-        let kind = if group.len() > 1 { Kind::Split } else { Kind::Installation };
+        let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts = Parts { said: Said::beside(&host.part.input.location)?, ..Parts::new(kind, group) };
         let missing = missing_devices(&parts);
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
-        } else if let Some(first) = missing.first().filter(|_| kind == Kind::Split) {
+        } else if let Some(first) = missing.first().filter(|_| kind == PartsKind::Split) {
             // Wheels that were named one by one may be those for one GPU.
-            parts.kind = Kind::Partial;
+            parts.kind = PartsKind::Partial;
             let (label, count) = (&host.part.label, missing.len());
             findings
                 .note(format!("{label}: {count} of its device wheels such as {first} are not among what is verified"));
@@ -68,7 +68,7 @@ pub(super) fn group(
             let reason = "it belongs to a host part, which is not among what is verified";
             findings.add(Check::Distribution, device.part.label.as_str(), reason);
         }
-        groups.push(Parts::new(Kind::Installation, vec![Arc::clone(&device.part)]));
+        groups.push(Parts::new(PartsKind::Installation, vec![Arc::clone(&device.part)]));
     }
     Ok(groups)
 }
@@ -76,7 +76,7 @@ pub(super) fn group(
 /// Whether all device parts of a split are there that the host part's METADATA names.
 pub(super) fn check_complete(parts: &Parts, findings: &Findings) {
     let missing = missing_devices(parts);
-    if let (Kind::Split, Some(host), [_, ..]) = (parts.kind, parts.all.first(), &*missing) {
+    if let (PartsKind::Split, Some(host), [_, ..]) = (parts.kind, parts.all.first(), &*missing) {
         say_missing(host.label.clone(), &missing, findings);
     }
 }
@@ -97,7 +97,7 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
     findings.add(Check::Distribution, label, reason);
 }
 
-impl Candidate {
+impl PartCandidate {
     fn pins(&self) -> impl Iterator<Item = (String, &str)> {
         self.metadata.iter().flat_map(Metadata::pins)
     }

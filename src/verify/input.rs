@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::Named;
+use super::group::NamedInput;
 use super::installed::{DataDirectories, follow_links_to_caches, install};
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
@@ -42,7 +42,7 @@ pub(super) struct SingleFile {
 /// Directories or wheels that belong together.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) kind: Kind,
+    pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
     /// What the split says of itself, if that is not in a wheel.
@@ -53,7 +53,7 @@ pub(super) struct Parts {
 
 /// How architectures are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PartsKind {
     /// A host part and device parts.
     Split,
     /// A host part and some of its device parts.
@@ -163,7 +163,7 @@ impl Part {
 }
 
 impl Parts {
-    pub(super) fn new(kind: Kind, parts: Vec<Arc<Part>>) -> Self {
+    pub(super) fn new(kind: PartsKind, parts: Vec<Arc<Part>>) -> Self {
         Self { kind, component: None, said: None, all: parts }
     }
 
@@ -178,7 +178,7 @@ impl Parts {
 
     /// Whether binaries of a part are looked at: device parts have none.
     pub(super) fn is_checked(&self, part: usize) -> bool {
-        part == 0 || self.kind == Kind::Installation
+        part == 0 || self.kind == PartsKind::Installation
     }
 
     /// How device code is cut.
@@ -197,7 +197,7 @@ impl Parts {
     pub(super) fn is_split(&self) -> bool {
         let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
         let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
-        (self.kind != Kind::Installation && self.files().next().is_some())
+        (self.kind != PartsKind::Installation && self.files().next().is_some())
             || self.all.iter().any(is_wheel)
             || self.all.iter().any(is_device)
     }
@@ -226,17 +226,17 @@ pub(super) fn open(
     for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
         let wheels = wheels_in(path)?;
         if !wheels.is_empty() {
-            parts.extend(wheels.into_iter().map(|path| Named { path, is_listed: true }));
+            parts.extend(wheels.into_iter().map(|path| NamedInput { path, is_listed: true }));
         } else if let Some(views) = Views::of(path)? {
             inputs.extend(views.open(resources, findings)?);
         } else if path.is_dir() || is_wheel(path) {
-            parts.push(Named { path: path.clone(), is_listed: false });
+            parts.push(NamedInput { path: path.clone(), is_listed: false });
         } else {
             others.push(path.clone());
         }
     }
     match parts.as_slice() {
-        [Named { path, is_listed: false }] => others.push(path.clone()),
+        [NamedInput { path, is_listed: false }] => others.push(path.clone()),
         parts => inputs.extend(group::group(parts, resources, findings)?.into_iter().map(VerifyInput::Parts)),
     }
     for path in others {
@@ -303,5 +303,5 @@ pub(super) fn open_installation(
 ) -> Result<Parts, VerifyError> {
     let part = Part::open(path, label, resources, findings)?;
     let said = Said::beside(path)?;
-    Ok(Parts { said, ..Parts::new(Kind::Installation, vec![Arc::new(part)]) })
+    Ok(Parts { said, ..Parts::new(PartsKind::Installation, vec![Arc::new(part)]) })
 }

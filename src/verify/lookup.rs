@@ -8,20 +8,20 @@ use rayon::prelude::*;
 use rocm_kpack::search;
 
 use super::Choices;
-use super::binary::{Binaries, Request};
-use super::input::{Kind, Parts};
+use super::binary::{Binaries, WrapperRequest};
+use super::input::{Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use crate::gpu::TargetId;
 pub use crate::kpack::named_target;
-use crate::kpack::{Reader, toc_key};
+use crate::kpack::{ArchiveReader, toc_key};
 pub(super) use crate::kpack::{is_archive, resolve};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::EntryPath;
 
 /// All archives of all parts, at the paths at which the parts overlay each other.
 #[derive(Debug)]
-pub(super) struct Shelf {
-    pub(super) archives: Vec<Shelved>,
+pub(super) struct OverlaidArchives {
+    pub(super) archives: Vec<OverlaidArchive>,
     by_path: HashMap<EntryPath, usize>,
     /// Every target that any archive offers.
     pub(super) targets: BTreeSet<TargetId>,
@@ -29,13 +29,13 @@ pub(super) struct Shelf {
 
 /// An archive that could be opened.
 #[derive(Debug)]
-pub(super) struct Shelved {
+pub(super) struct OverlaidArchive {
     pub(super) part: usize,
     pub(super) path: EntryPath,
     /// What findings call it.
     pub(super) label: String,
     content: Arc<dyn Content>,
-    pub(super) reader: Reader,
+    pub(super) reader: ArchiveReader,
     /// Whether a marker leads to it. What no marker leads to belongs to another package.
     reached: AtomicBool,
     /// The names in it that wrappers ask for.
@@ -44,12 +44,12 @@ pub(super) struct Shelved {
 
 /// A place where a runtime looks: an archive that offers a target.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct LookupStep {
     pub(super) archive: usize,
     pub(super) target: String,
 }
 
-impl Shelved {
+impl OverlaidArchive {
     pub(super) fn is_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
@@ -71,14 +71,14 @@ impl Shelved {
     }
 }
 
-impl Shelf {
+impl OverlaidArchives {
     /// Opens all archives.
     pub(super) fn fill(parts: &Parts, findings: &Findings) -> Self {
         let mut shelf = Self { archives: Vec::new(), by_path: HashMap::new(), targets: BTreeSet::new() };
         for file in parts.files().filter(|file| is_archive(file.path, file.content)) {
             let label = parts.label(file.part, file.path);
             findings.counts.archives.add(1);
-            let reader = match Reader::open(Arc::clone(file.content)) {
+            let reader = match ArchiveReader::open(Arc::clone(file.content)) {
                 Ok(reader) => reader,
                 Err(error) => {
                     findings.add(Check::Archive, label, error);
@@ -97,7 +97,7 @@ impl Shelf {
                 }
             }
             shelf.by_path.entry(path.clone()).or_insert(shelf.archives.len());
-            shelf.archives.push(Shelved {
+            shelf.archives.push(OverlaidArchive {
                 part,
                 path,
                 label,
@@ -112,7 +112,7 @@ impl Shelf {
 
     /// Where a runtime looks for code for a device of `target`, in order: for each name that the device answers to, the
     /// archives that exist and list that name.
-    pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<Step> {
+    pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<LookupStep> {
         let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
         let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
         let paths = search::archive_paths(search_paths, &candidates);
@@ -123,11 +123,11 @@ impl Shelf {
         let offers =
             |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
         let steps = search::steps(&candidates, &archives, offers);
-        steps.map(|(archive, target)| Step { archive, target: target.to_owned() }).collect()
+        steps.map(|(archive, target)| LookupStep { archive, target: target.to_owned() }).collect()
     }
 
     /// Whether the archive of a step has the code object.
-    pub(super) fn holds(&self, step: &Step, key: &str) -> bool {
+    pub(super) fn holds(&self, step: &LookupStep, key: &str) -> bool {
         self.archives.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
@@ -154,7 +154,7 @@ impl Shelf {
         &self,
         parts: &Parts,
         path: &EntryPath,
-        wrappers: &[Option<Request>],
+        wrappers: &[Option<WrapperRequest>],
         choices: &Choices,
         findings: &Findings,
     ) -> bool {
@@ -187,7 +187,7 @@ impl Shelf {
             }
         }
         // A shard of artifacts holds code for some targets only, which a binary or a part of it may have none for.
-        let is_complete = parts.kind == Kind::Split && parts.component.is_none() && !choices.is_restricted();
+        let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
         if !without_code.is_empty() && is_complete {
             findings.add(
                 Check::Lookup,

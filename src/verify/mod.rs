@@ -38,17 +38,17 @@ use against::Comparison;
 use binary::Binaries;
 use distributions::Distribution;
 pub use distributions::{devices as devices_of, key as key_of_device};
-use input::{Kind, Part, Parts, VerifyInput};
-use lookup::Shelf;
+use input::{Part, Parts, PartsKind, VerifyInput};
+use lookup::OverlaidArchives;
 pub use lookup::named_target;
 use report::Findings;
-pub use report::{Cause, Check, Counts, Finding, Report};
+pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 use said::Said;
-use thin::Thin;
+use thin::ThinFiles;
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct VerifyOptions {
     /// The databases that were split off the host part; what the split says, or all, if `None`.
     pub databases: Option<Databases>,
     /// The targets that the split was restricted to; what the split says, or all, if `None`.
@@ -75,7 +75,7 @@ impl Choices {
         self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
     }
 
-    fn new(options: &Options, said: Option<&Said>) -> Result<Self, VerifyError> {
+    fn new(options: &VerifyOptions, said: Option<&Said>) -> Result<Self, VerifyError> {
         let nothing = Said::default();
         let said = said.unwrap_or(&nothing);
         Self::with(options, &said.statement).map_err(|error| said.failed(error))
@@ -88,7 +88,7 @@ impl Choices {
     }
 
     /// The options, and what the split says where they say nothing.
-    fn with(options: &Options, said: &Statement) -> Result<Self, StatementError> {
+    fn with(options: &VerifyOptions, said: &Statement) -> Result<Self, StatementError> {
         Ok(Self {
             databases: options.databases.clone().or(said.databases()?).unwrap_or_else(Databases::all),
             gpu_targets: options.gpu_targets.clone().or(said.gpu_targets()?),
@@ -100,8 +100,8 @@ impl Choices {
 /// What is checked, and what has been found out about it.
 struct Context<'a> {
     parts: &'a Parts,
-    shelf: &'a Shelf,
-    thin: &'a Thin,
+    shelf: &'a OverlaidArchives,
+    thin: &'a ThinFiles,
     binaries: &'a Binaries,
     distributions: &'a [Distribution<'a>],
     choices: &'a Choices,
@@ -111,14 +111,14 @@ struct Context<'a> {
 
 /// How far checking is, for a progress bar: bytes of files.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct VerifyProgress {
     /// What there is to look at.
     pub total: AtomicU64,
     /// What has been looked at.
     pub done: AtomicU64,
 }
 
-impl Progress {
+impl VerifyProgress {
     fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -167,10 +167,10 @@ pub enum VerifyError {
 pub fn verify(
     paths: &[PathBuf],
     against: Option<&Path>,
-    options: &Options,
+    options: &VerifyOptions,
     resources: &Arc<Resources>,
-    progress: &Progress,
-) -> Result<Report, VerifyError> {
+    progress: &VerifyProgress,
+) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
     // A binary without device code is nothing to verify, but may be named together with others.
@@ -212,10 +212,10 @@ pub fn verify(
 fn check_parts(
     parts: &Parts,
     against: Option<&Path>,
-    options: &Options,
+    options: &VerifyOptions,
     resources: &Arc<Resources>,
     findings: &Findings,
-    progress: &Progress,
+    progress: &VerifyProgress,
 ) -> Result<bool, VerifyError> {
     let before = findings.number();
     let said = parts.said()?;
@@ -224,8 +224,8 @@ fn check_parts(
         findings.note(format!("{}: the split was made with {}", said.path, said.statement));
     }
     let distributions = distributions::find(parts, findings);
-    let thin = Thin::of(parts, &distributions, options.thin.as_ref());
-    let shelf = Shelf::fill(parts, findings);
+    let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
+    let shelf = OverlaidArchives::fill(parts, findings);
     let binaries = binary::check_all(parts, &thin, choices, resources, findings, progress);
     let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
     let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
@@ -241,7 +241,7 @@ fn check_parts(
     let (distributions, binaries) = (&*distributions, &binaries);
     let context = Context { parts, shelf: &shelf, thin: &thin, binaries, distributions, choices, resources, findings };
     context.check_records(progress);
-    if parts.kind != Kind::Installation {
+    if parts.kind != PartsKind::Installation {
         separation::check(parts, &shelf, choices, findings);
     }
     let Some(against) = against else { return Ok(false) };
@@ -251,7 +251,7 @@ fn check_parts(
         return Ok(true);
     }
     let mut fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
-    let joined = join(&mut fat, resources, &join::Progress::default());
+    let joined = join(&mut fat, resources, &join::JoinProgress::default());
     joined.warnings.into_iter().for_each(|warning| findings.note(warning));
     let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
     // A directory of wheels, or an installation, may hold splits of several.

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::distributions::{Distribution, Row};
-use super::input::Kind;
+use super::distributions::{Distribution, RecordRow};
+use super::input::PartsKind;
 use super::lookup::is_archive;
 use super::report::{Check, Findings};
-use super::{Context, Progress};
+use super::{Context, VerifyProgress};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::wheel::{Claim, Digest, Stated};
@@ -42,7 +42,7 @@ enum Outcome {
 
 impl Context<'_> {
     /// Compares all files that RECORDs name.
-    pub(super) fn check_records(&self, progress: &Progress) {
+    pub(super) fn check_records(&self, progress: &VerifyProgress) {
         let uncompared = Mutex::default();
         let mut rows = Vec::new();
         for distribution in self.distributions {
@@ -57,7 +57,7 @@ impl Context<'_> {
                 Some(_) | None => {}
             }
         }
-        let size = |row: &Row| row.stated.claim().map_or(0, |claim| claim.size);
+        let size = |row: &RecordRow| row.stated.claim().map_or(0, |claim| claim.size);
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
@@ -81,7 +81,7 @@ impl Context<'_> {
         states || !has_to
     }
 
-    fn check_row(&self, distribution: &Distribution<'_>, row: &Row, uncompared: &Mutex<Uncompared>) {
+    fn check_row(&self, distribution: &Distribution<'_>, row: &RecordRow, uncompared: &Mutex<Uncompared>) {
         let part = distribution.part;
         let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
             self.findings.counts.uncompared_files.add(1);
@@ -145,7 +145,13 @@ impl Context<'_> {
         self.binaries.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
     }
 
-    fn compare(&self, distribution: &Distribution<'_>, row: &Row, path: Option<&EntryPath>, claim: Claim) -> Outcome {
+    fn compare(
+        &self,
+        distribution: &Distribution<'_>,
+        row: &RecordRow,
+        path: Option<&EntryPath>,
+        claim: Claim,
+    ) -> Outcome {
         let record = distribution.record_path();
         let content = match self.content(distribution, row, path) {
             Ok(Some(content)) => content,
@@ -172,7 +178,7 @@ impl Context<'_> {
     fn content(
         &self,
         distribution: &Distribution<'_>,
-        row: &Row,
+        row: &RecordRow,
         path: Option<&EntryPath>,
     ) -> Result<Option<Arc<dyn Content>>, SourceError> {
         let part = distribution.part;
@@ -204,7 +210,7 @@ impl Context<'_> {
             if of_split.peek().is_none() || !of_split.all(states) {
                 continue;
             }
-            let installed = |row: &Row| part.recorded(&EntryPath::new(&row.path).ok()?);
+            let installed = |row: &RecordRow| part.recorded(&EntryPath::new(&row.path).ok()?);
             let rows = |distribution: &Distribution<'_>| {
                 distribution.rows.iter().flatten().filter_map(installed).collect::<Vec<_>>()
             };
@@ -264,7 +270,7 @@ impl Uncompared {
     }
 }
 
-impl Kind {
+impl PartsKind {
     /// Whether host and device code are apart.
     pub(super) fn is_separate(self) -> bool {
         matches!(self, Self::Split | Self::Partial)

@@ -10,11 +10,11 @@ use crate::metrics::Counter;
 
 /// What was found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// How much has been checked.
     pub counts: Counts,
     /// What is wrong, the most frequent first.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<FindingGroup>,
     /// Everything that is wrong, sorted by path.
     pub findings: Vec<Finding>,
     /// What was not checked, and why that is nothing wrong.
@@ -23,7 +23,7 @@ pub struct Report {
 
 /// Findings with the same reason, apart from names and numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct FindingGroup {
     /// What was being checked.
     pub check: Check,
     /// The reason, with "…" in place of what differs.
@@ -127,27 +127,27 @@ impl Findings {
     }
 
     /// The same findings in the same order, whichever thread was faster.
-    pub(super) fn into_report(self) -> Report {
+    pub(super) fn into_report(self) -> VerifyReport {
         let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         findings.sort();
         findings.dedup();
         let mut notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
         notes.sort();
         notes.dedup();
-        Report { counts: self.counts, causes: causes(&findings), findings, notes }
+        VerifyReport { counts: self.counts, causes: causes(&findings), findings, notes }
     }
 }
 
 /// The causes of sorted findings.
-fn causes(findings: &[Finding]) -> Vec<Cause> {
-    let mut causes = Vec::<Cause>::new();
+fn causes(findings: &[Finding]) -> Vec<FindingGroup> {
+    let mut causes = Vec::<FindingGroup>::new();
     let mut places = HashMap::new();
     for finding in findings {
         let reason = without_names(&finding.reason);
         let place = *places.entry((finding.check, reason.clone())).or_insert(causes.len());
         match causes.get_mut(place) {
             Some(cause) => cause.count += 1,
-            None => causes.push(Cause { check: finding.check, reason, count: 1, first: finding.path.clone() }),
+            None => causes.push(FindingGroup { check: finding.check, reason, count: 1, first: finding.path.clone() }),
         }
     }
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));

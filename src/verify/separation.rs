@@ -2,14 +2,14 @@
 
 use super::Choices;
 use super::input::{Part, PartFile, Parts};
-use super::lookup::{Shelf, is_archive};
+use super::lookup::{OverlaidArchives, is_archive};
 use super::report::{Check, Findings};
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::split::Packaging;
 
 /// Checks the host part and the device parts.
-pub(super) fn check(parts: &Parts, shelf: &Shelf, choices: &Choices, findings: &Findings) {
+pub(super) fn check(parts: &Parts, shelf: &OverlaidArchives, choices: &Choices, findings: &Findings) {
     let packaging = parts.packaging();
     let say = |path: String, reason: String| findings.add(Check::Separation, path, reason);
     for archive in &shelf.archives {

@@ -20,14 +20,14 @@ use crate::split::THIN;
 
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]
-pub(super) struct Thin {
+pub(super) struct ThinFiles {
     /// All of them.
     whole: Option<Arc<GpuSet>>,
     /// Those of thin wheels.
     by_path: HashMap<EntryPath, Arc<GpuSet>>,
 }
 
-impl Thin {
+impl ThinFiles {
     /// What is thin by the place that a tree has in a mount or a split, by what wheels say, or because the user says so.
     pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>], given: Option<&GpuSet>) -> Self {
         let whole = given.cloned().or_else(|| of_place(parts)).map(Arc::new);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::Named;
-use super::input::{Kind, Part, Parts, VerifyInput, open_installation, read_directory, wheels_in};
+use super::group::NamedInput;
+use super::input::{Part, Parts, PartsKind, VerifyInput, open_installation, read_directory, wheels_in};
 use super::overlaid::take_off;
 use super::report::{Check, Findings};
 use super::said::Said;
@@ -120,7 +120,7 @@ impl Views {
                 inputs.push(open_installation(&self.path.join(&name), name, resources, findings)?);
             }
             let wheels = self.wheels.iter().chain(&self.thin_wheels);
-            let wheels: Vec<_> = wheels.map(|path| Named { path: path.clone(), is_listed: true }).collect();
+            let wheels: Vec<_> = wheels.map(|path| NamedInput { path: path.clone(), is_listed: true }).collect();
             inputs.extend(group::group(&wheels, resources, findings)?);
         }
         Ok(inputs.into_iter().map(VerifyInput::Parts).collect())
@@ -148,7 +148,7 @@ impl Views {
             take_off(host, devices, &said.arch()?, findings);
         }
         let has_all = self.said.as_ref().is_none_or(|said| said.statement.views().is_empty());
-        let kind = if has_all { Kind::Split } else { Kind::Partial };
+        let kind = if has_all { PartsKind::Split } else { PartsKind::Partial };
         if self.said.is_none() && parts.first().is_some_and(|host| host.input.dist_info().is_none()) {
             let place = self.path.join(REPORTS).join(STATEMENT);
             findings.note(format!("{}: not found, so that a part which is missing is not noticed", place.display()));

@@ -8,13 +8,15 @@ use super::ViewError;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
 use super::layout::{directory, show_reports};
 use super::tree::{Body, NodeKind, Tree};
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive};
+use crate::artifact::{
+    ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
+};
 use crate::gpu::{BundleKey, TargetId};
-use crate::kpack::Archive;
+use crate::kpack::ArchiveRope;
 use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
-use crate::split::{Options, Packaging, Plan, Progress, SplitError};
+use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, SplitError};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +71,7 @@ pub struct ArtifactPart {
     pub(super) manifest: Manifest,
     /// Sorted by path, directories included, without the manifest.
     pub(super) items: Vec<Item>,
-    pub(super) archives: BTreeMap<EntryPath, Arc<Archive>>,
+    pub(super) archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
 }
 
 /// A fat artifact and the decision about it.
@@ -102,15 +104,15 @@ impl Artifacts {
     /// it is no artifact and holds none.
     pub fn split(
         location: &Path,
-        options: &Options,
+        options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Option<Self>, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
         match find(location).map_err(io)? {
             None => return Ok(None),
-            Some(Found::One) => {
+            Some(FoundArtifacts::One) => {
                 let mut options = options.clone();
                 if options.group.is_none() {
                     options.group = Some(name_of(location)?.component);
@@ -120,7 +122,7 @@ impl Artifacts {
                     return Err(error);
                 }
             }
-            Some(Found::Several { artifacts: found, others, archives }) => {
+            Some(FoundArtifacts::Several { artifacts: found, others, archives }) => {
                 if options.group.is_some() {
                     return Err(ArtifactError::OneName(location.to_owned()));
                 }
@@ -128,7 +130,7 @@ impl Artifacts {
                 for (name, place) in &found {
                     match kind(name, &found) {
                         Some((name, ArtifactRole::Fat)) => {
-                            let options = Options { group: Some(name.component), ..options.clone() };
+                            let options = PlanOptions { group: Some(name.component), ..options.clone() };
                             artifacts.add_fat(place, options, resources, progress);
                         }
                         Some((name, ArtifactRole::Device)) => {
@@ -153,13 +155,13 @@ impl Artifacts {
     pub fn shard(
         location: &Path,
         components: &[String],
-        options: &Options,
+        options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Self, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
-        let Some(Found::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
+        let Some(FoundArtifacts::Several { artifacts: found, others, archives }) = find(location).map_err(io)? else {
             let place = location.display();
             artifacts.notes.push(format!("{place}: left out: it is no shard: no directory in it has an {MANIFEST}"));
             return Ok(artifacts);
@@ -169,7 +171,7 @@ impl Artifacts {
             match kind(name, &found) {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
                 Some((name, ArtifactRole::Fat)) => {
-                    let options = Options { group: Some(name.component), ..options.clone() };
+                    let options = PlanOptions { group: Some(name.component), ..options.clone() };
                     artifacts.add_fat(place, options, resources, progress);
                 }
                 Some((name, ArtifactRole::Device)) if !is_wanted(&name, options) => {}
@@ -199,7 +201,7 @@ impl Artifacts {
         self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
     }
 
-    fn add_fat(&mut self, location: &Path, options: Options, resources: &Arc<Resources>, progress: &Progress) {
+    fn add_fat(&mut self, location: &Path, options: PlanOptions, resources: &Arc<Resources>, progress: &PlanProgress) {
         match SplitArtifact::make(location, options, resources, progress) {
             Ok((artifact, notes)) => {
                 self.parts.extend(artifact.parts());
@@ -233,7 +235,7 @@ fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, 
 }
 
 /// Whether a device part is wanted that another tool split off.
-fn is_wanted(name: &ArtifactName, options: &Options) -> bool {
+fn is_wanted(name: &ArtifactName, options: &PlanOptions) -> bool {
     let target = name.family.parse::<TargetId>();
     target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
 }
@@ -262,13 +264,13 @@ impl SplitArtifact {
     /// Lists and plans; `options.group` is the component. With it what the user should know.
     fn make(
         location: &Path,
-        options: Options,
+        options: PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<(Self, Vec<String>), ArtifactError> {
         let (input, manifest, note) = open(location, resources)?;
         let roots = Some(manifest.prefixes.clone());
-        let options = Options { overlay_roots: roots, packaging: Packaging::Processors, ..options };
+        let options = PlanOptions { overlay_roots: roots, packaging: Packaging::Processors, ..options };
         let refused = |source| ArtifactError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &options, resources, progress).map_err(refused)?;
         if !plan.unsplit.is_empty() {
@@ -315,7 +317,7 @@ impl SplitArtifact {
 }
 
 /// Tells a selection that left no device code from an artifact that has none: builds for some GPUs skip components.
-fn empty_selection(plan: &Plan, options: &Options) -> Option<String> {
+fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     if plan.binaries.is_empty() || !plan.keys.is_empty() {
         return None;
     }
@@ -368,7 +370,7 @@ impl ArtifactPart {
     }
 
     /// Its archives that have to be made, and where they are below the part's directory.
-    pub fn archives(&self) -> impl Iterator<Item = (&EntryPath, &Arc<Archive>)> {
+    pub fn archives(&self) -> impl Iterator<Item = (&EntryPath, &Arc<ArchiveRope>)> {
         self.archives.iter()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tree::Body;
 use crate::artifact::{Kpm, KpmEntry};
-use crate::kpack::{Archive, KpackError, Reader};
+use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::EntryPath;
 
@@ -25,11 +25,11 @@ pub(super) struct Listed {
 }
 
 /// What a manifest says of the archive at `path`. One that others made is opened.
-pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<Archive>>) -> Result<Listed, KpackError> {
+pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
     let (targets, kernel_count) = if let Some(archive) = archive {
         (vec![archive.target().to_string()], archive.entries().len())
     } else {
-        let reader = Reader::open(body.content().map_err(std::io::Error::other)?)?;
+        let reader = ArchiveReader::open(body.content().map_err(std::io::Error::other)?)?;
         (reader.toc().gfx_arches.clone(), reader.entries().count())
     };
     let file = String::from_utf8_lossy(path.name()).into_owned();

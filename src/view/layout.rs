@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
-use super::origin::{Origin, OriginKind, Stated};
-use super::record::{Record, WheelBody};
+use super::origin::{Origin, OriginKind, PartRecord};
+use super::record::{RecordFile, WheelBody};
 use super::report::fixed;
-use super::thin::{DistInfo, Layers, ServedGpus, Thin, ThinViews, show_thin};
+use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
 use super::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use super::wheel_part::WheelPart;
@@ -145,7 +145,7 @@ pub fn lay_out_with(
         let fat = layer(&mut tree, input.root, &items)?;
         tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
     }
-    let thin = Thin::new(&tree, served, layers, binaries, thin);
+    let thin = ThinLayout::new(&tree, served, layers, binaries, thin);
     show_thin(&mut tree, &thin, root, thin_views)?;
     tree.show(&path(&[HOST]), host_view)?;
     tree.shrink();
@@ -228,7 +228,7 @@ fn become_unpacked_wheel(
     wheels: &WheelSet,
     part: &Arc<WheelPart>,
 ) -> Result<(), ViewError> {
-    let stated = Arc::new(Stated(Box::new(Arc::clone(part))));
+    let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));
     let paths = wheels.paths(part.part())?;
     items.retain_mut(|item| {
         let Some(path) = paths.of(&item.path) else { return false };
@@ -244,7 +244,7 @@ fn become_unpacked_wheel(
         let origin = Origin::made_for(&stated, &path);
         items.push(Item { path, attributes, kind: ItemKind::File(body, None), origin });
     }
-    let record = Record(Arc::clone(part));
+    let record = RecordFile(Arc::clone(part));
     let body =
         if part.archives().next().is_some() { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) };
     let path = part.record_path()?;

@@ -32,8 +32,8 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 pub use crate::rope::Materialize;
 pub use thin::ThinViews;
 pub use tree::{
-    Bodies, Body, Child, Children, Directory, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Report, Tree, TreeError,
-    View,
+    Bodies, Body, Child, Children, Directory, Finder, Hidden, LiveReport, Node, NodeId, NodeKind, ROOT, Tree,
+    TreeError, View,
 };
 pub use wheel_part::WheelPart;
 pub use wheels::{WheelOptions, WheelSet};

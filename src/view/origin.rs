@@ -14,7 +14,7 @@ pub struct Origin {
     kind: OriginKind,
     /// In the input; of what is [`OriginKind::Made`], in the part.
     path: Option<EntryPath>,
-    stated: Option<Arc<Stated>>,
+    stated: Option<Arc<PartRecord>>,
 }
 
 /// What the RECORD of a part states.
@@ -25,7 +25,7 @@ pub trait States: Send + Sync + fmt::Debug {
 
 /// What the RECORD of a part states. Each file of the part refers to it, and one pointer is half of two.
 #[derive(Debug)]
-pub struct Stated(pub Box<dyn States>);
+pub struct PartRecord(pub Box<dyn States>);
 
 /// How a node was made of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,13 +78,13 @@ impl Origin {
     }
 
     /// A file that is made for a part, at this path in it.
-    pub fn made_for(part: &Arc<Stated>, path: &EntryPath) -> Self {
+    pub fn made_for(part: &Arc<PartRecord>, path: &EntryPath) -> Self {
         Self { kind: OriginKind::Made, path: Some(path.clone()), stated: Some(Arc::clone(part)) }
     }
 
     /// The same for a file of a part.
     #[must_use]
-    pub fn stated_by(self, part: &Arc<Stated>) -> Self {
+    pub fn stated_by(self, part: &Arc<PartRecord>) -> Self {
         Self { stated: Some(Arc::clone(part)), ..self }
     }
 
@@ -135,9 +135,9 @@ mod tests {
 
     /// States the digest of one file.
     #[derive(Debug)]
-    struct One(EntryPath, Arc<Digest>);
+    struct StatedFile(EntryPath, Arc<Digest>);
 
-    impl States for One {
+    impl States for StatedFile {
         fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]> {
             self.1.known_sha256().filter(|_| *path == self.0)
         }
@@ -149,7 +149,7 @@ mod tests {
         let text = |origin: &Origin, name: &str| origin.attribute(name.as_bytes());
         let content = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
         let digest = Arc::new(Digest::new("x", content, None));
-        let part = Arc::new(Stated(Box::new(One(entry.clone(), Arc::clone(&digest)))));
+        let part = Arc::new(PartRecord(Box::new(StatedFile(entry.clone(), Arc::clone(&digest)))));
         let origin = Origin::of(OriginKind::Rewritten, &entry).stated_by(&part);
         let made = Origin::made_for(&part, &entry);
         assert_eq!(text(&origin, "user.kpackfs.kind").unwrap(), b"rewritten");

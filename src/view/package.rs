@@ -11,7 +11,7 @@ use super::recombined::{RecombineError, is_in_archive_directory};
 use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
-use crate::kpack::Archive;
+use crate::kpack::ArchiveRope;
 use crate::source::{Attributes, EntryPath};
 
 /// A group of device parts on the way to one part.
@@ -25,7 +25,7 @@ pub(super) struct Package {
     items: BTreeMap<EntryPath, (Item, String)>,
     /// By path: the attributes, and what messages call it.
     directories: BTreeMap<EntryPath, (Attributes, String)>,
-    archives: BTreeMap<EntryPath, Arc<Archive>>,
+    archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
     /// The manifests that shards have, by path.
     kpms: BTreeMap<EntryPath, Kpm>,
     pub(super) notes: Vec<String>,

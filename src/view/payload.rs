@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::binary::Rewritten;
 use crate::gpu::BundleKey;
-use crate::kpack::Archive;
+use crate::kpack::ArchiveRope;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
@@ -22,7 +22,7 @@ pub(super) enum Payload {
     /// A binary or a bundle that is cut down.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive at its path in the input.
-    Archive(EntryPath, u16, Arc<Archive>),
+    Archive(EntryPath, u16, Arc<ArchiveRope>),
 }
 
 /// What stays, and binaries without device code.

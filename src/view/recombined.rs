@@ -13,7 +13,7 @@ use crate::kpack::KpackError;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{EntryPath, SourceError, Witnesses};
-use crate::split::{Options, Progress};
+use crate::split::{PlanOptions, PlanProgress};
 
 /// Why shards cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -181,9 +181,9 @@ impl Shards {
     pub fn open(
         place: &Path,
         components: &[String],
-        options: &Options,
+        options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Self, RecombineError> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
         let mut all = Self {

@@ -7,9 +7,9 @@ use crate::rope::{Content, Materialize, ReadError, check_range};
 
 /// A part's RECORD, as a file whose size is known when archives are made.
 #[derive(Debug)]
-pub(super) struct Record(pub(super) Arc<WheelPart>);
+pub(super) struct RecordFile(pub(super) Arc<WheelPart>);
 
-impl Materialize for Record {
+impl Materialize for RecordFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         let size = self.0.known_record_size()?;
         Some(Arc::new(RecordText { part: Arc::clone(&self.0), size }))

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::tree::{Body, Report};
+use super::tree::{Body, LiveReport};
 use super::watch::Watch;
-use crate::kpack::Archive;
+use crate::kpack::ArchiveRope;
 use crate::metrics::{Counters, Gauges, openmetrics};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
@@ -25,13 +25,13 @@ const SIZE: usize = 8192;
 pub struct Status {
     input: String,
     resources: Arc<Resources>,
-    archives: Vec<(String, Arc<Archive>)>,
+    archives: Vec<(String, Arc<ArchiveRope>)>,
     watch: Watch,
     since: Instant,
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct StatusText<'a> {
     json_version: u32,
     version: &'static str,
     input: &'a str,
@@ -43,7 +43,7 @@ struct Text<'a> {
     /// Bytes of memory by what they are used for.
     memory: Gauges,
     /// Archives that are being made; the first ones if there are too many.
-    making: Vec<Making<'a>>,
+    making: Vec<UnfinishedArchive<'a>>,
 }
 
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ struct StatusGauges {
 
 /// An archive that is being made. Bytes are those of uncompressed code objects.
 #[derive(Serialize)]
-struct Making<'a> {
+struct UnfinishedArchive<'a> {
     archive: &'a str,
     done: u64,
     total: u64,
@@ -67,7 +67,7 @@ impl Status {
     pub fn new(
         input: impl Into<String>,
         resources: &Arc<Resources>,
-        archives: impl IntoIterator<Item = (String, Arc<Archive>)>,
+        archives: impl IntoIterator<Item = (String, Arc<ArchiveRope>)>,
     ) -> Self {
         Self {
             input: input.into(),
@@ -85,13 +85,13 @@ impl Status {
         self
     }
 
-    fn now(&self) -> Text<'_> {
+    fn now(&self) -> StatusText<'_> {
         let resources = &self.resources;
         let making = self.archives.iter().filter_map(|(name, archive)| {
             let done = archive.progress()?;
-            Some(Making { archive: name, done, total: archive.original_size() })
+            Some(UnfinishedArchive { archive: name, done, total: archive.original_size() })
         });
-        Text {
+        StatusText {
             json_version: JSON_VERSION,
             version: env!("CARGO_PKG_VERSION"),
             input: &self.input,
@@ -108,7 +108,7 @@ impl Status {
     }
 }
 
-impl Report for Status {
+impl LiveReport for Status {
     fn text(&self) -> String {
         fitted(self.now())
     }
@@ -126,7 +126,7 @@ pub struct Metrics(pub Arc<Resources>);
 const FILLER: &str = "# TYPE kpackfs_filler gauge\n# HELP kpackfs_filler Fills the file up.";
 const END: &str = "\nkpackfs_filler 0\n# EOF\n";
 
-impl Report for Metrics {
+impl LiveReport for Metrics {
     fn text(&self) -> String {
         let mut text = openmetrics(&self.0);
         text.truncate(text.rfind("# EOF").unwrap_or(text.len()));
@@ -147,7 +147,7 @@ impl Report for Metrics {
 }
 
 /// The text without what does not fit: names can be long, numbers are not.
-fn fitted(mut text: Text<'_>) -> String {
+fn fitted(mut text: StatusText<'_>) -> String {
     loop {
         let json = serde_json::to_string_pretty(&text).unwrap_or_default();
         if json.len() < SIZE {
@@ -195,7 +195,7 @@ mod tests {
             let status = Status::new("\u{1}".repeat(length), &resources, []);
             let name = "x".repeat(length);
             let mut now = status.now();
-            now.making = (0..10).map(|done| Making { archive: &name, done, total: 10 }).collect();
+            now.making = (0..10).map(|done| UnfinishedArchive { archive: &name, done, total: 10 }).collect();
             let text: serde_json::Value = serde_json::from_str(&fitted(now)).unwrap();
             assert_eq!(text["counters"]["bytes_read"], 0);
             assert_eq!(text["making"].as_array().unwrap().len(), if length == 1 { 10 } else { 0 });

@@ -9,7 +9,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity, LazyContent, ReadError};
 
 /// A deflate stream, and the CRC-32 of what it inflates to.
-pub(super) type Stream = (Arc<dyn Content>, u32);
+pub(super) type SplicedStream = (Arc<dyn Content>, u32);
 
 /// Makes the stream that `rewritten` is spliced to, or recalls how long it is and leaves the work to the first reader; `entry`
 /// is for messages. `None` if there is none.
@@ -17,11 +17,11 @@ pub(super) fn spliced(
     entry: &str,
     rewritten: &Arc<Rewritten>,
     resources: &Arc<Resources>,
-) -> Result<Option<Stream>, ReadError> {
+) -> Result<Option<SplicedStream>, ReadError> {
     let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
     let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(RecordKind::Spliced, &it));
     if let Some(known) = recalled {
-        let later = |(size, crc32)| -> Stream {
+        let later = |(size, crc32)| -> SplicedStream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
             let work = move || {
                 let made = make(&name, &rewritten, &resources)?;
@@ -37,7 +37,7 @@ pub(super) fn spliced(
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.index.put(RecordKind::Spliced, &identity, &known);
     }
-    Ok(made.map(|Deflation { stream, crc32, .. }| -> Stream {
+    Ok(made.map(|Deflation { stream, crc32, .. }| -> SplicedStream {
         (Arc::new(LazyContent::done(entry, identity, stream)), crc32)
     }))
 }

@@ -20,7 +20,7 @@ use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
 const MOST_LISTED: usize = 256;
 
 /// What all thin views have in common.
-pub(super) struct Thin {
+pub(super) struct ThinLayout {
     /// The layers of a whole tree.
     layers: Layers,
     /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
@@ -62,7 +62,7 @@ pub(super) struct DistInfo {
     pub(super) statement: NodeId,
 }
 
-impl Thin {
+impl ThinLayout {
     pub(super) fn new(
         tree: &Tree,
         served: ServedGpus,
@@ -140,7 +140,7 @@ impl ServedGpus {
     }
 }
 
-impl fmt::Debug for Thin {
+impl fmt::Debug for ThinLayout {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Thin").field("code", &self.served.code).finish_non_exhaustive()
     }
@@ -149,13 +149,13 @@ impl fmt::Debug for Thin {
 /// The bodies that a thin view has for itself.
 #[derive(Debug)]
 struct ThinBodies {
-    thin: Arc<Thin>,
+    thin: Arc<ThinLayout>,
     gpus: Arc<GpuSet>,
 }
 
 impl Bodies for ThinBodies {
     fn body(&self, file: NodeId) -> Option<Body> {
-        let Thin { layers, wheels, .. } = &*self.thin;
+        let ThinLayout { layers, wheels, .. } = &*self.thin;
         if layers.dist_info.is_some_and(|dist_info| dist_info.record == file) {
             return wheels.as_ref().map(|wheels| wheels.record(&self.gpus));
         }
@@ -184,7 +184,7 @@ const AUTO: &[u8] = b"auto";
 
 impl ThinViews {
     /// The same with sets that the input serves. Fails if there is one for which it has nothing.
-    fn served(&self, thin: &Thin, listed: &[GpuSet]) -> Result<Self, ViewError> {
+    fn served(&self, thin: &ThinLayout, listed: &[GpuSet]) -> Result<Self, ViewError> {
         let missing = |wanted: &GpuSet| {
             let there = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             ViewError::NoSuchThin { wanted: wanted.to_string(), there }
@@ -205,7 +205,7 @@ impl ThinViews {
 /// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
 pub(super) fn show_thin(
     tree: &mut Tree,
-    thin: &Arc<Thin>,
+    thin: &Arc<ThinLayout>,
     root: Attributes,
     views: &ThinViews,
 ) -> Result<(), ViewError> {
@@ -219,9 +219,9 @@ pub(super) fn show_thin(
             listed.push(gpus.clone());
         }
     }
-    show_views(tree, THIN, root, Finding::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
+    show_views(tree, THIN, root, ThinFinder::Trees(Arc::clone(thin)), &listed, auto.as_ref())?;
     if thin.layers.wheel.is_some() {
-        show_views(tree, THIN_WHEELS, root, Finding::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
+        show_views(tree, THIN_WHEELS, root, ThinFinder::Wheels(Arc::clone(thin)), &listed, auto.as_ref())?;
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ fn show_views(
     tree: &mut Tree,
     name: &str,
     root: Attributes,
-    finding: Finding,
+    finding: ThinFinder,
     listed: &[GpuSet],
     auto: Option<&GpuSet>,
 ) -> Result<(), TreeError> {
@@ -250,12 +250,12 @@ fn show_views(
 
 /// Views for sets of GPUs.
 #[derive(Debug)]
-enum Finding {
-    Trees(Arc<Thin>),
-    Wheels(Arc<Thin>),
+enum ThinFinder {
+    Trees(Arc<ThinLayout>),
+    Wheels(Arc<ThinLayout>),
 }
 
-impl Finding {
+impl ThinFinder {
     fn view(&self, gpus: GpuSet) -> View {
         match self {
             Self::Trees(thin) => thin.view(gpus),
@@ -264,7 +264,7 @@ impl Finding {
     }
 }
 
-impl Finder for Finding {
+impl Finder for ThinFinder {
     fn find(&self, name: &[u8]) -> Option<View> {
         let (Self::Trees(thin) | Self::Wheels(thin)) = self;
         Some(self.view(thin.parse(name)?))

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lru::LruCache;
 
 use super::installed::InstalledRecord;
-use super::record::{Record, WheelBody};
+use super::record::{RecordFile, WheelBody};
 use super::tree::Body;
 use super::wheel_part::WheelPart;
 use super::wheels::WheelSet;
@@ -86,13 +86,13 @@ impl ThinWheels {
 
     /// The wheel's file.
     pub(super) fn wheel(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
-        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind: ThinWheelKind::Wheel, made: OnceLock::new() }))
+        Body::Made(Arc::new(ListedFile { wheel: self.of(gpus), kind: ThinWheelKind::Wheel, made: OnceLock::new() }))
     }
 
     /// The RECORD of an installation.
     pub(super) fn record(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
         let kind = if self.is_moved { ThinWheelKind::InstalledRecord } else { ThinWheelKind::Record };
-        Body::Made(Arc::new(WheelFile { wheel: self.of(gpus), kind, made: OnceLock::new() }))
+        Body::Made(Arc::new(ListedFile { wheel: self.of(gpus), kind, made: OnceLock::new() }))
     }
 
     fn of(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Arc<ThinWheel> {
@@ -120,7 +120,7 @@ impl ThinWheel {
 
 /// A file that needs the list of all files of a wheel.
 #[derive(Debug)]
-struct WheelFile {
+struct ListedFile {
     wheel: Arc<ThinWheel>,
     kind: ThinWheelKind,
     made: OnceLock<Box<dyn Materialize>>,
@@ -133,7 +133,7 @@ enum ThinWheelKind {
     InstalledRecord,
 }
 
-impl WheelFile {
+impl ListedFile {
     fn file(&self) -> Result<&dyn Materialize, ReadError> {
         if let Some(file) = self.made.get() {
             return Ok(&**file);
@@ -142,14 +142,14 @@ impl WheelFile {
         let part = self.wheel.part().map_err(failed)?;
         let file: Box<dyn Materialize> = match self.kind {
             ThinWheelKind::Wheel => Box::new(WheelBody(part)),
-            ThinWheelKind::Record => Box::new(Record(part)),
+            ThinWheelKind::Record => Box::new(RecordFile(part)),
             ThinWheelKind::InstalledRecord => Box::new(InstalledRecord::new(&part)),
         };
         Ok(&**self.made.get_or_init(|| file))
     }
 }
 
-impl Materialize for WheelFile {
+impl Materialize for ListedFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
         self.made.get()?.made()
     }

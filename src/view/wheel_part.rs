@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::origin::States;
 use super::payload::Payload;
 use super::spliced::spliced;
-use crate::kpack::Archive;
+use crate::kpack::ArchiveRope;
 use crate::memory::Reclaim;
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
@@ -117,7 +117,7 @@ impl WheelPart {
     }
 
     /// The archives in it, which have to be made before sizes are known.
-    pub fn archives(&self) -> impl Iterator<Item = &Archive> {
+    pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
         self.payload.iter().filter_map(|payload| match payload {
             Payload::Archive(_, _, archive) => Some(&**archive),
             Payload::Unchanged(..) | Payload::Joined(..) | Payload::Rewritten(..) | Payload::Thin(..) => None,

@@ -17,7 +17,7 @@ use crate::wheel::{Claims, Metadata, normalise};
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
 /// A distribution that is installed.
-struct Distribution {
+struct InstalledDistribution {
     metadata: Metadata,
     record: Claims,
 }
@@ -40,7 +40,8 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     let site = site_of(library)?;
     let distributions: Vec<_> = dist_infos(&site).iter().filter_map(|path| open(path)).collect();
     let relative = EntryPath::new(library.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
-    let is_named = |it: &&Distribution, path: &EntryPath| it.record.rows().any(|(row, _)| row == path.as_bytes());
+    let is_named =
+        |it: &&InstalledDistribution, path: &EntryPath| it.record.rows().any(|(row, _)| row == path.as_bytes());
     let Some(host) = distributions.iter().find(|it| is_named(it, &relative)) else {
         return copy(library, &site, &distributions, lookup);
     };
@@ -96,7 +97,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
 pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
     let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
     let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
-    let owner = |it: Distribution| Some((it.record.get(&path)?, it.metadata));
+    let owner = |it: InstalledDistribution| Some((it.record.get(&path)?, it.metadata));
     let (claim, metadata) = dist_infos(&site).iter().filter_map(|info| open(info)).find_map(owner)?;
     (sha256(&archive).ok()? != claim.sha256).then(|| format!("{} {}", metadata.name, metadata.version))
 }
@@ -113,7 +114,7 @@ fn sha256(path: &Path) -> io::Result<[u8; 32]> {
 }
 
 /// A library that no package installed: most likely a copy, which looks for archives where it is itself.
-fn copy(library: &Path, site: &Path, distributions: &[Distribution], lookup: &mut Lookup) -> Option<Cause> {
+fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lookup: &mut Lookup) -> Option<Cause> {
     let name = library.file_name()?.as_encoded_bytes();
     let mut rows = distributions.iter().flat_map(|it| it.record.rows()).map(|(path, _)| path);
     let original = rows.find(|path| path.rsplit(|&byte| byte == b'/').next() == Some(name))?;
@@ -135,8 +136,8 @@ fn pip(site: &Path) -> String {
     }
 }
 
-fn open(path: &Path) -> Option<Distribution> {
+fn open(path: &Path) -> Option<InstalledDistribution> {
     let name = EntryPath::new(b"METADATA").ok()?;
     let metadata = Metadata::parse(fs::read(path.join("METADATA")).ok()?, &name).ok()?;
-    Some(Distribution { metadata, record: Claims::parse(&fs::read(path.join("RECORD")).unwrap_or_default()) })
+    Some(InstalledDistribution { metadata, record: Claims::parse(&fs::read(path.join("RECORD")).unwrap_or_default()) })
 }

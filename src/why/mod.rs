@@ -47,7 +47,7 @@ pub struct Question {
 
 /// What is answered.
 #[derive(Debug, Serialize)]
-pub struct Answer {
+pub struct Explanation {
     /// Whether every library has code for every GPU.
     pub found: bool,
     /// That in one sentence, or the cause.
@@ -156,7 +156,7 @@ impl Lookup {
 
 impl Question {
     /// Looks at everything that is named.
-    pub fn answer(&self, resources: &Arc<Resources>) -> Result<Answer, WhyError> {
+    pub fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
         let mut lookups = Vec::new();
         let mut is_nothing = true;
         let mut unread = Vec::new();
@@ -177,7 +177,7 @@ impl Question {
         }
         match self.wrapper {
             Some(wrapper) if lookups.is_empty() => Err(WhyError::NoWrapper(wrapper)),
-            _ => Ok(Answer { unread, ..self.conclude(lookups) }),
+            _ => Ok(Explanation { unread, ..self.conclude(lookups) }),
         }
     }
 
@@ -275,7 +275,7 @@ impl Question {
     }
 
     /// The answer in one sentence.
-    fn conclude(&self, lookups: Vec<Lookup>) -> Answer {
+    fn conclude(&self, lookups: Vec<Lookup>) -> Explanation {
         let libraries: Vec<_> = lookups.iter().map(|lookup| &lookup.library).collect();
         let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
         let Some(failed) = lookups.iter().find(|lookup| lookup.cause.is_some()) else {
@@ -283,7 +283,7 @@ impl Question {
                 [only] => format!("{only}: code for {} is found", gpus.join(", ")),
                 all => format!("code for {} is found, by all of {} look-ups", gpus.join(", "), all.len()),
             };
-            return Answer { found: true, sentence, command: None, lookups, unread: Vec::new() };
+            return Explanation { found: true, sentence, command: None, lookups, unread: Vec::new() };
         };
         let cause = failed.cause.clone().unwrap_or_else(|| Cause::new("", None));
         let (mut reason, mut command) = (cause.reason, cause.command);
@@ -303,7 +303,7 @@ impl Question {
             command = Some(format!("export HIP_VISIBLE_DEVICES={}", self.number_of(later)));
         }
         let sentence = format!("{}: no code for {}: {reason}", failed.library, failed.target);
-        Answer { found: false, sentence, command, lookups, unread: Vec::new() }
+        Explanation { found: false, sentence, command, lookups, unread: Vec::new() }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::rope::to_usize;
 use crate::verify::named_target;
 
 /// A place where a runtime looks.
-struct Candidate {
+struct ArchiveCandidate {
     path: PathBuf,
     state: SplitState,
 }
@@ -46,7 +46,7 @@ pub(super) fn look_up(
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
     lookup.follows(format!("a {device} runs code for {}", targets.join(", ")));
-    let mut last: Option<(Marker, Vec<Candidate>)> = None;
+    let mut last: Option<(Marker, Vec<ArchiveCandidate>)> = None;
     let mut without = Vec::new();
     for &number in wrappers {
         let Some(wrapper) = split.wrappers.get(number) else { continue };
@@ -107,7 +107,7 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
     Ok(marker)
 }
 
-impl Candidate {
+impl ArchiveCandidate {
     fn at(path: PathBuf) -> Self {
         // ArchiveFile tells no reasons of the operating system apart.
         let state = match fs::File::open(&path) {
@@ -141,7 +141,7 @@ fn candidates(
     targets: &[String],
     environment: &Environment,
     lookup: &mut Lookup,
-) -> Vec<Candidate> {
+) -> Vec<ArchiveCandidate> {
     lookup.saw(format!(
         "its marker calls it {} and names {}",
         marker.kernel_name,
@@ -157,7 +157,7 @@ fn candidates(
     }
     let mut seen = BTreeSet::new();
     let paths = environment.archive_paths(&marker.kpack_search_paths, path, targets).into_iter();
-    let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(Candidate::at).collect();
+    let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(ArchiveCandidate::at).collect();
     for candidate in &candidates {
         let state = match &candidate.state {
             SplitState::Absent => "not there".to_owned(),
@@ -176,7 +176,7 @@ fn candidates(
 /// Why none of the archives has code.
 fn cause(
     path: &Path,
-    candidates: &[Candidate],
+    candidates: &[ArchiveCandidate],
     targets: &[String],
     device: &TargetId,
     environment: &Environment,
@@ -238,7 +238,7 @@ fn cause(
 }
 
 /// The targets of archives in the directories in which a runtime looks, by their names.
-fn neighbours(candidates: &[Candidate]) -> BTreeSet<TargetId> {
+fn neighbours(candidates: &[ArchiveCandidate]) -> BTreeSet<TargetId> {
     let directories: BTreeSet<_> = candidates.iter().filter_map(|candidate| candidate.path.parent()).collect();
     let entries = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().filter_map(Result::ok);
     // A link that leads nowhere is no archive.

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use kpackfs::kpack::Reader;
+use kpackfs::kpack::ArchiveReader;
 use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ impl Place {
 
     /// The names and targets in an archive.
     pub(crate) fn archive(&self, path: &str) -> BTreeSet<(String, String)> {
-        let reader = Reader::open(open_file(&self.at(path), &Resources::new(0)).unwrap()).unwrap();
+        let reader = ArchiveReader::open(open_file(&self.at(path), &Resources::new(0)).unwrap()).unwrap();
         reader.entries().map(|(key, target, _)| (key.to_owned(), target.to_owned())).collect()
     }
 

@@ -16,7 +16,7 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, Materialize, NodeKind, Origin, OriginKind, ROOT, Report, Tree};
+use kpackfs::view::{Body, LiveReport, Materialize, NodeKind, Origin, OriginKind, ROOT, Tree};
 
 pub(crate) use crate::common::can_mount;
 
@@ -71,7 +71,7 @@ impl Materialize for Unmakeable {
 #[derive(Debug, Default)]
 struct Openings(AtomicUsize);
 
-impl Report for Openings {
+impl LiveReport for Openings {
     fn size(&self) -> u64 {
         8192
     }

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 
 use kpackfs::source::Input;
-use kpackfs::split::{Options, Plan, Progress};
+use kpackfs::split::{Plan, PlanOptions, PlanProgress};
 
 use crate::Kind;
 use crate::bundles::plain;
@@ -159,10 +159,10 @@ fn too_many_targets_are_refused() {
     let path = wheel(&directory, &zipped(&members));
     let resources = resources();
     let input = Input::open(&path, &resources).unwrap();
-    let plan = |options: &Options| Plan::make(&input, options, &resources, &Progress::default());
-    let error = plan(&Options::default()).unwrap_err().to_string();
+    let plan = |options: &PlanOptions| Plan::make(&input, options, &resources, &PlanProgress::default());
+    let error = plan(&PlanOptions::default()).unwrap_err().to_string();
     assert!(error.contains("4000 targets") && error.contains("--gpu-targets"), "{error}");
-    let some = Options { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..Options::default() };
+    let some = PlanOptions { gpu_targets: Some(vec!["gfx7".parse().unwrap()]), ..PlanOptions::default() };
     assert!((1..9).contains(&plan(&some).unwrap().keys.len()));
 }
 

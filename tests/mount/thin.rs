@@ -14,7 +14,7 @@ use kpackfs::index::{FrameStore, Index};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{FatBinaries, Options, Plan, Progress};
+use kpackfs::split::{FatBinaries, Plan, PlanOptions, PlanProgress};
 use kpackfs::view::{self, NodeKind, ThinViews};
 use sha2::{Digest, Sha256};
 
@@ -153,7 +153,7 @@ fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     let fat = fat();
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat.path(), &resources).unwrap();
-    let plan = Plan::make(&input, &Options::default(), &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &PlanOptions::default(), &resources, &PlanProgress::default()).unwrap();
     let tree = |auto: &str| {
         let views = ThinViews { auto: Some(auto.parse().unwrap()), ..ThinViews::default() };
         view::lay_out_with(&input, &plan, None, &[], &views, Vec::new())
@@ -224,7 +224,7 @@ fn bundles_are_decompressed_twice_for_all_views() {
     // Without memory no bundle stays decompressed.
     let resources = Resources::with_store(1, Index::default(), store);
     let input = Input::open(fat.path(), &resources).unwrap();
-    let plan = Plan::make(&input, &Options::default(), &resources, &Progress::default()).unwrap();
+    let plan = Plan::make(&input, &PlanOptions::default(), &resources, &PlanProgress::default()).unwrap();
     let gpus = ["gfx1100", "gfx90a", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());
     let path = EntryPath::new(b"lib/compressed.so").unwrap();
     let decompressed = |binaries: &FatBinaries, gpus: &GpuSet| {

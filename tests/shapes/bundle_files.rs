@@ -8,7 +8,7 @@ use kpackfs::kpack::Compression;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryPath;
-use kpackfs::split::{Progress, embedded};
+use kpackfs::split::{PlanProgress, embedded};
 use kpackfs::view::ROOT;
 use md5::{Digest, Md5};
 
@@ -160,7 +160,7 @@ fn bundles_without_wrappers_are_counted() {
     let shown = tree(&[("data.so", library.clone())]);
     let resources = Resources::new(64 << 20);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
+    let found = embedded(&input, &shown.plan, &resources, &PlanProgress::default());
     let [(path, found)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(path.to_string(), "lib/data.so");
     assert_eq!((found.bundles, found.size), (2, (raw.len() + packed.len()) as u64));
@@ -171,7 +171,7 @@ fn bundles_without_wrappers_are_counted() {
     library[section + 8] |= 4;
     let shown = tree(&[("data.so", library)]);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    assert_eq!(embedded(&input, &shown.plan, &resources, &Progress::default()), []);
+    assert_eq!(embedded(&input, &shown.plan, &resources, &PlanProgress::default()), []);
 }
 
 /// In each of the entries of such a table another one begins, and none has code.
@@ -186,7 +186,7 @@ fn a_search_for_embedded_bundles_ends() {
     let shown = tree(&[("data.so", library)]);
     let resources = Resources::new(64 << 20);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
+    let found = embedded(&input, &shown.plan, &resources, &PlanProgress::default());
     let [(path, found)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((path.to_string().as_str(), found.bundles, found.is_unfinished), ("lib/data.so", 0, true));
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use kpackfs::binary::SplitBinary;
 use kpackfs::database::Databases;
 use kpackfs::gpu::TargetId;
-use kpackfs::kpack::{Compression, Reader, read_marker, toc_key};
+use kpackfs::kpack::{ArchiveReader, Compression, read_marker, toc_key};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{Options, Plan, Progress};
+use kpackfs::split::{Plan, PlanOptions, PlanProgress};
 use kpackfs::view::{self, NodeKind, ROOT, Tree};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -65,7 +65,7 @@ pub(crate) struct Shown {
     pub(crate) plan: Plan,
     pub(crate) tree: Tree,
     /// Archives by their path in an installation.
-    archives: BTreeMap<String, Reader>,
+    archives: BTreeMap<String, ArchiveReader>,
 }
 
 impl Shown {
@@ -86,13 +86,13 @@ impl Shown {
     pub(crate) fn tree(fat: TempDir, compression: Compression) -> Self {
         let resources = Resources::new(64 << 20);
         let input = Input::open(fat.path(), &resources).unwrap();
-        let options = Options { databases: Databases::all(), compression, ..Options::default() };
-        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
+        let options = PlanOptions { databases: Databases::all(), compression, ..PlanOptions::default() };
+        let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let mut shown = Self { fat, plan, tree, archives: BTreeMap::new() };
         let archives = shown.plan.archives.iter().map(|planned| {
             let place = format!("{}/{}", planned.key.as_str(), planned.path);
-            (planned.path.to_string(), Reader::open(shown.content(&place)).unwrap())
+            (planned.path.to_string(), ArchiveReader::open(shown.content(&place)).unwrap())
         });
         shown.archives = archives.collect();
         shown
@@ -114,7 +114,7 @@ impl Shown {
 
     /// The archives that a runtime opens for a device of `target`, in its order: those that exist and list the name.
     /// With each the name that was asked for.
-    pub(crate) fn archives(&self, search_paths: &[String], target: &str) -> Vec<(&Reader, String)> {
+    pub(crate) fn archives(&self, search_paths: &[String], target: &str) -> Vec<(&ArchiveReader, String)> {
         let target: TargetId = target.parse().unwrap();
         let names = target.candidates().into_iter().map(|name| name.to_string());
         let of_name = |name: String| {

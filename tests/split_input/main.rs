@@ -22,7 +22,7 @@ use kpackfs::join::{self, Joined, join};
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath, Input};
-use kpackfs::split::{FatBinaries, Options, Plan, Progress};
+use kpackfs::split::{FatBinaries, Plan, PlanOptions, PlanProgress};
 use kpackfs::{export, verify, view};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -88,8 +88,8 @@ fn fill(root: &Path) {
     fs::write(root.join("lib/rocblas/library/TensileLibrary_gfx90a.dat"), "for gfx90a").unwrap();
 }
 
-fn options() -> Options {
-    Options { databases: kpackfs::database::Databases::all(), ..Options::default() }
+fn options() -> PlanOptions {
+    PlanOptions { databases: kpackfs::database::Databases::all(), ..PlanOptions::default() }
 }
 
 /// An input, joined.
@@ -103,7 +103,7 @@ impl Opened {
     fn new(path: &Path) -> Self {
         let resources = Resources::new(64 << 20);
         let mut input = Input::open(path, &resources).unwrap();
-        let joined = join(&mut input, &resources, &join::Progress::default());
+        let joined = join(&mut input, &resources, &join::JoinProgress::default());
         Self { input, joined, resources }
     }
 
@@ -111,8 +111,8 @@ impl Opened {
         self.plan_with(&options())
     }
 
-    fn plan_with(&self, options: &Options) -> Plan {
-        Plan::of_joined(&self.input, &self.joined, options, &self.resources, &Progress::default()).unwrap()
+    fn plan_with(&self, options: &PlanOptions) -> Plan {
+        Plan::of_joined(&self.input, &self.joined, options, &self.resources, &PlanProgress::default()).unwrap()
     }
 
     fn code(&self) -> All {
@@ -145,7 +145,7 @@ struct Trees {
 }
 
 impl Trees {
-    fn new(options: &Options) -> Self {
+    fn new(options: &PlanOptions) -> Self {
         let place = tempfile::tempdir().unwrap();
         fill(&place.path().join("fat"));
         let fat = Opened::new(&place.path().join("fat"));
@@ -194,7 +194,7 @@ fn differences(one: &Path, other: &Path) -> Vec<String> {
 #[test]
 fn joined_binaries_have_the_code_of_the_fat_ones() {
     for compression in [kpackfs::kpack::Compression::default(), kpackfs::kpack::Compression::None] {
-        let trees = Trees::new(&Options { compression, ..options() });
+        let trees = Trees::new(&PlanOptions { compression, ..options() });
         let split = Opened::new(&trees.at("installed"));
         assert_eq!(split.joined.warnings, Vec::<String>::new());
         same(&split.code(), &expected());
@@ -266,9 +266,10 @@ fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
     let mixed = Opened::new(&trees.at("installed"));
     write(&mixed, &mixed.plan(), &trees.at("again"));
     let verify = |against: &str| {
-        let (options, resources) = (verify::Options::default(), Resources::new(64 << 20));
+        let (options, resources) = (verify::VerifyOptions::default(), Resources::new(64 << 20));
         let out = [trees.at("again")];
-        verify::verify(&out, Some(&trees.at(against)), &options, &resources, &verify::Progress::default()).unwrap()
+        verify::verify(&out, Some(&trees.at(against)), &options, &resources, &verify::VerifyProgress::default())
+            .unwrap()
     };
     for against in ["installed", "fat"] {
         let report = verify(against);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Options, Report};
+use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
 use crate::support::{copy, edit, verify, write_at};
@@ -79,11 +79,11 @@ pub(crate) fn installed(wheels: &[PathBuf]) -> TempDir {
     site
 }
 
-fn check(paths: &[PathBuf], against: Option<&Path>) -> Report {
-    verify(paths, against, &Options::default())
+fn check(paths: &[PathBuf], against: Option<&Path>) -> VerifyReport {
+    verify(paths, against, &VerifyOptions::default())
 }
 
-fn has(report: &Report, check: Check, path: &str, reason: &str) -> bool {
+fn has(report: &VerifyReport, check: Check, path: &str, reason: &str) -> bool {
     report.findings.iter().any(|it| it.check == check && it.path.contains(path) && it.reason.contains(reason))
 }
 

@@ -22,14 +22,14 @@ mod wheels;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Options};
+use kpackfs::verify::{Check, VerifyOptions};
 use support::{FEATURES, GFX90A, PLAIN, Split, copy, expect, verify};
 
 #[test]
 fn a_split_is_clean_in_every_form() {
     let split = Split::make(&["merged/gfx90a"]);
     let clean = |paths: &[PathBuf], against: Option<&Path>| {
-        let report = verify(paths, against, &Options::default());
+        let report = verify(paths, against, &VerifyOptions::default());
         assert_eq!(report.findings, [], "{paths:?}");
         report
     };
@@ -60,10 +60,10 @@ fn what_could_not_be_split_is_named() {
 #[test]
 fn a_restricted_split_is_clean_if_verify_knows_of_it() {
     let keys = vec!["gfx1030".parse().unwrap()];
-    let split = Split::restricted(&kpackfs::split::Options { gpu_targets: Some(keys.clone()), ..support::all() });
-    let options = Options { gpu_targets: Some(keys), ..Options::default() };
+    let split = Split::restricted(&kpackfs::split::PlanOptions { gpu_targets: Some(keys.clone()), ..support::all() });
+    let options = VerifyOptions { gpu_targets: Some(keys), ..VerifyOptions::default() };
     assert_eq!(verify(&[split.out()], Some(&split.fat()), &options).findings, []);
-    assert!(!verify(&[split.out()], Some(&split.fat()), &Options::default()).findings.is_empty());
+    assert!(!verify(&[split.out()], Some(&split.fat()), &VerifyOptions::default()).findings.is_empty());
 }
 
 #[test]

@@ -4,13 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kpackfs::resources::Resources;
-use kpackfs::verify::{Options, Progress, VerifyError};
+use kpackfs::verify::{VerifyError, VerifyOptions, VerifyProgress};
 
 use crate::support::{GFX90A, PLAIN, Split, verify};
 
 fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
-    let result = kpackfs::verify::verify(paths, None, &Options::default(), &resources, &Progress::default());
+    let result =
+        kpackfs::verify::verify(paths, None, &VerifyOptions::default(), &resources, &VerifyProgress::default());
     matches!(result, Err(VerifyError::Nothing(_)))
 }
 
@@ -38,7 +39,7 @@ fn nothing_to_verify_is_an_error() {
     }
     assert!(is_nothing(&[at("empty"), at("text")]));
     // Binaries are often named by a pattern that fits others as well.
-    let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &Options::default());
+    let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));
 }
 
@@ -47,11 +48,11 @@ fn parts_of_a_split_are_something() {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir_all(place.path().join("host")).unwrap();
     fs::write(place.path().join("host/notes"), "for everybody").unwrap();
-    assert_eq!(verify(&[place.path().to_owned()], None, &Options::default()).findings, []);
+    assert_eq!(verify(&[place.path().to_owned()], None, &VerifyOptions::default()).findings, []);
     let split = Split::make(&[]);
     let part = split.out().join(Path::new(GFX90A).components().next().unwrap());
     fs::remove_file(split.out().join(GFX90A)).unwrap();
     fs::remove_dir_all(part.join(".kpack")).unwrap();
-    let report = verify(&[part], None, &Options::default());
+    let report = verify(&[part], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.files.get()), (&[][..], 1), "a database only");
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Finding, Options};
+use kpackfs::verify::{Check, Finding, VerifyOptions};
 
 use crate::support::{edit, verify};
 use crate::wheels::{split, unpacked};
@@ -32,7 +32,7 @@ fn files_that_differ_from_record_are_named() {
     split(&fat, &place.path().join("views"), &["--view", MERGED]);
     let views = [out.clone(), out.join("gfx90a"), place.path().join("views").join(MERGED)];
     for view in &views {
-        let report = verify(std::slice::from_ref(view), None, &Options::default());
+        let report = verify(std::slice::from_ref(view), None, &VerifyOptions::default());
         let reasons: Vec<_> = report.findings.iter().map(|finding| finding.reason.as_str()).collect();
         let is_device = view.ends_with("gfx90a") && !view.ends_with(MERGED);
         let expected =
@@ -91,7 +91,7 @@ fn files_that_differ_from_record_are_named() {
         let status = std::process::Command::new("cp").arg("-a").arg(out.join(".")).arg(copied.path()).status();
         assert!(status.unwrap().success());
         change(copied.path());
-        let report = verify(&[copied.path().to_owned()], None, &Options::default());
+        let report = verify(&[copied.path().to_owned()], None, &VerifyOptions::default());
         let [finding] = report.findings.as_slice() else { panic!("{name}: {:?}", report.findings) };
         assert_eq!((finding.check, finding.path.as_str()), (Check::Record, path), "{name}");
         assert!(finding.reason.contains(reason), "{name}: {finding}");
@@ -111,14 +111,14 @@ fn what_record_leaves_open_is_fine() {
     write(&out.join("host/fat/more.py"), "");
     fs::rename(out.join(VERSION), place.path().join("cached")).unwrap();
     symlink(place.path().join("cached"), out.join(VERSION)).unwrap();
-    assert_eq!(verify(&[out], None, &Options::default()).findings, []);
+    assert_eq!(verify(&[out], None, &VerifyOptions::default()).findings, []);
     // Real wheels without device code may state sizes only.
     let pure = place.path().join("pure");
     unpacked(&pure, "pure", "1.0");
     fs::remove_file(pure.join("pure/plain.so")).unwrap();
     fs::remove_file(pure.join("pure/features.so")).unwrap();
     write(&pure.join("pure-1.0.dist-info/RECORD"), "pure/version.py,,12\n");
-    let report = verify(&[pure], None, &Options::default());
+    let report = verify(&[pure], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
 }
 
@@ -153,9 +153,9 @@ fn a_wheel_needs_a_record() {
     for number in [0, 1] {
         let [host, device] = wheels(place.path());
         let paths = [host, device];
-        assert_eq!(verify(&paths, None, &Options::default()).findings, []);
+        assert_eq!(verify(&paths, None, &VerifyOptions::default()).findings, []);
         rewrite(&paths[number], |name, bytes| (!name.ends_with("/RECORD")).then_some(bytes));
-        let report = verify(&paths, None, &Options::default());
+        let report = verify(&paths, None, &VerifyOptions::default());
         let is_it = |it: &Finding| it.path.ends_with(".dist-info/RECORD") && it.reason == "there is no such file";
         assert!(report.findings.iter().any(is_it), "{number}: {:?}", report.findings);
     }
@@ -173,7 +173,7 @@ fn a_record_of_a_wheel_cannot_name_what_is_outside() {
                 }
                 Some(bytes)
             });
-            let report = verify(&[host, device], None, &Options::default());
+            let report = verify(&[host, device], None, &VerifyOptions::default());
             let is_it = |it: &Finding| it.path == path && it.reason.contains("a wheel can have no such path");
             assert!(report.findings.iter().any(is_it), "{path}: {:?}", report.findings);
         }

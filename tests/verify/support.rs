@@ -10,7 +10,7 @@ use kpackfs::kpack::Toc;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan};
-use kpackfs::verify::{Check, Finding, Options, Progress, Report};
+use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyProgress, VerifyReport};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
@@ -33,8 +33,8 @@ pub(crate) struct Split {
 }
 
 /// The planner's options with nothing left out.
-pub(crate) fn all() -> split::Options {
-    split::Options { databases: kpackfs::database::Databases::all(), ..split::Options::default() }
+pub(crate) fn all() -> split::PlanOptions {
+    split::PlanOptions { databases: kpackfs::database::Databases::all(), ..split::PlanOptions::default() }
 }
 
 impl Split {
@@ -43,17 +43,17 @@ impl Split {
         Self::with(&all(), views)
     }
 
-    pub(crate) fn restricted(options: &split::Options) -> Self {
+    pub(crate) fn restricted(options: &split::PlanOptions) -> Self {
         Self::with(options, &[])
     }
 
-    fn with(options: &split::Options, views: &[&str]) -> Self {
+    fn with(options: &split::PlanOptions, views: &[&str]) -> Self {
         let fat = tempfile::tempdir().unwrap();
         fill(fat.path());
         let out = tempfile::tempdir().unwrap();
         let resources = Resources::new(64 << 20);
         let input = Input::open(fat.path(), &resources).unwrap();
-        let plan = Plan::make(&input, options, &resources, &split::Progress::default()).unwrap();
+        let plan = Plan::make(&input, options, &resources, &split::PlanProgress::default()).unwrap();
         assert_eq!(plan.warnings, Vec::<String>::new());
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
@@ -100,8 +100,8 @@ fn fill(root: &Path) {
 }
 
 /// Verifies without a command line.
-pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &Options) -> Report {
-    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &Progress::default()).unwrap()
+pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &VerifyOptions) -> VerifyReport {
+    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &VerifyProgress::default()).unwrap()
 }
 
 /// Copies a file to a directory that may not be there yet.
@@ -199,11 +199,11 @@ pub(crate) fn run(mutations: &[Mutation], against: bool) {
         let fat = against.then(|| split.fat());
         expect(&copied, fat.as_deref(), *check, path, reason);
     }
-    assert_eq!(verify(&[whole], None, &Options::default()).findings, []);
+    assert_eq!(verify(&[whole], None, &VerifyOptions::default()).findings, []);
 }
 
-pub(crate) fn expect(split: &Split, against: Option<&Path>, check: Check, path: &str, reason: &str) -> Report {
-    let report = verify(&[split.out()], against, &Options::default());
+pub(crate) fn expect(split: &Split, against: Option<&Path>, check: Check, path: &str, reason: &str) -> VerifyReport {
+    let report = verify(&[split.out()], against, &VerifyOptions::default());
     let is_it = |finding: &&Finding| finding.check == check && finding.path == path && finding.reason.contains(reason);
     assert!(report.findings.iter().any(|finding| is_it(&finding)), "{path}: {reason}: {:#?}", report.findings);
     report

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Options, Report};
+use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
 use crate::installations::{fat, installed};
@@ -12,8 +12,8 @@ use crate::wheels::split;
 
 const DATABASE: &str = "lib/rocblas/library/TensileLibrary_gfx90a.dat";
 
-fn report(path: PathBuf, against: Option<&Path>) -> Report {
-    verify(&[path], against, &Options::default())
+fn report(path: PathBuf, against: Option<&Path>) -> VerifyReport {
+    verify(&[path], against, &VerifyOptions::default())
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
     fs::rename(split.out().join("thin/gfx90a"), &tree).unwrap();
     let found = report(tree.clone(), None).findings;
     assert!(found.iter().any(|it| it.reason.contains("it still holds device code")), "{found:#?}");
-    let said = Options { thin: Some("gfx90a".parse().unwrap()), ..Options::default() };
+    let said = VerifyOptions { thin: Some("gfx90a".parse().unwrap()), ..VerifyOptions::default() };
     assert_eq!(verify(std::slice::from_ref(&tree), Some(&split.fat()), &said).findings, []);
-    let wrong = Options { thin: Some("gfx1030".parse().unwrap()), ..Options::default() };
+    let wrong = VerifyOptions { thin: Some("gfx1030".parse().unwrap()), ..VerifyOptions::default() };
     let found = verify(&[tree], None, &wrong).findings;
     assert!(found.iter().any(|it| it.reason.contains("code for gfx90a, which a GPU of gfx1030 cannot be given")));
 }

@@ -8,7 +8,7 @@ use kpackfs::gpu::BundleKey;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan, Statement};
-use kpackfs::verify::{Check, Finding, Options, Report};
+use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
 use kpackfs::view::{self, WheelOptions, WheelSet};
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ fn fat() -> TempDir {
 fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
-    let plan = Plan::make(&input, &all(), &resources, &split::Progress::default()).unwrap();
+    let plan = Plan::make(&input, &all(), &resources, &split::PlanProgress::default()).unwrap();
     let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
     let arch: Vec<BundleKey> = arch.iter().map(|name| name.parse().unwrap()).collect();
     let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch, Vec::new()).unwrap();
@@ -48,8 +48,8 @@ fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     out
 }
 
-fn check(path: PathBuf, against: Option<&Path>) -> Report {
-    verify(&[path], against, &Options::default())
+fn check(path: PathBuf, against: Option<&Path>) -> VerifyReport {
+    verify(&[path], against, &VerifyOptions::default())
 }
 
 #[test]

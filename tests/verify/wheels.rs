@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kpackfs::verify::{Check, Options, Report};
+use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
 use crate::support::{copy, edit, verify};
@@ -51,9 +51,9 @@ fn list(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Verifies in many orders, each of the paths being the first once, and each the last.
-fn in_any_order(paths: &[PathBuf]) -> Report {
+fn in_any_order(paths: &[PathBuf]) -> VerifyReport {
     let described = |paths: &[PathBuf]| {
-        let report = verify(paths, None, &Options::default());
+        let report = verify(paths, None, &VerifyOptions::default());
         (serde_json::to_string(&report).unwrap(), report)
     };
     let (text, report) = described(paths);
@@ -79,7 +79,7 @@ fn wheels_in_any_order() {
     // The variant wheel is a host wheel, too.
     assert_eq!((report.counts.binaries.get(), report.counts.wrappers.get() > 4), (4, true));
     let counts = serde_json::to_string(&report.counts).unwrap();
-    let of_directory = verify(&[out], None, &Options::default());
+    let of_directory = verify(&[out], None, &VerifyOptions::default());
     assert_eq!(
         (of_directory.findings.as_slice(), serde_json::to_string(&of_directory.counts).unwrap()),
         (&[][..], counts)
@@ -87,7 +87,7 @@ fn wheels_in_any_order() {
     // Twice named is once named; without one of the devices there is always the same to complain about.
     let removed = paths.iter().position(|path| path.to_string_lossy().contains("gfx90a")).unwrap();
     paths.push(paths[0].clone());
-    assert_eq!(verify(&paths, None, &Options::default()).findings, []);
+    assert_eq!(verify(&paths, None, &VerifyOptions::default()).findings, []);
     paths.pop();
     paths.remove(removed);
     let report = in_any_order(&paths);
@@ -108,7 +108,7 @@ fn directories_in_any_order() {
         let report = in_any_order(&paths);
         assert_eq!(report.findings, [], "{fat}");
         assert_eq!(report.counts.recorded_files.get() > 10, fat == "wheel");
-        assert_eq!(verify(&[out], None, &Options::default()).findings, [], "{fat}");
+        assert_eq!(verify(&[out], None, &VerifyOptions::default()).findings, [], "{fat}");
     }
 }
 
@@ -128,7 +128,7 @@ fn versions_are_compared_as_in_pep_440() {
         }
     }
     // RECORD states the digests from before.
-    let report = verify(&[out], None, &Options::default());
+    let report = verify(&[out], None, &VerifyOptions::default());
     let others: Vec<_> = report.findings.iter().filter(|finding| finding.check != Check::Record).collect();
     assert!(others.is_empty() && !report.findings.is_empty(), "{others:?}");
 }
@@ -154,7 +154,9 @@ fn several_distributions_in_one_directory() {
     let named = report.findings.iter().filter(|finding| finding.reason == reason);
     assert_eq!((named.count(), report.findings.len()), (2, 2), "{:?}", report.findings);
     let path = list(place.path()).into_iter().find(|path| path.to_string_lossy().contains("amd_fat_device")).unwrap();
-    let [finding] = &*verify(&[path], None, &Options::default()).findings else { panic!("a device wheel by itself") };
+    let [finding] = &*verify(&[path], None, &VerifyOptions::default()).findings else {
+        panic!("a device wheel by itself")
+    };
     assert_eq!((finding.check, finding.reason.as_str()), (Check::Distribution, reason));
 }
 

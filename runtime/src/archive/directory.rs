@@ -15,7 +15,7 @@ const MAX_NAMES: u32 = 1 << 20;
 
 /// What there is to know before the first lookup.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct ArchiveDirectory {
     /// Bytes of the table of contents.
     pub(super) length: usize,
     pub(super) targets: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct Directory {
     names: Vec<u32>,
 }
 
-impl Directory {
+impl ArchiveDirectory {
     /// Reads the top level, and checks that the rest is MessagePack whose numbers are numbers.
     pub(super) fn read(toc: &[u8]) -> Result<Self, Error> {
         let mut targets = Vec::new();

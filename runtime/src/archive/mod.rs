@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use directory::{Directory, entry, walk};
+use directory::{ArchiveDirectory, entry, walk};
 
 use crate::error::{Error, malformed};
 use crate::format::{HEADER_FIELDS, Scheme, read_header};
@@ -29,7 +29,7 @@ pub struct Archive<S> {
     toc: TocBytes,
     /// Where the table of contents begins.
     toc_offset: u64,
-    directory: Directory,
+    directory: ArchiveDirectory,
     /// Where code objects are, by ordinal; made when the first one is read.
     stored: OnceLock<Vec<Blob>>,
     making: Mutex<()>,
@@ -57,7 +57,7 @@ impl<S: Source> Archive<S> {
         // Its length is in no header, and code objects may come behind it.
         let most = usize::try_from((size - offset).min(MAX_TOC)).map_err(|_| malformed("it is too large"))?;
         let bytes = source::bytes(&source, offset, most)?;
-        let directory = Directory::read(&bytes)?;
+        let directory = ArchiveDirectory::read(&bytes)?;
         let toc = match bytes {
             Cow::Owned(mut bytes) => {
                 bytes.truncate(directory.length);

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::{allocated, guarded, out, required, string};
 use crate::archive::Archive;
-use crate::error::{Code, Error, malformed};
+use crate::error::{Error, ErrorCode, malformed};
 use crate::file::ArchiveFile;
 
 /// What `kpack_archive_t` points at.
@@ -49,7 +49,7 @@ fn utf8(text: &std::ffi::CStr) -> Result<&str, Error> {
 
 /// Opens an archive.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kpack_open(path: *const c_char, archive: *mut *mut Handle) -> Code {
+pub unsafe extern "C" fn kpack_open(path: *const c_char, archive: *mut *mut Handle) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (path, archive) = unsafe { (string(path, "path")?, out(archive, "archive")?) };
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn kpack_close(archive: *mut Handle) {
 
 /// Tells how many targets there are.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kpack_get_architecture_count(archive: *const Handle, count: *mut usize) -> Code {
+pub unsafe extern "C" fn kpack_get_architecture_count(archive: *const Handle, count: *mut usize) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (archive, count) = unsafe { (required(archive, "archive")?, out(count, "count")?) };
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn kpack_get_architecture(
     archive: *const Handle,
     index: usize,
     arch: *mut *const c_char,
-) -> Code {
+) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (archive, arch) = unsafe { (required(archive, "archive")?, out(arch, "arch")?) };
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn kpack_get_architecture(
 
 /// Tells how many names there are.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kpack_get_binary_count(archive: *const Handle, count: *mut usize) -> Code {
+pub unsafe extern "C" fn kpack_get_binary_count(archive: *const Handle, count: *mut usize) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (archive, count) = unsafe { (required(archive, "archive")?, out(count, "count")?) };
@@ -110,7 +110,11 @@ pub unsafe extern "C" fn kpack_get_binary_count(archive: *const Handle, count: *
 
 /// Tells one of the names.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kpack_get_binary(archive: *const Handle, index: usize, binary: *mut *const c_char) -> Code {
+pub unsafe extern "C" fn kpack_get_binary(
+    archive: *const Handle,
+    index: usize,
+    binary: *mut *const c_char,
+) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (archive, binary) = unsafe { (required(archive, "archive")?, out(binary, "binary")?) };
@@ -127,7 +131,7 @@ pub unsafe extern "C" fn kpack_get_kernel(
     arch: *const c_char,
     kernel: *mut *mut c_void,
     size: *mut usize,
-) -> Code {
+) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let (archive, binary, arch, kernel, size) = unsafe {
@@ -156,7 +160,7 @@ pub unsafe extern "C" fn kpack_enumerate_architectures(
     path: *const c_char,
     callback: Option<unsafe extern "C" fn(*const c_char, *mut c_void) -> bool>,
     user_data: *mut c_void,
-) -> Code {
+) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let path = unsafe { string(path, "path")? };

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use super::{allocated, guarded, out, required, string};
 use crate::cache::{Cache, Environment};
-use crate::error::{Code, Error};
+use crate::error::{Error, ErrorCode};
 use crate::maps;
 use crate::marker::{MAX_MARKER, Marker};
 
 /// Makes a cache, and reads the environment.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kpack_cache_create(cache: *mut *mut Cache) -> Code {
+pub unsafe extern "C" fn kpack_cache_create(cache: *mut *mut Cache) -> ErrorCode {
     guarded(|| {
         // SAFETY: as the header says.
         let cache = unsafe { out(cache, "cache")? };
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn kpack_discover_binary_path(
     path: *mut c_char,
     path_size: usize,
     offset: *mut usize,
-) -> Code {
+) -> ErrorCode {
     guarded(|| {
         if address.is_null() || path.is_null() || path_size == 0 {
             return Err(Error::Argument("address, path or path_size"));
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn kpack_load_code_object(
     arch_count: usize,
     code_object: *mut *mut c_void,
     size: *mut usize,
-) -> Code {
+) -> ErrorCode {
     guarded(|| {
         let is_array = arch_count > 0 && arch_count <= isize::MAX.unsigned_abs() / size_of::<*const c_char>();
         if metadata.is_null() || archs.is_null() || !is_array {
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn kpack_load_code_object(
         // SAFETY: the caller keeps the metadata while this call lasts.
         let marker = Marker::decode(&unsafe { maps::bytes_at(metadata.cast(), MAX_MARKER) })?;
         let binary = Path::new(OsStr::from_bytes(binary.to_bytes()));
-        let take = |found: &crate::cache::Found| allocated(&found.object()?);
+        let take = |found: &crate::cache::FoundObject| allocated(&found.object()?);
         (*code_object, *size) = cache.load_with(&marker, binary, index, &targets, take)?;
         Ok(())
     })

@@ -16,16 +16,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use archive::*;
 pub use cache::*;
 
-use crate::error::{Code, Error};
+use crate::error::{Error, ErrorCode};
 use crate::object::Object;
 use crate::source::Source;
 
 /// Runs the body of a function; a panic, which would be a defect of this library, becomes an I/O error.
-fn guarded(body: impl FnOnce() -> Result<(), Error>) -> Code {
+fn guarded(body: impl FnOnce() -> Result<(), Error>) -> ErrorCode {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => Code::Success,
+        Ok(Ok(())) => ErrorCode::Success,
         Ok(Err(error)) => error.code(),
-        Err(_) => Code::IoError,
+        Err(_) => ErrorCode::IoError,
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use proptest::prelude::*;
-use rocm_kpack::Code::{self, *};
+use rocm_kpack::ErrorCode::{self, *};
 use rocm_kpack::ffi::{kpack_close, kpack_free_kernel, kpack_get_kernel, kpack_open};
 use rocm_kpack::{Archive, Scheme};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ fn patched(at: usize, value: &[u8]) -> Vec<u8> {
 }
 
 /// Kind, bytes, what opening answers, and what loading answers.
-type Kind = (&'static str, Vec<u8>, Code, Code);
+type Kind = (&'static str, Vec<u8>, ErrorCode, ErrorCode);
 
 fn kinds() -> Vec<Kind> {
     [headers(), tables(), compressed()].concat()
@@ -222,7 +222,7 @@ fn compressed() -> Vec<Kind> {
 
 /// What opening an archive in a file and loading `x#0` for gfx90a answer.
 #[expect(unsafe_code, reason = "calls the C interface")]
-fn answers(path: &Path) -> (Code, Code) {
+fn answers(path: &Path) -> (ErrorCode, ErrorCode) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let (mut handle, mut code, mut size) = (null_mut(), null_mut(), 0);
     // SAFETY: strings, and places for results.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use rocm_kpack::Code::{self, *};
+use rocm_kpack::ErrorCode::{self, *};
 use rocm_kpack::{Cache, Environment, Marker, Scheme};
 
 use crate::support::archive;
@@ -41,15 +41,15 @@ struct Case {
     /// `ROCM_KPACK_PATH` and `ROCM_KPACK_PATH_PREFIX`, below the directory of the shelf.
     path: &'static [&'static str],
     prefix: &'static [&'static str],
-    expected: Result<&'static str, Code>,
+    expected: Result<&'static str, ErrorCode>,
 }
 
-const fn case(index: u32, targets: &'static [&'static str], expected: Result<&'static str, Code>) -> Case {
+const fn case(index: u32, targets: &'static [&'static str], expected: Result<&'static str, ErrorCode>) -> Case {
     Case { paths: USUAL, index, targets, path: &[], prefix: &[], expected }
 }
 
 fn cases() -> Vec<Case> {
-    let found = Ok::<&'static str, Code>;
+    let found = Ok::<&'static str, ErrorCode>;
     let all = |case: Case| Case { path: &["all.kpack"], ..case };
     let before = |case: Case| Case { prefix: &["other.kpack", "all.kpack"], ..case };
     vec![

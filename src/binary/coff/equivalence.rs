@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::pe::{self, ImageDebugDirectory};
 
-use super::image::{Image, Section};
+use super::image::{PeImage, PeSection};
 use super::{FATBIN, FatCoff, MARKER, UNUSED};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
 use crate::rope::Content;
@@ -18,7 +18,7 @@ const STEP: u64 = 1 << 20;
 impl FatCoff {
     /// The first place in which `split` differs from this file without need.
     pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
-        let Some(other) = Image::read(split)? else { return Ok(Some("it is no PE32+ image any more".to_owned())) };
+        let Some(other) = PeImage::read(split)? else { return Ok(Some("it is no PE32+ image any more".to_owned())) };
         if fixed(&self.image) != fixed(&other) {
             return Ok(Some("its headers have changed".to_owned()));
         }
@@ -47,7 +47,7 @@ impl FatCoff {
     }
 
     /// All data directories but the certificates, which are not valid for another file.
-    fn directories(&self, image: &Image) -> Vec<Option<(u64, u64)>> {
+    fn directories(&self, image: &PeImage) -> Vec<Option<(u64, u64)>> {
         let all = (0..self.image.directories.len()).filter(|&index| index != pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
         all.map(|index| image.directory(index)).collect()
     }
@@ -70,8 +70,8 @@ impl FatCoff {
     /// The first RVA at which the other file does not load the same byte of a section.
     fn compare(
         &self,
-        section: &Section,
-        other: &Image,
+        section: &PeSection,
+        other: &PeImage,
         patched: &BTreeMap<u64, u64>,
     ) -> Result<Option<u64>, BinaryError> {
         let end = section.address + section.loaded_size();
@@ -91,7 +91,7 @@ impl FatCoff {
     }
 
     /// Compares what follows the sections in the file, such as symbols, without certificates.
-    fn compare_rest(&self, other: &Image) -> Result<Option<String>, BinaryError> {
+    fn compare_rest(&self, other: &PeImage) -> Result<Option<String>, BinaryError> {
         let (start, other_start) = (self.image.end_of_sections(), other.end_of_sections());
         let size = self.image.content.size();
         let certificates = self.image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
@@ -116,7 +116,7 @@ impl FatCoff {
 }
 
 /// What no splitter has a reason to change in the headers.
-fn fixed(image: &Image) -> impl PartialEq {
+fn fixed(image: &PeImage) -> impl PartialEq {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     (
         (file.machine.get(LE), file.characteristics.get(LE), file.time_date_stamp.get(LE)),
@@ -126,6 +126,6 @@ fn fixed(image: &Image) -> impl PartialEq {
     )
 }
 
-fn attributes(section: &Section) -> impl PartialEq {
+fn attributes(section: &PeSection) -> impl PartialEq {
     (section.virtual_size, section.header.characteristics.get(LE))
 }

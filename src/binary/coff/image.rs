@@ -19,7 +19,7 @@ const FIRST_READ: u64 = 4096;
 /// Headers of an image. All offsets, addresses and sizes are the file's own claims, checked where used. They are 32 bits
 /// wide in the file, so sums of a few of them cannot overflow here.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(super) struct PeImage {
     pub(super) content: Arc<dyn Content>,
     /// File offset of `headers`.
     pub(super) headers_offset: u64,
@@ -27,12 +27,12 @@ pub(super) struct Image {
     pub(super) directories: Vec<ImageDataDirectory>,
     /// File offset of the section table.
     pub(super) table_offset: u64,
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<PeSection>,
 }
 
 /// A section header. Its name fills eight bytes; linkers cut what is longer.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(super) struct PeSection {
     pub(super) header: ImageSectionHeader,
     /// Where its bytes are in the file.
     pub(super) offset: u64,
@@ -44,13 +44,13 @@ pub(super) struct Section {
     pub(super) virtual_size: u64,
 }
 
-impl Image {
+impl PeImage {
     /// Reads the headers. `Ok(None)` means that this is no linked 64-bit image. The beginning of the file is enough to
     /// see that one has no device code.
     pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut head = vec![0; usize::try_from(FIRST_READ.min(content.size())).unwrap_or(0)];
         content.peek(&mut head)?;
-        let file = Beginning { content, head };
+        let file = CachedPrefix { content, head };
         let Some(dos) = file.get::<ImageDosHeader>(0)? else { return Ok(None) };
         let headers_offset = u64::from(dos.e_lfanew.get(LE));
         let Some(headers) = file.get::<ImageNtHeaders64>(headers_offset)? else { return Ok(None) };
@@ -73,7 +73,7 @@ impl Image {
         let directories = file.table(optional_offset + size_of_optional() as u64, count)?;
         let table_offset = optional_offset + optional_size;
         let table = file.table(table_offset, headers.file_header.number_of_sections.get(LE).into())?;
-        let sections = table.into_iter().map(Section::new).collect();
+        let sections = table.into_iter().map(PeSection::new).collect();
         let content = Arc::clone(content);
         Ok(Some(Self { content, headers_offset, headers, directories, table_offset, sections }))
     }
@@ -92,7 +92,7 @@ impl Image {
     }
 
     /// The section that an RVA lies in.
-    pub(super) fn section_at(&self, address: u64) -> Option<&Section> {
+    pub(super) fn section_at(&self, address: u64) -> Option<&PeSection> {
         self.sections
             .iter()
             .find(|section| address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size))
@@ -119,7 +119,7 @@ impl Image {
 
     /// Where the last section ends in the file.
     pub(super) fn end_of_sections(&self) -> u64 {
-        self.sections.iter().filter(|section| section.raw_size > 0).map(Section::end).max().unwrap_or(0)
+        self.sections.iter().filter(|section| section.raw_size > 0).map(PeSection::end).max().unwrap_or(0)
     }
 
     /// What sections in the file are aligned to.
@@ -133,7 +133,7 @@ impl Image {
     }
 }
 
-impl Section {
+impl PeSection {
     fn new(header: ImageSectionHeader) -> Self {
         let offset = u64::from(header.pointer_to_raw_data.get(LE));
         let raw_size = if offset == 0 { 0 } else { header.size_of_raw_data.get(LE).into() };
@@ -162,12 +162,12 @@ const fn size_of_optional() -> usize {
 }
 
 /// A file of which the first bytes have been read.
-struct Beginning<'a> {
+struct CachedPrefix<'a> {
     content: &'a Arc<dyn Content>,
     head: Vec<u8>,
 }
 
-impl Beginning<'_> {
+impl CachedPrefix<'_> {
     /// The bytes at an offset; `None` if the file ends before.
     fn bytes(&self, offset: u64, length: usize) -> Result<Option<Vec<u8>>, BinaryError> {
         let end = offset.saturating_add(length as u64);

@@ -11,12 +11,12 @@ use object::pe::{self, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::bytes_of_slice;
 use object::{LittleEndian as LE, U16, U32};
 
-use super::image::Image;
-use super::layout::Layout;
+use super::image::PeImage;
+use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::{FATBIN, MARKER, MAX_SECTIONS, Places, UNUSED, WRAPPERS, check, only, relocation};
 use crate::binary::BinaryError;
-use crate::binary::changes::{Change, Piece};
+use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::joined::{Placed, wrapper};
 use crate::rope::Content;
 
@@ -28,8 +28,8 @@ const HEADER: u64 = size_of::<ImageSectionHeader>() as u64;
 const LARGEST: u64 = 1 << 31;
 
 /// The changes after which a split image has bundles.
-pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> Result<Vec<Change>, BinaryError> {
-    let image = Image::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> Result<Vec<Patch>, BinaryError> {
+    let image = PeImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     check(&image)?;
     let others = || BinaryError::malformed("its wrappers have changed");
     let (_, section) = only(&image, WRAPPERS)?.ok_or_else(others)?;
@@ -40,14 +40,16 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> R
     let slots: Vec<_> = wrappers.iter().map(|offset| section.address + (offset - section.offset) + 8).collect();
     let range = section.address..section.address + section.virtual_size;
     let pointers = relocation::resolve(&image, &slots, &range, &(0..0))?;
-    let home = match Home::old(&image, &pointers, bundles.size)? {
+    let home = match PePlacement::old(&image, &pointers, bundles.size)? {
         Some(home) => home,
-        None => Home::new(&image, bundles.size)?,
+        None => PePlacement::new(&image, bundles.size)?,
     };
     let mut changes: Vec<_> = wrappers
         .iter()
         .zip(&bundles.bundles)
-        .map(|(offset, (inside, _))| Change::patch(*offset, wrapper(image.base().wrapping_add(home.address + inside))))
+        .map(|(offset, (inside, _))| {
+            Patch::overwrite(*offset, wrapper(image.base().wrapping_add(home.address + inside)))
+        })
         .collect();
     changes.push(home.content(bundles));
     changes.push(home.sections(&image)?);
@@ -58,7 +60,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> R
 }
 
 /// Where device code goes.
-struct Home {
+struct PePlacement {
     /// The number of its section; behind all others if it is new.
     number: usize,
     /// The header of its section.
@@ -71,12 +73,12 @@ struct Home {
     before: u64,
     /// Bytes that it takes in the file.
     length: u64,
-    layout: Layout,
+    layout: PeLayout,
 }
 
-impl Home {
+impl PePlacement {
     /// The section of the marker, or what is left of the one that device code had, if the next one begins far enough behind.
-    fn old(image: &Image, pointers: &[u64], size: u64) -> Result<Option<Self>, BinaryError> {
+    fn old(image: &PeImage, pointers: &[u64], size: u64) -> Result<Option<Self>, BinaryError> {
         let marker = only(image, MARKER)?.filter(|(_, it)| {
             pointers
                 .iter()
@@ -92,7 +94,7 @@ impl Home {
         let added = size.saturating_sub(section.raw_size).next_multiple_of(image.file_unit());
         let length = section.raw_size + added;
         let replaced = section.offset..section.end();
-        let layout = Layout::grown(image, replaced.clone(), added);
+        let layout = PeLayout::grown(image, replaced.clone(), added);
         let header = ImageSectionHeader {
             name: FATBIN,
             virtual_size: word(section.virtual_size.max(size))?,
@@ -103,7 +105,7 @@ impl Home {
     }
 
     /// A section behind all others.
-    fn new(image: &Image, size: u64) -> Result<Self, BinaryError> {
+    fn new(image: &PeImage, size: u64) -> Result<Self, BinaryError> {
         let last = image.sections.last().ok_or_else(|| BinaryError::malformed("it has no sections"))?;
         check_headers(image)?;
         let unit = u64::from(image.headers.optional_header.section_alignment.get(LE)).max(1);
@@ -127,20 +129,20 @@ impl Home {
             number_of_linenumbers: U16::new(LE, 0),
             characteristics: U32::new(LE, flags),
         };
-        let layout = Layout::grown(image, end..end, before + length);
+        let layout = PeLayout::grown(image, end..end, before + length);
         Ok(Self { number: image.sections.len(), header, address, replaced: end..end, before, length, layout })
     }
 
-    fn content(&self, bundles: &Placed) -> Change {
+    fn content(&self, bundles: &Placed) -> Patch {
         let mut replacement = bundles.pieces(self.length);
         if self.before > 0 {
-            replacement.insert(0, Piece::Zeros(self.before));
+            replacement.insert(0, PatchPiece::Zeros(self.before));
         }
-        Change { start: self.replaced.start, end: self.replaced.end, replacement }
+        Patch { start: self.replaced.start, end: self.replaced.end, replacement }
     }
 
     /// The section table. What else was there for device code gets another name, so that there is one section of each.
-    fn sections(&self, image: &Image) -> Result<Change, BinaryError> {
+    fn sections(&self, image: &PeImage) -> Result<Patch, BinaryError> {
         let mut headers = Vec::with_capacity(image.sections.len() + 1);
         for (number, section) in image.sections.iter().enumerate() {
             if number == self.number {
@@ -156,10 +158,10 @@ impl Home {
         if self.number == image.sections.len() {
             headers.push(self.header);
         }
-        Ok(Change::patch(image.table_offset, bytes_of_slice(&headers)))
+        Ok(Patch::overwrite(image.table_offset, bytes_of_slice(&headers)))
     }
 
-    fn headers(&self, image: &Image) -> Result<ImageNtHeaders64, BinaryError> {
+    fn headers(&self, image: &PeImage) -> Result<ImageNtHeaders64, BinaryError> {
         let mut headers = moved_headers(image, &self.layout)?;
         let (file, optional) = (&mut headers.file_header, &mut headers.optional_header);
         if self.number == image.sections.len() {
@@ -178,7 +180,7 @@ impl Home {
 }
 
 /// Whether there is a place for another section header: linkers fill up the headers, and tools put things there.
-fn check_headers(image: &Image) -> Result<(), BinaryError> {
+fn check_headers(image: &PeImage) -> Result<(), BinaryError> {
     let no_place = || BinaryError::unsupported("there is no place for the header of another section");
     let table_end = image.table_offset + image.sections.len() as u64 * HEADER;
     let first = image.sections.iter().filter(|section| section.raw_size > 0).map(|section| section.offset).min();

@@ -59,7 +59,7 @@ fn check_joined(split: &[u8], joined: &Arc<dyn Content>, lengths: &[usize]) -> V
     }
     assert_eq!(wrappers.len(), lengths.len());
     let mut problems = Problems::default();
-    lint::check(&Image::read(joined).unwrap().unwrap(), &mut problems).unwrap();
+    lint::check(&PeImage::read(joined).unwrap().unwrap(), &mut problems).unwrap();
     assert_eq!(problems.into_list(), Vec::<String>::new());
     assert!(SplitBinary::read(joined).unwrap().is_none());
     for wrapper in bytes[0x1400..0x1430].chunks(24) {
@@ -151,7 +151,7 @@ fn checksum_and_signature() {
         let joined = with_code(&split, &lengths).unwrap();
         let bytes = read(&*joined);
         let mut problems = Problems::default();
-        lint::check(&Image::read(&joined).unwrap().unwrap(), &mut problems).unwrap();
+        lint::check(&PeImage::read(&joined).unwrap().unwrap(), &mut problems).unwrap();
         assert_eq!(problems.into_list(), Vec::<String>::new());
         assert_ne!(u32_at(&bytes, CHECKSUM), 0);
         assert_eq!(bytes[SECURITY..SECURITY + 8], [0; 8]);

@@ -11,12 +11,12 @@ use std::ops::Range;
 use object::pe;
 
 use super::FatCoff;
-use super::image::{Image, Section};
+use super::image::{PeImage, PeSection};
 use crate::binary::BinaryError;
 
 /// What leaves the file, and what comes into it. Offsets are those of the original file.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct PeLayout {
     /// Device code or a marker, which nothing else may refer to.
     replaced: Range<u64>,
     /// What is left out of it. What follows moves.
@@ -27,11 +27,11 @@ pub(super) struct Layout {
     pub(super) certificates: Range<u64>,
 }
 
-impl Layout {
+impl PeLayout {
     /// Plans for a form of this length.
     pub(super) fn plan(fat: &FatCoff, form: u64) -> Result<Self, BinaryError> {
         let device = &fat.device;
-        let loaded = fat.image.sections.get(fat.section).map_or(0, Section::loaded_size);
+        let loaded = fat.image.sections.get(fat.section).map_or(0, PeSection::loaded_size);
         if form > loaded {
             return Err(BinaryError::unsupported("its device code is too small"));
         }
@@ -45,7 +45,7 @@ impl Layout {
     }
 
     /// Plans for `added` more bytes at the end of what is replaced.
-    pub(super) fn grown(image: &Image, replaced: Range<u64>, added: u64) -> Self {
+    pub(super) fn grown(image: &PeImage, replaced: Range<u64>, added: u64) -> Self {
         let cut = replaced.end..replaced.end;
         Self { replaced, cut, added, certificates: certificates(image) }
     }
@@ -65,7 +65,7 @@ impl Layout {
 /// The certificates that leave the file: all if they are the end of it, where signing puts them. Their signature does not
 /// cover the new file, and one that is wrong is worse than none, as Windows takes it for a sign of tampering. Anywhere else
 /// they stay, unreferenced, as a part of an overlay that is not understood.
-fn certificates(image: &Image) -> Range<u64> {
+fn certificates(image: &PeImage) -> Range<u64> {
     let file = image.content.size();
     let Some((start, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_SECURITY) else { return file..file };
     let is_behind = start >= image.end_of_sections();

@@ -7,14 +7,14 @@ use object::pod::slice_from_bytes;
 use object::{LittleEndian as LE, U32};
 
 use super::checksum::{Checksum, FIELD};
-use super::image::{Image, Section};
+use super::image::{PeImage, PeSection};
 use super::offsets::MAX_DEBUG;
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 use crate::rope::{Content, Edit, edited};
 
 /// Adds each rule that the file breaks, in words.
-pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
+pub(super) fn check(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
     let optional = &image.headers.optional_header;
     let unit = u64::from(optional.section_alignment.get(LE));
     let file_unit = u64::from(optional.file_alignment.get(LE));
@@ -30,13 +30,13 @@ pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), Binary
     Ok(())
 }
 
-fn name(section: &Section) -> String {
+fn name(section: &PeSection) -> String {
     let name = section.header.name;
     String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }
 
 /// "PE Format", "Section Table": virtual addresses ascend and are adjacent, in multiples of the section alignment.
-fn memory(image: &Image, unit: u64, problems: &mut Problems) {
+fn memory(image: &PeImage, unit: u64, problems: &mut Problems) {
     let headers = u64::from(image.headers.optional_header.size_of_headers.get(LE));
     let mut end = headers.next_multiple_of(unit);
     for section in &image.sections {
@@ -53,7 +53,7 @@ fn memory(image: &Image, unit: u64, problems: &mut Problems) {
 }
 
 /// The bytes of sections are in the file, apart from each other, and aligned.
-fn file(image: &Image, unit: u64, problems: &mut Problems) {
+fn file(image: &PeImage, unit: u64, problems: &mut Problems) {
     let table_end = image.table_offset + (image.sections.len() * size_of::<ImageSectionHeader>()) as u64;
     let headers = u64::from(image.headers.optional_header.size_of_headers.get(LE));
     if headers < table_end || headers % unit != 0 || headers > image.content.size() {
@@ -81,7 +81,7 @@ fn file(image: &Image, unit: u64, problems: &mut Problems) {
     }
 }
 
-fn directories(image: &Image, problems: &mut Problems) {
+fn directories(image: &PeImage, problems: &mut Problems) {
     for index in 0..image.directories.len() {
         let Some((address, size)) = image.directory(index) else { continue };
         // This one has a file offset.
@@ -99,7 +99,7 @@ fn directories(image: &Image, problems: &mut Problems) {
 }
 
 /// Debuggers find debug data by its offset, programs by its address: both have to be the same place.
-fn debug_data(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
+fn debug_data(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(()) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
     if count > MAX_DEBUG || image.offset_of(address, size).is_none() {
@@ -127,7 +127,7 @@ fn debug_data(image: &Image, problems: &mut Problems) -> Result<(), BinaryError>
 }
 
 /// A checksum of 0 stands for none; drivers and some DLLs need one.
-fn checksum(image: &Image) -> Result<Option<String>, BinaryError> {
+fn checksum(image: &PeImage) -> Result<Option<String>, BinaryError> {
     let claimed = image.headers.optional_header.check_sum.get(LE);
     if claimed == 0 {
         return Ok(None);

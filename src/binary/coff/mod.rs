@@ -18,7 +18,7 @@ use object::LittleEndian as LE;
 use object::pe;
 
 pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
-use self::image::{Image, Section};
+use self::image::{PeImage, PeSection};
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::{
@@ -44,8 +44,8 @@ const PAGE: u32 = 4096;
 
 /// Where the data of a program is, but for device code and its wrappers.
 pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
-    let Some(image) = Image::read(content)? else { return Ok(Vec::new()) };
-    let is_data = |section: &&Section| {
+    let Some(image) = PeImage::read(content)? else { return Ok(Vec::new()) };
+    let is_data = |section: &&PeSection| {
         let flags = section.header.characteristics.get(LE).0;
         flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0
             && flags & pe::IMAGE_SCN_MEM_EXECUTE.0 == 0
@@ -57,17 +57,17 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
 /// A file with device code that has been looked through, but not read.
 #[derive(Debug)]
 pub(super) struct FatCoff {
-    image: Image,
+    image: PeImage,
     /// Index of the section with the device code.
     section: usize,
-    device: Device,
+    device: DeviceRange,
     /// The wrappers in the order of their section, which is the order of their indices.
     wrappers: Vec<CoffWrapper>,
 }
 
 /// The device code's place.
 #[derive(Clone, Debug)]
-struct Device {
+struct DeviceRange {
     /// File offsets, padding included.
     offsets: Range<u64>,
     /// RVAs.
@@ -84,7 +84,7 @@ struct CoffWrapper {
 impl FatCoff {
     /// Looks for device code. `Ok(None)` means that there is none (any more).
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let Some(image) = Image::read(content)? else { return Ok(None) };
+        let Some(image) = PeImage::read(content)? else { return Ok(None) };
         let wrappers = only(&image, WRAPPERS)?;
         let fatbin = only(&image, FATBIN)?.filter(|(_, section)| section.loaded_size() > 0);
         if wrappers.is_none() && fatbin.is_none() {
@@ -117,14 +117,14 @@ impl FatCoff {
 
     /// The wrappers, and the offset behind the last byte of device code.
     pub(super) fn wrappers(&self) -> Vec<Wrapper> {
-        let loaded = self.image.sections.get(self.section).map_or(0, Section::loaded_size);
+        let loaded = self.image.sections.get(self.section).map_or(0, PeSection::loaded_size);
         let limit = self.device.offsets.start + loaded;
         self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
     }
 }
 
 /// The section with this name. Linkers keep sections apart that differ in their flags, even if not in their names.
-fn only(image: &Image, name: [u8; 8]) -> Result<Option<(usize, &Section)>, BinaryError> {
+fn only(image: &PeImage, name: [u8; 8]) -> Result<Option<(usize, &PeSection)>, BinaryError> {
     let mut sections = image.sections.iter().enumerate().filter(|(_, section)| section.header.name == name);
     let first = sections.next();
     if sections.next().is_some() {
@@ -135,7 +135,7 @@ fn only(image: &Image, name: [u8; 8]) -> Result<Option<(usize, &Section)>, Binar
 }
 
 /// The bytes of the section that holds wrappers.
-fn read_wrappers(image: &Image, section: &Section) -> Result<Vec<u8>, BinaryError> {
+fn read_wrappers(image: &PeImage, section: &PeSection) -> Result<Vec<u8>, BinaryError> {
     let size = section.loaded_size();
     if size > MAX_WRAPPER_BYTES {
         return Err(BinaryError::unsupported(format!(
@@ -156,7 +156,7 @@ struct Places {
 
 impl Places {
     /// Finds the wrappers in their section. There may be zeros between them, as an instrumented build of an ELF file has.
-    fn find(image: &Image, section: &Section) -> Result<Self, BinaryError> {
+    fn find(image: &PeImage, section: &PeSection) -> Result<Self, BinaryError> {
         let size = section.loaded_size();
         if size == 0 {
             return Ok(Self::default());
@@ -196,7 +196,7 @@ impl Places {
 }
 
 /// Refuses what kpackfs cannot change so that it is loaded as before.
-fn check(image: &Image) -> Result<(), BinaryError> {
+fn check(image: &PeImage) -> Result<(), BinaryError> {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     if !matches!(file.machine.get(LE), pe::IMAGE_FILE_MACHINE_AMD64 | pe::IMAGE_FILE_MACHINE_ARM64) {
         return Err(BinaryError::unsupported("its machine is not supported"));
@@ -212,12 +212,12 @@ fn check(image: &Image) -> Result<(), BinaryError> {
     if !alignment.is_power_of_two() || !(512..=64 << 10).contains(&alignment) {
         return Err(BinaryError::malformed(format!("a file alignment of {alignment} bytes")));
     }
-    let is_past_end = |section: &Section| section.raw_size > 0 && section.end() > image.content.size();
+    let is_past_end = |section: &PeSection| section.raw_size > 0 && section.end() > image.content.size();
     if image.sections.iter().any(is_past_end) {
         return Err(BinaryError::malformed("a section reaches past the end of the file"));
     }
     // "PE Format", "Section Table": addresses ascend.
-    let apart = |pair: &[Section]| match pair {
+    let apart = |pair: &[PeSection]| match pair {
         [section, next] => section.address + section.virtual_size <= next.address,
         _ => true,
     };
@@ -236,8 +236,8 @@ fn check(image: &Image) -> Result<(), BinaryError> {
 }
 
 /// Where the device code is, which must be for itself.
-fn device(image: &Image, index: usize, section: &Section) -> Result<Device, BinaryError> {
-    let device = Device {
+fn device(image: &PeImage, index: usize, section: &PeSection) -> Result<DeviceRange, BinaryError> {
+    let device = DeviceRange {
         offsets: section.offset..section.end(),
         addresses: section.address..section.address + section.virtual_size,
     };
@@ -265,11 +265,11 @@ fn device(image: &Image, index: usize, section: &Section) -> Result<Device, Bina
 
 /// The wrappers at these file offsets, with the bundles that they point at.
 fn find_bundles(
-    image: &Image,
+    image: &PeImage,
     offsets: &[u64],
-    wrappers: Option<&Section>,
-    fatbin: &Section,
-    device: &Device,
+    wrappers: Option<&PeSection>,
+    fatbin: &PeSection,
+    device: &DeviceRange,
 ) -> Result<Vec<CoffWrapper>, BinaryError> {
     let Some(wrappers) = wrappers else { return Ok(Vec::new()) };
     // The pointer is the third field, behind two of four bytes.

@@ -5,19 +5,19 @@ use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
 use object::{LittleEndian as LE, U32};
 
 use super::checksum::{CHECKSUM_SIZE, FIELD};
-use super::image::{Image, Section};
-use super::layout::Layout;
+use super::image::{PeImage, PeSection};
+use super::layout::PeLayout;
 use crate::binary::BinaryError;
-use crate::binary::changes::{Change, Piece};
+use crate::binary::changes::{Patch, PatchPiece};
 
 /// The most debug directory entries that are looked at; linkers write a handful.
 pub(super) const MAX_DEBUG: u64 = 1024;
 
 /// The header of a section. One that is replaced begins where it did.
 pub(super) fn moved_section(
-    section: &Section,
+    section: &PeSection,
     is_replaced: bool,
-    layout: &Layout,
+    layout: &PeLayout,
 ) -> Result<ImageSectionHeader, BinaryError> {
     let mut header = section.header;
     if section.raw_size > 0 && !is_replaced {
@@ -29,7 +29,7 @@ pub(super) fn moved_section(
 }
 
 /// The file and optional header, without a checksum.
-pub(super) fn moved_headers(image: &Image, layout: &Layout) -> Result<ImageNtHeaders64, BinaryError> {
+pub(super) fn moved_headers(image: &PeImage, layout: &PeLayout) -> Result<ImageNtHeaders64, BinaryError> {
     let mut headers = image.headers;
     let symbols = layout.moved(headers.file_header.pointer_to_symbol_table.get(LE))?;
     headers.file_header.pointer_to_symbol_table = U32::new(LE, symbols);
@@ -38,23 +38,23 @@ pub(super) fn moved_headers(image: &Image, layout: &Layout) -> Result<ImageNtHea
 }
 
 /// Puts headers in the place of the image's. A file with a checksum is expected to have a right one.
-pub(super) fn patch_headers(image: &Image, headers: &ImageNtHeaders64) -> Change {
+pub(super) fn patch_headers(image: &PeImage, headers: &ImageNtHeaders64) -> Patch {
     let (start, bytes) = (image.headers_offset, bytes_of(headers));
     if image.headers.optional_header.check_sum.get(LE) == 0 {
-        return Change::patch(start, bytes);
+        return Patch::overwrite(start, bytes);
     }
     let field = usize::try_from(FIELD).unwrap_or(0);
     let behind = field + usize::try_from(CHECKSUM_SIZE).unwrap_or(0);
     let replacement = vec![
-        Piece::literal(bytes.get(..field).unwrap_or_default()),
-        Piece::Checksum,
-        Piece::literal(bytes.get(behind..).unwrap_or_default()),
+        PatchPiece::literal(bytes.get(..field).unwrap_or_default()),
+        PatchPiece::Checksum,
+        PatchPiece::literal(bytes.get(behind..).unwrap_or_default()),
     ];
-    Change { start, end: start + bytes.len() as u64, replacement }
+    Patch { start, end: start + bytes.len() as u64, replacement }
 }
 
 /// Debug data need not be loaded, so its directory has file offsets as well as RVAs.
-pub(super) fn move_debug_data(image: &Image, layout: &Layout) -> Result<Option<Change>, BinaryError> {
+pub(super) fn move_debug_data(image: &PeImage, layout: &PeLayout) -> Result<Option<Patch>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
     if count > MAX_DEBUG {
@@ -69,16 +69,16 @@ pub(super) fn move_debug_data(image: &Image, layout: &Layout) -> Result<Option<C
     for entry in &mut entries {
         entry.pointer_to_raw_data = U32::new(LE, layout.moved(entry.pointer_to_raw_data.get(LE))?);
     }
-    Ok(Some(Change::patch(start, bytes_of_slice(&entries))))
+    Ok(Some(Patch::overwrite(start, bytes_of_slice(&entries))))
 }
 
-/// No signature is valid after a change, so there must not seem to be one; see [`Layout::certificates`].
-pub(super) fn drop_signature(image: &Image, layout: &Layout) -> Vec<Change> {
+/// No signature is valid after a change, so there must not seem to be one; see [`PeLayout::certificates`].
+pub(super) fn drop_signature(image: &PeImage, layout: &PeLayout) -> Vec<Patch> {
     let index = pe::IMAGE_DIRECTORY_ENTRY_SECURITY;
     if image.directories.get(index).is_none() {
         return Vec::new();
     }
     let size = size_of::<ImageDataDirectory>();
     let entry = image.directories_offset() + (index * size) as u64;
-    vec![Change::patch(entry, vec![0; size]), Change::cut(layout.certificates.start, layout.certificates.end)]
+    vec![Patch::overwrite(entry, vec![0; size]), Patch::cut(layout.certificates.start, layout.certificates.end)]
 }

@@ -12,7 +12,7 @@ use object::LittleEndian as LE;
 use object::pe::{self, BaseRelocationType, ImageBaseRelocation};
 use object::pod::from_bytes;
 
-use super::image::Image;
+use super::image::PeImage;
 use crate::binary::BinaryError;
 
 /// The largest relocation directory that is read; the largest real ones have a few MB.
@@ -33,13 +33,13 @@ struct RelocationSite {
 /// Finds the values of the pointers at the RVAs `slots`, in their order, as RVAs. `wrappers` holds all of them. Fails if
 /// anything else that the loader relocates points into `device`, or if a slot is not relocated.
 pub(super) fn resolve(
-    image: &Image,
+    image: &PeImage,
     slots: &[u64],
     wrappers: &Range<u64>,
     device: &Range<u64>,
 ) -> Result<Vec<u64>, BinaryError> {
     let places = read_places(image)?;
-    let mut window = Window { image, start: 0, bytes: Vec::new() };
+    let mut window = PeWindow { image, start: 0, bytes: Vec::new() };
     let mut relocated = Vec::new();
     for place in places {
         let range = place.address..place.address + u64::from(place.width);
@@ -68,13 +68,13 @@ pub(super) fn resolve(
 }
 
 /// The RVAs in a range at which the loader changes a pointer of eight bytes.
-pub(super) fn pointers(image: &Image, range: &Range<u64>) -> Result<BTreeSet<u64>, BinaryError> {
+pub(super) fn pointers(image: &PeImage, range: &Range<u64>) -> Result<BTreeSet<u64>, BinaryError> {
     let places = read_places(image)?.into_iter();
     Ok(places.filter(|place| place.width == 8 && range.contains(&place.address)).map(|place| place.address).collect())
 }
 
 /// The relocations among the wrappers must be those of their pointers, each once.
-fn check_slots(image: &Image, slots: &[u64], relocated: &[RelocationSite]) -> Result<(), BinaryError> {
+fn check_slots(image: &PeImage, slots: &[u64], relocated: &[RelocationSite]) -> Result<(), BinaryError> {
     let mut expected: Vec<_> = slots.iter().map(|&address| RelocationSite { address, width: 8 }).collect();
     expected.sort_unstable();
     let flags = image.headers.file_header.characteristics.get(LE);
@@ -89,7 +89,7 @@ fn check_slots(image: &Image, slots: &[u64], relocated: &[RelocationSite]) -> Re
     Err(BinaryError::unsupported("its wrappers have relocations that are not those of their pointers"))
 }
 
-fn pointer(image: &Image, slot: u64) -> Result<u64, BinaryError> {
+fn pointer(image: &PeImage, slot: u64) -> Result<u64, BinaryError> {
     let bytes = image.read_at_address(slot, 8)?;
     let value = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     value
@@ -98,7 +98,7 @@ fn pointer(image: &Image, slot: u64) -> Result<u64, BinaryError> {
 }
 
 /// All relocations by ascending address, so that walking them reads nothing twice.
-fn read_places(image: &Image) -> Result<Vec<RelocationSite>, BinaryError> {
+fn read_places(image: &PeImage) -> Result<Vec<RelocationSite>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC) else { return Ok(Vec::new()) };
     if size > MAX_SIZE {
         return Err(BinaryError::unsupported(format!("its relocations take {size} bytes; the limit is {MAX_SIZE}")));
@@ -134,14 +134,14 @@ fn read_places(image: &Image) -> Result<Vec<RelocationSite>, BinaryError> {
 }
 
 /// Reads words at ascending addresses without a request for each.
-struct Window<'a> {
-    image: &'a Image,
+struct PeWindow<'a> {
+    image: &'a PeImage,
     /// RVA of the first byte held.
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl PeWindow<'_> {
     fn word(&mut self, place: RelocationSite) -> Result<u64, BinaryError> {
         if let Some(word) = self.held(place) {
             return Ok(word);

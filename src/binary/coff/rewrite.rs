@@ -4,17 +4,17 @@ use object::pe::{self, ImageNtHeaders64, ImageSectionHeader, SectionFlags};
 use object::pod::bytes_of_slice;
 use object::{LittleEndian as LE, U32};
 
-use super::layout::Layout;
+use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::{CoffWrapper, FatCoff, MARKER};
 use crate::binary::BinaryError;
-use crate::binary::changes::{Change, Piece};
-use crate::binary::form::Form;
+use crate::binary::changes::{Patch, PatchPiece};
+use crate::binary::form::CodeForm;
 
 impl FatCoff {
     /// The changes after which the file has a form of its device code.
-    pub(in crate::binary) fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
-        let layout = Layout::plan(self, form.size())?;
+    pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
+        let layout = PeLayout::plan(self, form.size())?;
         let mut changes = self.point_wrappers(form)?;
         changes.extend(self.replace_device_code(&layout, form)?);
         changes.extend(self.patch_sections(&layout, form)?);
@@ -25,29 +25,29 @@ impl FatCoff {
     }
 
     /// Each wrapper leads to its place in the form, by its address as linked: its relocation stays.
-    fn point_wrappers(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+    fn point_wrappers(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let start = self.image.base().checked_add(self.device.addresses.start);
         let start = start.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
         let point = |(index, wrapper): (usize, &CoffWrapper)| {
             let address = start.wrapping_add(form.place(wrapper.bundle)?);
-            Ok(Change::patch(wrapper.offset, form.wrapper(index, address)))
+            Ok(Patch::overwrite(wrapper.offset, form.wrapper(index, address)))
         };
         self.wrappers.iter().enumerate().map(point).collect()
     }
 
     /// The form, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
-    fn replace_device_code(&self, layout: &Layout, form: &Form) -> Result<Vec<Change>, BinaryError> {
+    fn replace_device_code(&self, layout: &PeLayout, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let device = &self.device.offsets;
         let padding = (layout.cut.start - device.start).checked_sub(form.size());
         let padding = padding.ok_or_else(|| BinaryError::unsupported("its device code is too small"))?;
-        let mut changes = form.replace(vec![Piece::Zeros(padding)], device.start..layout.cut.end);
-        let rest = vec![Piece::Zeros(device.end - layout.cut.end)];
-        changes.push(Change { start: layout.cut.end, end: device.end, replacement: rest });
+        let mut changes = form.replace(vec![PatchPiece::Zeros(padding)], device.start..layout.cut.end);
+        let rest = vec![PatchPiece::Zeros(device.end - layout.cut.end)];
+        changes.push(Patch { start: layout.cut.end, end: device.end, replacement: rest });
         Ok(changes)
     }
 
     /// The file and optional header, without a checksum.
-    fn headers(&self, layout: &Layout) -> Result<ImageNtHeaders64, BinaryError> {
+    fn headers(&self, layout: &PeLayout) -> Result<ImageNtHeaders64, BinaryError> {
         let image = &self.image;
         let mut headers = moved_headers(image, layout)?;
         let device = image.sections.get(self.section).map(|section| section.header.characteristics.get(LE).0);
@@ -60,7 +60,7 @@ impl FatCoff {
         Ok(headers)
     }
 
-    fn patch_sections(&self, layout: &Layout, form: &Form) -> Result<Option<Change>, BinaryError> {
+    fn patch_sections(&self, layout: &PeLayout, form: &CodeForm) -> Result<Option<Patch>, BinaryError> {
         let image = &self.image;
         let cut = cut_size(layout)?;
         let mut sections = Vec::with_capacity(image.sections.len());
@@ -74,11 +74,11 @@ impl FatCoff {
             }
             sections.push(header);
         }
-        Ok(Some(Change::patch(image.table_offset, bytes_of_slice(&sections))))
+        Ok(Some(Patch::overwrite(image.table_offset, bytes_of_slice(&sections))))
     }
 }
 
-fn cut_size(layout: &Layout) -> Result<u32, BinaryError> {
+fn cut_size(layout: &PeLayout) -> Result<u32, BinaryError> {
     u32::try_from(layout.cut.end - layout.cut.start).map_err(|_| BinaryError::malformed("its size"))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::pe;
 
-use super::image::{Image, Section};
+use super::image::{PeImage, PeSection};
 use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
 use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
@@ -19,7 +19,7 @@ const MAX_MARKER: u64 = 64 << 10;
 const STEP: u64 = 1 << 20;
 
 /// A wrapper as it stands in the file.
-struct RawWrapper {
+struct RawPeWrapper {
     offset: u64,
     /// RVA of its pointer.
     slot: u64,
@@ -31,7 +31,7 @@ struct RawWrapper {
 
 /// Looks for split wrappers, or a marker.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
-    let Some(image) = Image::read(content)? else { return Ok(None) };
+    let Some(image) = PeImage::read(content)? else { return Ok(None) };
     let named = |name| image.sections.iter().find(|section| section.header.name == name);
     let mut problems = Problems::default();
     let found = match named(WRAPPERS) {
@@ -86,13 +86,13 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
 }
 
 /// Whether the image is loaded where it was linked for, or not at all.
-fn is_fixed(image: &Image) -> bool {
+fn is_fixed(image: &PeImage) -> bool {
     let flags = image.headers.file_header.characteristics.get(LE);
     flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0
 }
 
 /// The split wrappers of the section.
-fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<RawWrapper>, BinaryError> {
+fn wrappers(image: &PeImage, section: &PeSection, problems: &mut Problems) -> Result<Vec<RawPeWrapper>, BinaryError> {
     if section.loaded_size() == 0 {
         return Ok(Vec::new());
     }
@@ -106,7 +106,7 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
         let magic = u32::try_from(start & u64::from(u32::MAX)).unwrap_or(0);
         let inside = at as u64;
         match magic {
-            HIPK_MAGIC => found.push(RawWrapper {
+            HIPK_MAGIC => found.push(RawPeWrapper {
                 offset: section.offset + inside,
                 slot: section.address + inside + 8,
                 version: u32::try_from(start >> 32).unwrap_or(0),
@@ -133,7 +133,7 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
 }
 
 /// Whether a section holds anything but zeros. Of `.hip_fat`, other splitters leave a piece that is zero.
-fn has_content(image: &Image, section: &Section) -> Result<bool, BinaryError> {
+fn has_content(image: &PeImage, section: &PeSection) -> Result<bool, BinaryError> {
     let size = section.loaded_size();
     for start in (0..size).step_by(usize::try_from(STEP).unwrap_or(1)) {
         let bytes = image.read_at_address(section.address + start, STEP.min(size - start))?;
@@ -144,12 +144,12 @@ fn has_content(image: &Image, section: &Section) -> Result<bool, BinaryError> {
     Ok(false)
 }
 
-fn contains(section: &Section, address: u64) -> bool {
+fn contains(section: &PeSection, address: u64) -> bool {
     address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size)
 }
 
 /// The bytes at a pointer, up to the end of what the file has of its section.
-fn read_marker(image: &Image, found: &RawWrapper) -> Result<Arc<[u8]>, BinaryError> {
+fn read_marker(image: &PeImage, found: &RawPeWrapper) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || {
         let pointer = found.pointer;
         BinaryError::malformed(format!("its pointer leads to {pointer:#x}, where nothing is loaded from the file"))
@@ -162,7 +162,7 @@ fn read_marker(image: &Image, found: &RawWrapper) -> Result<Arc<[u8]>, BinaryErr
 }
 
 /// Relocations among the wrappers that are not those of their pointers would damage them when the image is moved.
-fn strangers(section: &Section, wrappers: &[SplitWrapper], relocated: &BTreeSet<u64>) -> Option<String> {
+fn strangers(section: &PeSection, wrappers: &[SplitWrapper], relocated: &BTreeSet<u64>) -> Option<String> {
     let slots: BTreeSet<_> =
         wrappers.iter().map(|wrapper| wrapper.offset - section.offset + section.address + 8).collect();
     let mut inside = relocated.range(section.address..section.address + section.virtual_size);

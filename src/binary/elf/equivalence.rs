@@ -7,8 +7,8 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64, Rela64};
 
-use super::image::{Image, Section, Segment};
-use super::layout::Device;
+use super::image::{ElfImage, ElfSection, ElfSegment};
+use super::layout::MappedDevice;
 use super::relocation::PointerEncoding;
 use super::{FatElf, WRAPPERS, look_through, symbols};
 use crate::binary::changes;
@@ -31,9 +31,9 @@ struct Old {
 impl FatElf {
     /// The first place in which `split` differs from this file without need.
     pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
-        let Some(other) = Image::read(split)? else { return Ok(Some("it is no ELF file any more".to_owned())) };
+        let Some(other) = ElfImage::read(split)? else { return Ok(Some("it is no ELF file any more".to_owned())) };
         let image = &self.image;
-        let fixed = |image: &Image| {
+        let fixed = |image: &ElfImage| {
             let header = &image.header;
             (header.e_type.get(LE), header.e_machine.get(LE), header.e_flags.get(LE), header.e_entry.get(LE))
         };
@@ -69,7 +69,7 @@ impl FatElf {
     fn compare_segments(
         &self,
         old: &Old,
-        other: &Image,
+        other: &ElfImage,
         patched: &BTreeMap<u64, u64>,
     ) -> Result<Option<usize>, BinaryError> {
         let mut twins = other.segments.iter().filter(|segment| is_unloaded(other, segment));
@@ -91,9 +91,9 @@ impl FatElf {
     }
 
     /// How far each bundle begins behind the device code's beginning here and in `other`, if that has device code left.
-    fn moves(&self, other: &Image) -> Vec<(u64, u64)> {
+    fn moves(&self, other: &ElfImage) -> Vec<(u64, u64)> {
         let Ok(Some((found, wrappers))) = look_through(other) else { return Vec::new() };
-        let distance = |device: &Device, bundle: u64| bundle.saturating_sub(device.offsets.start);
+        let distance = |device: &MappedDevice, bundle: u64| bundle.saturating_sub(device.offsets.start);
         let pairs = self.wrappers.iter().zip(&wrappers);
         let mut moves: Vec<_> =
             pairs.map(|(old, new)| (distance(&self.device, old.bundle), distance(&found.device, new.bundle))).collect();
@@ -136,7 +136,7 @@ impl FatElf {
     }
 
     /// Compares a range of this file with what the other file loads to the same addresses.
-    fn compare_memory(&self, old: &Old, other: &Image, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
+    fn compare_memory(&self, old: &Old, other: &ElfImage, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
         let mut at = range.start;
         while at < range.end {
             let Some(address) = self.image.address_of(at) else { return Ok(None) };
@@ -166,10 +166,10 @@ impl FatElf {
     }
 
     /// Compares what is not loaded, such as symbols and debug information, by section.
-    fn compare_unloaded(&self, old: &Old, other: &Image) -> Result<Option<String>, BinaryError> {
+    fn compare_unloaded(&self, old: &Old, other: &ElfImage) -> Result<Option<String>, BinaryError> {
         let names = self.image.names_index;
-        let mut others: BTreeMap<&[u8], Vec<&Section>> = BTreeMap::new();
-        let is_unloaded = |section: &&Section| !section.is_null() && !section.is_allocated() && !section.is_nobits();
+        let mut others: BTreeMap<&[u8], Vec<&ElfSection>> = BTreeMap::new();
+        let is_unloaded = |section: &&ElfSection| !section.is_null() && !section.is_allocated() && !section.is_nobits();
         // From the back, so that the first of several with one name is taken first.
         for section in other.sections.iter().rev().filter(is_unloaded) {
             others.entry(&section.name).or_default().push(section);
@@ -193,8 +193,8 @@ impl FatElf {
 }
 
 /// Whether a program header describes bytes that are in no segment in memory. `PT_GNU_RELRO` describes addresses only.
-fn is_unloaded(image: &Image, segment: &Segment) -> bool {
-    let is_apart = |load: &Segment| segment.end() <= load.offset || load.end() <= segment.offset;
+fn is_unloaded(image: &ElfImage, segment: &ElfSegment) -> bool {
+    let is_apart = |load: &ElfSegment| segment.end() <= load.offset || load.end() <= segment.offset;
     let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD | elf::PT_GNU_RELRO);
     tells
         && segment.file_size > 0
@@ -220,7 +220,7 @@ impl Old {
 }
 
 /// How many bytes from `address` on the file loads without a gap.
-fn piece(image: &Image, address: u64) -> Option<u64> {
+fn piece(image: &ElfImage, address: u64) -> Option<u64> {
     image.loads().find_map(|(_, load)| {
         let inside = address.checked_sub(load.address)?;
         load.file_size.checked_sub(inside).filter(|&rest| rest > 0)

@@ -27,18 +27,18 @@ const MAX_NAME: usize = 4096;
 
 /// Headers of an ELF file. All offsets and sizes are in bytes; they are the file's own claims, checked where used.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub(crate) struct ElfImage {
     pub(crate) content: Arc<dyn Content>,
     pub(crate) header: FileHeader64<LE>,
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) sections: Vec<Section>,
+    pub(crate) segments: Vec<ElfSegment>,
+    pub(crate) sections: Vec<ElfSection>,
     /// Index of the section that holds the section names.
     pub(crate) names_index: usize,
 }
 
 /// A program header.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct ElfSegment {
     pub(crate) kind: ProgramType,
     pub(crate) flags: ProgramFlags,
     pub(crate) offset: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Segment {
 
 /// A section header with its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Section {
+pub(crate) struct ElfSection {
     pub(crate) name: Vec<u8>,
     pub(crate) header: SectionHeader64<LE>,
     pub(crate) offset: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Section {
     pub(crate) size: u64,
 }
 
-impl Image {
+impl ElfImage {
     /// Reads the headers. `Ok(None)` means that this is no ELF file which could hold device code for a loader: not
     /// 64-bit little-endian, or neither an executable nor a shared library.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
@@ -78,18 +78,18 @@ impl Image {
     }
 
     /// The loadable segments in the order of the file.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = (usize, &Segment)> {
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (usize, &ElfSegment)> {
         self.segments.iter().enumerate().filter(|(_, segment)| segment.kind == elf::PT_LOAD)
     }
 
     /// The program header with this index.
-    pub(crate) fn segment(&self, index: usize) -> Result<&Segment, BinaryError> {
+    pub(crate) fn segment(&self, index: usize) -> Result<&ElfSegment, BinaryError> {
         self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
     }
 
     /// The first section with this name. What is marked as unused (`SHT_NULL`) is none, whatever its fields say, nor is
     /// what has the index of no section (`SHN_UNDEF`).
-    pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &Section)> {
+    pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &ElfSection)> {
         self.sections.iter().enumerate().skip(1).find(|(_, section)| !section.is_null() && section.name == name)
     }
 
@@ -128,7 +128,7 @@ impl Image {
     }
 
     /// Whether bytes of a section are in a loadable segment.
-    pub(crate) fn is_loaded(&self, section: &Section) -> bool {
+    pub(crate) fn is_loaded(&self, section: &ElfSection) -> bool {
         self.loads().any(|(_, load)| load.offset < section.end() && section.offset < load.end())
     }
 
@@ -164,7 +164,7 @@ impl Image {
     }
 }
 
-impl Segment {
+impl ElfSegment {
     fn decode(header: &ProgramHeader64<LE>) -> Self {
         Self {
             kind: header.p_type.get(LE),
@@ -197,7 +197,7 @@ impl Segment {
     }
 }
 
-impl Section {
+impl ElfSection {
     /// The byte after the last one that is in the file.
     pub(crate) fn end(&self) -> u64 {
         if self.is_nobits() { self.offset } else { self.offset.saturating_add(self.size) }
@@ -221,18 +221,18 @@ impl Section {
 }
 
 /// The bytes of a program header table.
-pub(crate) fn encode_segments(segments: &[Segment]) -> Vec<u8> {
-    let headers: Vec<_> = segments.iter().map(Segment::encode).collect();
+pub(crate) fn encode_segments(segments: &[ElfSegment]) -> Vec<u8> {
+    let headers: Vec<_> = segments.iter().map(ElfSegment::encode).collect();
     bytes_of_slice(&headers).to_vec()
 }
 
 /// The bytes of a section header table.
-pub(crate) fn encode_sections(sections: &[Section]) -> Vec<u8> {
+pub(crate) fn encode_sections(sections: &[ElfSection]) -> Vec<u8> {
     sections.iter().flat_map(|section| bytes_of(&section.header)).copied().collect()
 }
 
 /// The bytes of the section that holds wrappers.
-pub(super) fn read_wrappers(image: &Image, section: &Section) -> Result<Vec<u8>, BinaryError> {
+pub(super) fn read_wrappers(image: &ElfImage, section: &ElfSection) -> Result<Vec<u8>, BinaryError> {
     let size = section.size;
     if size > MAX_WRAPPER_BYTES {
         return Err(BinaryError::unsupported(format!(
@@ -266,7 +266,7 @@ pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count:
 pub(super) fn read_segments(
     content: &Arc<dyn Content>,
     header: &FileHeader64<LE>,
-) -> Result<Vec<Segment>, BinaryError> {
+) -> Result<Vec<ElfSegment>, BinaryError> {
     let count = header.e_phnum.get(LE);
     if count > MAX_SEGMENTS {
         return Err(BinaryError::unsupported(format!("it has {count} program headers; the limit is {MAX_SEGMENTS}")));
@@ -278,11 +278,14 @@ pub(super) fn read_segments(
         return Err(BinaryError::malformed("unusual size of a program header"));
     }
     let table = read_table::<ProgramHeader64<LE>>(content, header.e_phoff.get(LE), count.into())?;
-    Ok(table.iter().map(Segment::decode).collect())
+    Ok(table.iter().map(ElfSegment::decode).collect())
 }
 
 /// The sections and the index of the one that holds their names. Files without section headers have none.
-fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Result<(Vec<Section>, usize), BinaryError> {
+fn read_sections(
+    content: &Arc<dyn Content>,
+    header: &FileHeader64<LE>,
+) -> Result<(Vec<ElfSection>, usize), BinaryError> {
     let offset = header.e_shoff.get(LE);
     if offset == 0 {
         return Ok((Vec::new(), 0));
@@ -322,7 +325,7 @@ fn read_sections(content: &Arc<dyn Content>, header: &FileHeader64<LE>) -> Resul
             )));
         }
         let (offset, address, size) = (header.sh_offset.get(LE), header.sh_addr.get(LE), header.sh_size.get(LE));
-        Ok(Section { name: name.to_vec(), offset, address, size, header })
+        Ok(ElfSection { name: name.to_vec(), offset, address, size, header })
     };
     Ok((table.into_iter().map(section).collect::<Result<_, _>>()?, names_index))
 }
@@ -347,17 +350,17 @@ fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
 }
 
 /// Reads neighbouring words of what is loaded without a request for each.
-pub(super) struct Window<'a> {
-    image: &'a Image,
+pub(super) struct ElfWindow<'a> {
+    image: &'a ElfImage,
     /// Address of the first byte held.
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ElfWindow<'a> {
     const SIZE: u64 = 64 << 10;
 
-    pub(super) fn new(image: &'a Image) -> Self {
+    pub(super) fn new(image: &'a ElfImage) -> Self {
         Self { image, start: 0, bytes: Vec::new() }
     }
 

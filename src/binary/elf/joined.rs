@@ -11,10 +11,10 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHead
 use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
-use super::image::{Image, Section, Segment, encode_sections, encode_segments, read_wrappers};
+use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments, read_wrappers};
 use super::relocation::{self, Machine, Pointer};
-use super::{FATBIN, MARKER, Place, WRAPPERS, phdr_slot, split, wrapper_at};
-use crate::binary::changes::{Change, Piece};
+use super::{FATBIN, MARKER, WRAPPERS, WrapperPlace, phdr_slot, split, wrapper_at};
+use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::joined::{Placed, wrapper};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS};
 use crate::fatbin::CODE_ALIGNMENT;
@@ -30,14 +30,14 @@ const LONGEST: u64 = 1 << 60;
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The changes after which a split file has bundles.
-pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Result<Vec<Change>, BinaryError> {
-    let image = Image::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Result<Vec<Patch>, BinaryError> {
+    let image = ElfImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     image.check_bounds()?;
     let places = places(&image)?;
     if places.len() != layout.bundles.len() {
         return Err(BinaryError::malformed("its wrappers have changed"));
     }
-    let slots: Vec<_> = places.iter().map(Place::pointer).collect();
+    let slots: Vec<_> = places.iter().map(WrapperPlace::pointer).collect();
     let pointers = relocation::resolve(&image, &slots, &(0..0))?;
     let home = match hole(&image, &pointers, layout.size) {
         Some(home) => home,
@@ -49,7 +49,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Re
 }
 
 /// The wrappers, all of which have to be split.
-fn places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+fn places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
     if image.sections.is_empty() {
         return split::headerless_places(image);
     }
@@ -63,7 +63,7 @@ fn places(image: &Image) -> Result<Vec<Place>, BinaryError> {
         let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
         at += match (fields.magic, fields.version) {
             (HIPK_MAGIC, 1) if image.offset_of(address, FATBIN_WRAPPER_SIZE) == Some(offset) => {
-                places.push(Place { offset, address });
+                places.push(WrapperPlace { offset, address });
                 FATBIN_WRAPPER_SIZE
             }
             (0, 0) => 8,
@@ -79,24 +79,24 @@ fn places(image: &Image) -> Result<Vec<Place>, BinaryError> {
 }
 
 fn point_wrappers(
-    image: &Image,
-    places: &[Place],
+    image: &ElfImage,
+    places: &[WrapperPlace],
     pointers: &[Pointer],
     layout: &Placed,
     start: u64,
-) -> Result<Vec<Change>, BinaryError> {
+) -> Result<Vec<Patch>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
     let mut changes = Vec::new();
     for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
         let address = start.wrapping_add(*inside);
-        changes.push(Change::patch(place.offset, wrapper(address)));
+        changes.push(Patch::overwrite(place.offset, wrapper(address)));
         changes.extend(pointer.encoding.lead_to(address, machine, image)?);
     }
     Ok(changes)
 }
 
 /// Where device code goes.
-struct Home {
+struct ElfPlacement {
     /// Its address.
     address: u64,
     /// The bytes of the file that it replaces; none if it is put in.
@@ -108,13 +108,13 @@ struct Home {
     /// Bytes that it takes in the file, with zeros behind it, but without `before`.
     length: u64,
     /// All program headers, with offsets in the new file.
-    segments: Vec<Segment>,
+    segments: Vec<ElfSegment>,
 }
 
 /// The addresses from the marker on, if nothing else has them and nothing that is used follows the marker in its segment.
-fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Option<Home> {
+fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacement> {
     let start = pointers.iter().map(|pointer| pointer.value).min()?;
-    let is_here = |load: &Segment| start >= load.address && start - load.address < load.file_size;
+    let is_here = |load: &ElfSegment| start >= load.address && start - load.address < load.file_size;
     let (number, load) = image.loads().find(|(_, load)| is_here(load))?;
     let following = image.loads().filter(|(_, other)| other.address > load.address);
     let (_, next) = following.min_by_key(|(_, other)| other.address)?;
@@ -155,16 +155,16 @@ fn hole(image: &Image, pointers: &[Pointer], size: u64) -> Option<Home> {
             segment.offset = segment.offset.saturating_add(growth);
         }
     }
-    Some(Home { address: start, replaced, before: 0, table: None, length, segments })
+    Some(ElfPlacement { address: start, replaced, before: 0, table: None, length, segments })
 }
 
 /// Whether nothing but the marker, to which all pointers lead, is in these bytes.
-fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> bool {
+fn is_marker_alone(image: &ElfImage, bytes: &Range<u64>, pointers: &[Pointer]) -> bool {
     let is_apart = |start: u64, end: u64| end <= bytes.start || bytes.end <= start || start >= end;
     let table = image.header.e_phoff.get(LE);
-    let is_other = |section: &&Section| section.name != MARKER && section.name != FATBIN && !section.is_null();
+    let is_other = |section: &&ElfSection| section.name != MARKER && section.name != FATBIN && !section.is_null();
     let of_sections = image.sections.iter().filter(is_other).all(|it| is_apart(it.offset, it.end()));
-    let has_bytes = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
+    let has_bytes = |segment: &&ElfSegment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO | elf::PT_NULL);
     let of_segments = image.segments.iter().filter(has_bytes).all(|it| is_apart(it.offset, it.end()));
     let first = pointers.first().map(|pointer| pointer.value);
     let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
@@ -180,7 +180,7 @@ fn is_marker_alone(image: &Image, bytes: &Range<u64>, pointers: &[Pointer]) -> b
 }
 
 /// A segment behind all others.
-fn segment(image: &Image, size: u64) -> Result<Home, BinaryError> {
+fn segment(image: &ElfImage, size: u64) -> Result<ElfPlacement, BinaryError> {
     let too_large = || BinaryError::unsupported("its addresses are too high");
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
     let last = image.loads().map(|(_, load)| load.address.saturating_add(load.memory_size)).max().unwrap_or(0);
@@ -201,7 +201,7 @@ fn segment(image: &Image, size: u64) -> Result<Home, BinaryError> {
     if address.max(offset) >= LONGEST || length >= LONGEST {
         return Err(too_large());
     }
-    let new = Segment {
+    let new = ElfSegment {
         kind: elf::PT_LOAD,
         flags: elf::PF_R,
         offset,
@@ -223,10 +223,10 @@ fn segment(image: &Image, size: u64) -> Result<Home, BinaryError> {
     }
     let table = free.is_none().then_some(offset);
     let address = address + in_front;
-    Ok(Home { address, replaced: file..file, before: offset - file, table, length, segments })
+    Ok(ElfPlacement { address, replaced: file..file, before: offset - file, table, length, segments })
 }
 
-impl Home {
+impl ElfPlacement {
     /// Bytes by which everything behind it moves.
     fn growth(&self) -> u64 {
         (self.before + self.length).saturating_sub(self.replaced.end - self.replaced.start)
@@ -253,22 +253,22 @@ impl Home {
         self.in_front(layout).saturating_sub(table)
     }
 
-    fn changes(&self, image: &Image, layout: &Placed) -> Result<Vec<Change>, BinaryError> {
+    fn changes(&self, image: &ElfImage, layout: &Placed) -> Result<Vec<Patch>, BinaryError> {
         let mut header = image.header;
         let count = u16::try_from(self.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
-        let mut content = vec![Piece::Zeros(self.before)];
+        let mut content = vec![PatchPiece::Zeros(self.before)];
         let mut changes = Vec::new();
         let table = encode_segments(&self.segments);
         if let Some(place) = self.table {
             header.e_phoff = U64::new(LE, place);
             let length = table.len() as u64;
-            content.push(Piece::literal(table));
-            content.push(Piece::Zeros(self.in_front(layout).saturating_sub(length)));
+            content.push(PatchPiece::literal(table));
+            content.push(PatchPiece::Zeros(self.in_front(layout).saturating_sub(length)));
         } else {
             let old = image.header.e_phoff.get(LE);
             header.e_phoff = U64::new(LE, self.moved(old));
-            changes.push(Change::patch(old, table));
+            changes.push(Patch::overwrite(old, table));
         }
         content.extend(layout.pieces(self.length - self.in_front(layout)));
         let mut end = Vec::new();
@@ -280,21 +280,21 @@ impl Home {
             let file = self.moved(image.content.size());
             let (bytes, headers) = self.sections(image, layout, file)?;
             header.e_shoff = U64::new(LE, headers);
-            end.push(Piece::literal(bytes));
+            end.push(PatchPiece::literal(bytes));
         }
         let file = image.content.size();
         if self.replaced.start == file {
             content.append(&mut end);
         } else {
-            changes.push(Change { start: file, end: file, replacement: end });
+            changes.push(Patch { start: file, end: file, replacement: end });
         }
-        changes.push(Change { start: self.replaced.start, end: self.replaced.end, replacement: content });
-        changes.push(Change::patch(0, bytes_of(&header)));
+        changes.push(Patch { start: self.replaced.start, end: self.replaced.end, replacement: content });
+        changes.push(Patch::overwrite(0, bytes_of(&header)));
         Ok(changes)
     }
 
     /// The section names and headers, which go to the end of the file, at `file`; and where the headers are then.
-    fn sections(&self, image: &Image, layout: &Placed, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
+    fn sections(&self, image: &ElfImage, layout: &Placed, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
         let nameless = || BinaryError::unsupported("its sections have no names");
         let table = image.sections.get(image.names_index).filter(|it| !it.is_nobits() && !it.is_null() && it.size > 0);
         let table = table.ok_or_else(nameless)?;

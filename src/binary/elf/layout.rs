@@ -10,7 +10,7 @@ use std::ops::Range;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramHeader64};
 
-use super::image::{Image, Section, Segment};
+use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::phdr_slot::{self, PhdrSlot};
 use crate::binary::BinaryError;
 
@@ -28,31 +28,31 @@ const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The layout of a rewritten file. Offsets are those of the original file unless said otherwise.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub(super) struct ElfLayout {
     /// The bytes that leave the file.
     pub(super) cut: Range<u64>,
     /// Bytes that leave the file and zeros that come instead, between two segments that become one.
     pub(super) gap: Gap,
     /// The program headers, with offsets in the new file.
-    pub(super) segments: Vec<Segment>,
+    pub(super) segments: Vec<ElfSegment>,
     /// Where the program header table goes: to its old place, or to one inside the device code.
     pub(super) table: u64,
     /// Whether the table stands inside the device code.
     pub(super) table_moved: bool,
     /// Where bytes are put in behind all that is loaded.
-    added: Added,
+    added: Insertion,
 }
 
 /// A place where bytes are put in. By default there are none.
 #[derive(Clone, Copy, Debug, Default)]
-struct Added {
+struct Insertion {
     offset: u64,
     bytes: u64,
 }
 
 /// The device code and the segment that maps it.
 #[derive(Clone, Debug)]
-pub(super) struct Device {
+pub(super) struct MappedDevice {
     /// Offsets of the device code.
     pub(super) offsets: Range<u64>,
     /// Index of the program header of the segment that maps it.
@@ -66,10 +66,10 @@ pub(super) struct Gap {
     pub(super) zeros: u64,
 }
 
-impl Layout {
+impl ElfLayout {
     /// Plans the file in which the first `form` bytes of the device code are replaced and as much as possible of
     /// the rest is gone. Where nothing can go, the device code is overwritten in its place.
-    pub(super) fn plan(image: &Image, device: &Device, form: u64) -> Result<Self, BinaryError> {
+    pub(super) fn plan(image: &ElfImage, device: &MappedDevice, form: u64) -> Result<Self, BinaryError> {
         let load = image.segment(device.load)?;
         let kept = device.offsets.start.saturating_add(form);
         if kept > device.offsets.end {
@@ -88,7 +88,7 @@ impl Layout {
             segments: image.segments.clone(),
             table: image.header.e_phoff.get(LE),
             table_moved: false,
-            added: Added::default(),
+            added: Insertion::default(),
         })
     }
 
@@ -109,11 +109,11 @@ impl Layout {
     /// Puts bytes in before the one at `offset`, behind all that is loaded. An empty segment is nowhere.
     pub(super) fn add(&mut self, offset: u64, bytes: u64) {
         let start = self.moved(offset);
-        let behind = |it: &&mut Segment| it.kind != elf::PT_LOAD && it.file_size > 0 && it.offset >= start;
+        let behind = |it: &&mut ElfSegment| it.kind != elf::PT_LOAD && it.file_size > 0 && it.offset >= start;
         for segment in self.segments.iter_mut().filter(behind) {
             segment.offset = segment.offset.saturating_add(bytes);
         }
-        self.added = Added { offset, bytes };
+        self.added = Insertion { offset, bytes };
     }
 
     /// Where an address is in the new file, if bytes of the file are mapped there.
@@ -126,7 +126,12 @@ impl Layout {
     }
 
     /// The layout if this slot can be used; `None` if it is none after all or if nothing is gained.
-    fn with_slot(image: &Image, device: &Device, kept: u64, slot: PhdrSlot) -> Result<Option<Self>, BinaryError> {
+    fn with_slot(
+        image: &ElfImage,
+        device: &MappedDevice,
+        kept: u64,
+        slot: PhdrSlot,
+    ) -> Result<Option<Self>, BinaryError> {
         let load = image.segment(device.load)?;
         let in_place = image.header.e_phoff.get(LE);
         let mut table = in_place;
@@ -144,7 +149,7 @@ impl Layout {
             return Ok(None);
         };
         let table_moved = slot == PhdrSlot::Moved;
-        let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved, added: Added::default() };
+        let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved, added: Insertion::default() };
         // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
         let is_table_pushed = layout.moved(table) != table && phdr_slot::is_executable(image);
         if layout.gain() <= 0 || is_table_pushed {
@@ -154,15 +159,15 @@ impl Layout {
         Ok(layout.is_loadable(image).then_some(layout))
     }
 
-    fn place_segments(&mut self, image: &Image, device: &Device, slot: PhdrSlot) -> Result<(), BinaryError> {
+    fn place_segments(&mut self, image: &ElfImage, device: &MappedDevice, slot: PhdrSlot) -> Result<(), BinaryError> {
         let load = image.segment(device.load)?;
         let tail = self.tail(image, load);
         for (index, old) in image.segments.iter().enumerate() {
-            let here = Segment { offset: self.moved(old.offset), ..old.clone() };
+            let here = ElfSegment { offset: self.moved(old.offset), ..old.clone() };
             match slot {
                 _ if index == device.load => {
                     let before = self.cut.start - load.offset;
-                    let front = Segment { file_size: before, memory_size: before, ..here };
+                    let front = ElfSegment { file_size: before, memory_size: before, ..here };
                     self.segments.push(front.with_flags_of_sections(image));
                     if matches!(slot, PhdrSlot::Entry(_) | PhdrSlot::Joined { .. } | PhdrSlot::Moved) {
                         self.segments.push(tail.clone());
@@ -172,7 +177,7 @@ impl Layout {
                 // The tail takes the permissions of what follows and is protected with it after relocation.
                 PhdrSlot::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
                 PhdrSlot::WithNext { protection, .. } if index == protection => {
-                    self.segments.push(Segment { flags: here.flags, ..tail.joined(&here) });
+                    self.segments.push(ElfSegment { flags: here.flags, ..tail.joined(&here) });
                 }
                 PhdrSlot::Joined { first, second } if index == first => {
                     let second = image.segment(second)?;
@@ -190,9 +195,9 @@ impl Layout {
     }
 
     /// What the segment holds behind the device code.
-    fn tail(&self, image: &Image, load: &Segment) -> Segment {
+    fn tail(&self, image: &ElfImage, load: &ElfSegment) -> ElfSegment {
         let gone = self.cut.end - load.offset;
-        let tail = Segment {
+        let tail = ElfSegment {
             offset: self.cut.start,
             address: load.address.wrapping_add(gone),
             physical_address: load.physical_address.wrapping_add(gone),
@@ -204,7 +209,7 @@ impl Layout {
     }
 
     /// The entry that tells where the table is, if there is one.
-    fn describe_table(&mut self, image: &Image, load: &Segment) {
+    fn describe_table(&mut self, image: &ElfImage, load: &ElfSegment) {
         let size = self.segments.len() as u64 * ENTRY;
         let address = if self.table_moved {
             load.address.wrapping_add(self.table.wrapping_sub(load.offset))
@@ -223,8 +228,8 @@ impl Layout {
 
     /// What every loader asks of a file (gABI, "Program Header"; glibc's `_dl_map_object_from_fd` refuses a segment
     /// whose offset and address differ modulo its own alignment, and nobody can map one where they differ modulo a page).
-    fn is_loadable(&self, image: &Image) -> bool {
-        let differs = |load: &Segment, unit: u64| !load.address.wrapping_sub(load.offset).is_multiple_of(unit);
+    fn is_loadable(&self, image: &ElfImage) -> bool {
+        let differs = |load: &ElfSegment, unit: u64| !load.address.wrapping_sub(load.offset).is_multiple_of(unit);
         let least = if image.loads().any(|(_, load)| differs(load, PAGE)) { 1 } else { PAGE };
         let mut end = 0;
         self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).all(|load| {
@@ -236,7 +241,7 @@ impl Layout {
     }
 }
 
-impl Segment {
+impl ElfSegment {
     /// One segment instead of two, with the permissions of the second.
     fn joined(&self, second: &Self) -> Self {
         let distance = second.address.wrapping_sub(self.address);
@@ -251,7 +256,7 @@ impl Segment {
     }
 
     /// Without permission to execute if it has sections and none of them is to be executed.
-    fn with_flags_of_sections(self, image: &Image) -> Self {
+    fn with_flags_of_sections(self, image: &ElfImage) -> Self {
         let end = self.address.saturating_add(self.memory_size);
         let inside = |address: u64| (self.address..end).contains(&address);
         let mut sections = image.sections.iter().filter(|it| it.is_allocated() && inside(it.address)).peekable();
@@ -263,14 +268,14 @@ impl Segment {
 }
 
 impl Gap {
-    fn none(image: &Image) -> Self {
+    fn none(image: &ElfImage) -> Self {
         let end = image.content.size();
         Self { offsets: end..end, zeros: 0 }
     }
 
     /// The gap that has to be filled so that two segments can be mapped as one; `None` if they are no neighbours or if
     /// bytes between them would be lost.
-    fn between(image: &Image, first: &Segment, second: &Segment) -> Option<Self> {
+    fn between(image: &ElfImage, first: &ElfSegment, second: &ElfSegment) -> Option<Self> {
         let in_memory = second.address.checked_sub(first.address.checked_add(first.file_size)?)?;
         let in_file = second.offset.checked_sub(first.end())?;
         let is_room = in_memory >= in_file && second.address >= first.address.checked_add(first.memory_size)?;
@@ -280,12 +285,12 @@ impl Gap {
 
     /// Whether nothing has its bytes there. patchelf, say, maps what it adds behind everything that is not loaded. Only the
     /// section names would be copied to elsewhere.
-    fn is_unused(&self, image: &Image) -> bool {
+    fn is_unused(&self, image: &ElfImage) -> bool {
         let is_there = |start: u64, end: u64| start < self.offsets.end && self.offsets.start < end;
         let table = image.header.e_phoff.get(LE);
         let table_end = table.saturating_add(image.segments.len() as u64 * ENTRY);
         let names = |index: usize| index == image.names_index;
-        let has_bytes = |section: &Section| !section.is_null() && is_there(section.offset, section.end());
+        let has_bytes = |section: &ElfSection| !section.is_null() && is_there(section.offset, section.end());
         let segments = image.segments.iter().filter(|segment| segment.kind != elf::PT_GNU_RELRO);
         !image.is_in_section_headers(self.offsets.start, self.offsets.end - self.offsets.start)
             && !is_there(table, table_end)
@@ -299,7 +304,7 @@ impl Gap {
 }
 
 /// What a change of length at `offset` has to be a multiple of, if `alignment` is that of what follows.
-pub(super) fn unit_of_move(image: &Image, offset: u64, alignment: u64) -> u64 {
+pub(super) fn unit_of_move(image: &ElfImage, offset: u64, alignment: u64) -> u64 {
     let is_long = image.content.size().saturating_sub(offset) >= LONG;
     if is_long { alignment.max(PAGE) } else { alignment }
 }
@@ -307,9 +312,9 @@ pub(super) fn unit_of_move(image: &Image, offset: u64, alignment: u64) -> u64 {
 /// The bytes to cut: all of the device code behind `kept` that can go without changing an address or breaking the
 /// alignment of anything behind it. `None` if nothing can go.
 fn cut(
-    image: &Image,
-    device: &Device,
-    load: &Segment,
+    image: &ElfImage,
+    device: &MappedDevice,
+    load: &ElfSegment,
     kept: u64,
     has_tail: bool,
 ) -> Result<Option<Range<u64>>, BinaryError> {

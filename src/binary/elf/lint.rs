@@ -3,7 +3,7 @@
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64};
 
-use super::image::{Image, Section, Segment, read_pod};
+use super::image::{ElfImage, ElfSection, ElfSegment, read_pod};
 use super::{FATBIN, MARKER};
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
@@ -13,7 +13,7 @@ use crate::binary::split::Problems;
 const MAX_UNEXPLAINED: u64 = 1 << 20;
 
 /// Adds each rule that the file breaks, in words.
-pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
+pub(super) fn check(image: &ElfImage, problems: &mut Problems) -> Result<(), BinaryError> {
     loads(image, problems);
     program_headers(image, problems);
     sections(image, problems);
@@ -23,7 +23,7 @@ pub(super) fn check(image: &Image, problems: &mut Problems) -> Result<(), Binary
 
 /// gABI, "Program Header"; glibc before 2.35 refuses a segment whose offset and address differ modulo its own
 /// alignment, even if that is larger than a page.
-fn loads(image: &Image, problems: &mut Problems) {
+fn loads(image: &ElfImage, problems: &mut Problems) {
     let mut end = 0;
     for (number, load) in image.loads() {
         let mut say = |what: String| problems.push(format!("program header {number}: {what}"));
@@ -50,7 +50,7 @@ fn loads(image: &Image, problems: &mut Problems) {
 }
 
 /// How much of a segment's memory behind its file content is for variables that begin as zeros.
-fn explained(image: &Image, load: &Segment) -> u64 {
+fn explained(image: &ElfImage, load: &ElfSegment) -> u64 {
     let memory = load.address..load.address.saturating_add(load.memory_size);
     let of_variables = image.sections.iter().filter(|section| {
         section.is_nobits() && section.is_allocated() && section.name != FATBIN && memory.contains(&section.address)
@@ -58,7 +58,7 @@ fn explained(image: &Image, load: &Segment) -> u64 {
     of_variables.map(|section| section.size).fold(0, u64::saturating_add)
 }
 
-fn program_headers(image: &Image, problems: &mut Problems) {
+fn program_headers(image: &ElfImage, problems: &mut Problems) {
     let table = image.header.e_phoff.get(LE);
     let size = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
     let position = |kind| image.segments.iter().position(|segment| segment.kind == kind);
@@ -82,7 +82,7 @@ fn program_headers(image: &Image, problems: &mut Problems) {
     }
 }
 
-fn sections(image: &Image, problems: &mut Problems) {
+fn sections(image: &ElfImage, problems: &mut Problems) {
     let size = image.content.size();
     let mut unloaded = None;
     for section in image.sections.iter().filter(|section| !section.is_null()) {
@@ -118,7 +118,7 @@ fn sections(image: &Image, problems: &mut Problems) {
     }
 }
 
-fn is_in_memory(image: &Image, section: &Section) -> bool {
+fn is_in_memory(image: &ElfImage, section: &ElfSection) -> bool {
     image.loads().any(|(_, load)| {
         let inside = section.address.checked_sub(load.address);
         inside.and_then(|inside| inside.checked_add(section.size)).is_some_and(|end| end <= load.memory_size)
@@ -126,7 +126,7 @@ fn is_in_memory(image: &Image, section: &Section) -> bool {
 }
 
 /// No two things may have the same bytes of the file.
-fn tables(image: &Image, problems: &mut Problems) {
+fn tables(image: &ElfImage, problems: &mut Problems) {
     let header = &image.header;
     let segments = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;
     let sections = image.section_headers();
@@ -155,7 +155,7 @@ fn tables(image: &Image, problems: &mut Problems) {
     }
 }
 
-fn names(image: &Image, problems: &mut Problems) -> Result<(), BinaryError> {
+fn names(image: &ElfImage, problems: &mut Problems) -> Result<(), BinaryError> {
     if image.sections.is_empty() {
         return Ok(());
     }

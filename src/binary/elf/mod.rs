@@ -19,9 +19,9 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf;
 
-use self::image::{Image, Section, Segment, read_wrappers};
+use self::image::{ElfImage, ElfSection, ElfSegment, read_wrappers};
 pub(super) use self::joined::join;
-use self::layout::Device;
+use self::layout::MappedDevice;
 use self::relocation::{Pointer, PointerEncoding};
 pub(super) use self::split::read_split;
 pub(super) use self::symbols::Symbols;
@@ -44,10 +44,10 @@ pub(super) fn may_have_code(content: &Arc<dyn Content>) -> Result<bool, BinaryEr
 /// A file with device code that has been looked through, but not read.
 #[derive(Debug)]
 pub(super) struct FatElf {
-    image: Image,
+    image: ElfImage,
     /// Index of the section with the device code, if the file has section headers.
     section: Option<usize>,
-    device: Device,
+    device: MappedDevice,
     /// Virtual addresses of the device code.
     addresses: Range<u64>,
     /// The wrappers in the order of their section, which is the order of their indices.
@@ -68,8 +68,10 @@ impl FatElf {
         if !may_have_code(content)? {
             return Ok(None);
         }
-        let Some(image) = Image::read(content)? else { return Ok(None) };
-        let Some((Found { section, device, addresses, .. }, wrappers)) = look_through(&image)? else { return Ok(None) };
+        let Some(image) = ElfImage::read(content)? else { return Ok(None) };
+        let Some((WrappedCode { section, device, addresses, .. }, wrappers)) = look_through(&image)? else {
+            return Ok(None);
+        };
         Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
@@ -87,8 +89,8 @@ impl FatElf {
 
 /// Where the data of a program is, but for device code and its wrappers.
 pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
-    let Some(image) = Image::read(content)? else { return Ok(Vec::new()) };
-    let is_data = |section: &&Section| {
+    let Some(image) = ElfImage::read(content)? else { return Ok(Vec::new()) };
+    let is_data = |section: &&ElfSection| {
         section.is_allocated()
             && section.flags().0 & elf::SHF_EXECINSTR.0 == 0
             && section.header.sh_type.get(LE) == elf::SHT_PROGBITS
@@ -98,11 +100,11 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
 }
 
 /// The device code of an image, and where its wrappers lead.
-fn look_through(image: &Image) -> Result<Option<(Found, Vec<ElfWrapper>)>, BinaryError> {
+fn look_through(image: &ElfImage) -> Result<Option<(WrappedCode, Vec<ElfWrapper>)>, BinaryError> {
     let found = if image.sections.is_empty() { sectionless::find(image)? } else { find(image)? };
     let Some(found) = found else { return Ok(None) };
     check_segments(image, &found.device)?;
-    let slots: Vec<_> = found.places.iter().map(Place::pointer).collect();
+    let slots: Vec<_> = found.places.iter().map(WrapperPlace::pointer).collect();
     let pointers = relocation::resolve(image, &slots, &found.addresses)?;
     let lead = |(place, pointer)| wrapper(place, pointer, &found.addresses, &found.device);
     let wrappers = found.places.iter().zip(pointers).map(lead).collect::<Result<_, _>>()?;
@@ -110,20 +112,20 @@ fn look_through(image: &Image) -> Result<Option<(Found, Vec<ElfWrapper>)>, Binar
 }
 
 /// Device code and the wrappers that lead to it.
-struct Found {
+struct WrappedCode {
     section: Option<usize>,
-    places: Vec<Place>,
-    device: Device,
+    places: Vec<WrapperPlace>,
+    device: MappedDevice,
     addresses: Range<u64>,
 }
 
 /// A wrapper's place: its file offset and its virtual address.
-struct Place {
+struct WrapperPlace {
     offset: u64,
     address: u64,
 }
 
-impl Place {
+impl WrapperPlace {
     /// The address of the pointer: the third field, behind two of four bytes.
     fn pointer(&self) -> u64 {
         self.address.wrapping_add(8)
@@ -132,10 +134,10 @@ impl Place {
 
 /// gABI, "Program Header": loadable segments are in ascending order of their addresses. What is changed in one must not
 /// be seen in another, and no other header may describe device code as something else.
-fn check_segments(image: &Image, device: &Device) -> Result<(), BinaryError> {
-    let is_other = |segment: &&Segment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO);
+fn check_segments(image: &ElfImage, device: &MappedDevice) -> Result<(), BinaryError> {
+    let is_other = |segment: &&ElfSegment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO);
     let code = &device.offsets;
-    let tells = |segment: &Segment| segment.file_size > 0 && segment.offset < code.end && code.start < segment.end();
+    let tells = |segment: &ElfSegment| segment.file_size > 0 && segment.offset < code.end && code.start < segment.end();
     if image.segments.iter().filter(is_other).any(tells) {
         return Err(BinaryError::unsupported("another program header covers a part of its device code"));
     }
@@ -176,9 +178,9 @@ fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
 }
 
 /// The only section with this name. Others would be left behind.
-fn only<'a>(image: &'a Image, name: &[u8]) -> Result<Option<(usize, &'a Section)>, BinaryError> {
+fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSection)>, BinaryError> {
     let first = image.section(name);
-    let has_bytes = |section: &&Section| !section.is_null() && !section.is_nobits();
+    let has_bytes = |section: &&ElfSection| !section.is_null() && !section.is_nobits();
     if image.sections.iter().filter(has_bytes).filter(|section| section.name == name).count() > 1 {
         let name = String::from_utf8_lossy(name);
         return Err(BinaryError::unsupported(format!("it has more than one {name} section")));
@@ -187,9 +189,9 @@ fn only<'a>(image: &'a Image, name: &[u8]) -> Result<Option<(usize, &'a Section)
 }
 
 /// Finds device code and wrappers by the names of their sections.
-fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
+fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
     let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
-    let has_bytes = |found: &(usize, &Section)| !found.1.is_nobits();
+    let has_bytes = |found: &(usize, &ElfSection)| !found.1.is_nobits();
     if fatbin.as_ref().is_some_and(has_bytes) || wrappers.as_ref().is_some_and(has_bytes) {
         image.check_bounds()?;
     }
@@ -216,11 +218,11 @@ fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
         return Err(BinaryError::unsupported("it has a section .rocm_kpack_ref already"));
     }
     let (device, addresses) = device(image, section, fatbin)?;
-    Ok(Some(Found { section: Some(section), places, device, addresses }))
+    Ok(Some(WrappedCode { section: Some(section), places, device, addresses }))
 }
 
 /// Finds the wrappers in their section. An instrumented build pads each of them with zeros (ROCm/llvm-project#2544).
-fn wrapper_places(image: &Image, section: &Section) -> Result<Vec<Place>, BinaryError> {
+fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperPlace>, BinaryError> {
     let bytes = read_wrappers(image, section)?;
     let mut places = Vec::new();
     let mut split = false;
@@ -236,7 +238,7 @@ fn wrapper_places(image: &Image, section: &Section) -> Result<Vec<Place>, Binary
                 if places.len() == MAX_WRAPPERS {
                     return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
                 }
-                places.push(Place { offset, address });
+                places.push(WrapperPlace { offset, address });
                 FATBIN_WRAPPER_SIZE
             }
             (HIPK_MAGIC, 1) => {
@@ -256,7 +258,7 @@ fn wrapper_places(image: &Image, section: &Section) -> Result<Vec<Place>, Binary
 }
 
 /// The device code's place in the file, the segment that maps it, and its virtual addresses.
-fn device(image: &Image, index: usize, section: &Section) -> Result<(Device, Range<u64>), BinaryError> {
+fn device(image: &ElfImage, index: usize, section: &ElfSection) -> Result<(MappedDevice, Range<u64>), BinaryError> {
     let malformed = || BinaryError::malformed("its .hip_fatbin section is not loaded");
     let addresses = section.address..section.address.checked_add(section.size).ok_or_else(malformed)?;
     let (load, _) = image
@@ -270,20 +272,20 @@ fn device(image: &Image, index: usize, section: &Section) -> Result<(Device, Ran
         })
         .ok_or_else(malformed)?;
     let offsets = section.offset..section.end();
-    let overlaps = |other: &Section| {
+    let overlaps = |other: &ElfSection| {
         !other.is_null() && !other.is_nobits() && other.offset < offsets.end && other.end() > offsets.start
     };
     if image.sections.iter().enumerate().any(|(other, section)| other != index && overlaps(section)) {
         return Err(BinaryError::unsupported("another section overlaps its device code"));
     }
-    Ok((Device { offsets, load }, addresses))
+    Ok((MappedDevice { offsets, load }, addresses))
 }
 
 fn wrapper(
-    place: &Place,
+    place: &WrapperPlace,
     pointer: Pointer,
     addresses: &Range<u64>,
-    device: &Device,
+    device: &MappedDevice,
 ) -> Result<ElfWrapper, BinaryError> {
     if !addresses.contains(&pointer.value) {
         return Err(BinaryError::unsupported(format!(

@@ -7,7 +7,7 @@
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags};
 
-use super::image::{Image, Segment};
+use super::image::{ElfImage, ElfSegment};
 
 /// A way to map the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) enum PhdrSlot {
 }
 
 /// What can be tried, the best first.
-pub(super) fn candidates(image: &Image, load: usize) -> Vec<PhdrSlot> {
+pub(super) fn candidates(image: &ElfImage, load: usize) -> Vec<PhdrSlot> {
     let mut slots = Vec::new();
     slots.extend(unread_entry(image).map(PhdrSlot::Entry));
     slots.extend(protected_next(image, load));
@@ -44,14 +44,14 @@ pub(super) fn candidates(image: &Image, load: usize) -> Vec<PhdrSlot> {
     slots
 }
 
-fn position(image: &Image, kind: elf::ProgramType) -> Option<usize> {
+fn position(image: &ElfImage, kind: elf::ProgramType) -> Option<usize> {
     image.segments.iter().position(|segment| segment.kind == kind)
 }
 
 /// An unused entry, as patchelf leaves them, or `PT_PHDR`. The latter tells where the table was linked to be, from which
 /// the interpreter computes how far an executable was displaced (glibc's `rtld_setup_main_map`, musl's
 /// `__dls3`); nobody asks a shared library, and an executable with fixed addresses is not displaced.
-pub(super) fn unread_entry(image: &Image) -> Option<usize> {
+pub(super) fn unread_entry(image: &ElfImage) -> Option<usize> {
     let is_displaced = position(image, elf::PT_INTERP).is_some() && image.header.e_type.get(LE) == elf::ET_DYN;
     let unread = if is_displaced { None } else { position(image, elf::PT_PHDR) };
     position(image, elf::PT_NULL).or(unread)
@@ -59,12 +59,12 @@ pub(super) fn unread_entry(image: &Image) -> Option<usize> {
 
 /// The next segment, if it begins with what the loader makes read-only (`PT_GNU_RELRO`), and if the tail is not to be
 /// executed.
-fn protected_next(image: &Image, load: usize) -> Option<PhdrSlot> {
+fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
     let segment = image.segments.get(load)?;
     let (next, following) = image.loads().find(|(_, other)| other.address > segment.address)?;
     let protection = position(image, elf::PT_GNU_RELRO)?;
     let begins_there = image.segments.get(protection)?.address == following.address;
-    let is_writable = |segment: &Segment| segment.flags.0 & elf::PF_W.0 != 0;
+    let is_writable = |segment: &ElfSegment| segment.flags.0 & elf::PF_W.0 != 0;
     // Without sections there is no telling what an executable segment's tail is.
     let may_be_code =
         segment.flags.0 & elf::PF_X.0 != 0 && (image.sections.is_empty() || tail_has_code(image, segment));
@@ -78,7 +78,7 @@ fn protected_next(image: &Image, load: usize) -> Option<PhdrSlot> {
 }
 
 /// Whether there is code behind the device code of an executable segment.
-fn tail_has_code(image: &Image, segment: &Segment) -> bool {
+fn tail_has_code(image: &ElfImage, segment: &ElfSegment) -> bool {
     let device = image.sections.iter().find(|section| section.name == super::FATBIN).map_or(0, |it| it.address);
     let end = segment.address.saturating_add(segment.memory_size);
     image
@@ -89,10 +89,10 @@ fn tail_has_code(image: &Image, segment: &Segment) -> bool {
 
 /// Two segments with the same permissions next to each other, as lld lays out data: what is made read-only after
 /// relocation, and the rest.
-fn neighbours(image: &Image, load: usize) -> Vec<PhdrSlot> {
+fn neighbours(image: &ElfImage, load: usize) -> Vec<PhdrSlot> {
     let loads: Vec<_> = image.loads().collect();
     let permissions = |flags: ProgramFlags| flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0);
-    let Some(device_end) = image.segments.get(load).map(Segment::end) else { return Vec::new() };
+    let Some(device_end) = image.segments.get(load).map(ElfSegment::end) else { return Vec::new() };
     let pairs = loads.windows(2).filter_map(|pair| match pair {
         [(first, a), (second, b)] => {
             let device_is_apart = *first != load && *second != load;
@@ -106,14 +106,14 @@ fn neighbours(image: &Image, load: usize) -> Vec<PhdrSlot> {
 }
 
 /// Whether the kernel starts it, rather than a loader.
-pub(super) fn is_executable(image: &Image) -> bool {
+pub(super) fn is_executable(image: &ElfImage) -> bool {
     position(image, elf::PT_INTERP).is_some() || image.header.e_type.get(LE) == elf::ET_EXEC
 }
 
 /// Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`
 /// (`create_elf_tables` in `fs/binfmt_elf.c`), so its segment must be displaced like the first one.
-fn may_move(image: &Image, load: usize) -> bool {
-    let displacement = |segment: &Segment| segment.address.wrapping_sub(segment.offset);
+fn may_move(image: &ElfImage, load: usize) -> bool {
+    let displacement = |segment: &ElfSegment| segment.address.wrapping_sub(segment.offset);
     let first = image.loads().next().map(|(_, first)| displacement(first));
     !is_executable(image) || image.segments.get(load).map(displacement) == first
 }

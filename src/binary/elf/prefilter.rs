@@ -13,7 +13,7 @@ use memchr::memmem;
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, DynamicTag, FileHeader64};
 
-use super::image::{Segment, read_pod, read_segments, read_table};
+use super::image::{ElfSegment, read_pod, read_segments, read_table};
 use crate::binary::BinaryError;
 use crate::rope::Content;
 
@@ -51,7 +51,7 @@ fn registers(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     contains_any(content, offset, size)
 }
 
-fn offset_of(segments: &[Segment], address: u64, size: u64) -> Option<u64> {
+fn offset_of(segments: &[ElfSegment], address: u64, size: u64) -> Option<u64> {
     segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).find_map(|load| {
         let inside = address.checked_sub(load.address)?;
         (inside.checked_add(size)? <= load.file_size).then(|| load.offset.checked_add(inside))?

@@ -10,9 +10,9 @@ use object::elf::{self, Dyn64, DynamicTag, Rela64, Sym64};
 use object::pod::{bytes_of, slice_from_bytes};
 use object::{I64, LittleEndian as LE, U64};
 
-use super::image::{Image, Window, read_pod};
+use super::image::{ElfImage, ElfWindow, read_pod};
 use crate::binary::BinaryError;
-use crate::binary::changes::Change;
+use crate::binary::changes::Patch;
 use crate::rope::to_usize;
 
 /// Entries read at a time.
@@ -32,7 +32,12 @@ pub(super) enum PointerEncoding {
 
 impl PointerEncoding {
     /// What has to change in addition to the wrapper, so that the pointer leads to an address.
-    pub(super) fn lead_to(self, address: u64, machine: Machine, image: &Image) -> Result<Option<Change>, BinaryError> {
+    pub(super) fn lead_to(
+        self,
+        address: u64,
+        machine: Machine,
+        image: &ElfImage,
+    ) -> Result<Option<Patch>, BinaryError> {
         let Self::Addend { entry } = self else { return Ok(None) };
         let old: Rela64<LE> = read_pod(&image.content, entry)?;
         let new = Rela64 {
@@ -40,7 +45,7 @@ impl PointerEncoding {
             r_info: U64::new(LE, machine.relative.into()),
             r_addend: I64::new(LE, address.cast_signed()),
         };
-        Ok(Some(Change::patch(entry, bytes_of(&new))))
+        Ok(Some(Patch::overwrite(entry, bytes_of(&new))))
     }
 }
 
@@ -64,7 +69,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// The relocation types of the file's machine; `None` if kpackfs does not know them.
-    pub(super) fn of(image: &Image) -> Option<Self> {
+    pub(super) fn of(image: &ElfImage) -> Option<Self> {
         match image.header.e_machine.get(LE) {
             elf::EM_X86_64 => Some(Self { relative: elf::R_X86_64_RELATIVE.0, absolute: elf::R_X86_64_64.0 }),
             elf::EM_AARCH64 => Some(Self { relative: elf::R_AARCH64_RELATIVE.0, absolute: elf::R_AARCH64_ABS64.0 }),
@@ -75,13 +80,13 @@ impl Machine {
 
 /// Finds the values of the pointers at the addresses `slots`, in their order. Fails if anything else in the file
 /// points into `device`, or if a slot is relocated in a way that is not understood.
-pub(super) fn resolve(image: &Image, slots: &[u64], device: &Range<u64>) -> Result<Vec<Pointer>, BinaryError> {
+pub(super) fn resolve(image: &ElfImage, slots: &[u64], device: &Range<u64>) -> Result<Vec<Pointer>, BinaryError> {
     let walk = walk(image, slots, device)?;
     slots.iter().map(|slot| walk.pointer(*slot)).collect()
 }
 
 /// The same for each pointer by itself, whatever else points there.
-pub(super) fn resolve_each(image: &Image, slots: &[u64]) -> Vec<Result<Pointer, BinaryError>> {
+pub(super) fn resolve_each(image: &ElfImage, slots: &[u64]) -> Vec<Result<Pointer, BinaryError>> {
     match walk(image, slots, &(0..0)) {
         Ok(walk) => slots.iter().map(|slot| walk.pointer(*slot)).collect(),
         Err(error) => slots.iter().map(|_| Err(error.clone())).collect(),
@@ -89,7 +94,7 @@ pub(super) fn resolve_each(image: &Image, slots: &[u64]) -> Vec<Result<Pointer, 
 }
 
 /// The values of those of the pointers at `slots` that are pointers at all.
-pub(super) fn resolve_some(image: &Image, slots: &[u64]) -> Result<Vec<Option<u64>>, BinaryError> {
+pub(super) fn resolve_some(image: &ElfImage, slots: &[u64]) -> Result<Vec<Option<u64>>, BinaryError> {
     let walk = walk(image, slots, &(0..0))?;
     if let Some(Err(error)) = walk.found.values().find(|found| found.is_err()) {
         return Err(error.clone());
@@ -98,11 +103,11 @@ pub(super) fn resolve_some(image: &Image, slots: &[u64]) -> Result<Vec<Option<u6
 }
 
 /// The address of the symbol table that the loader uses.
-pub(super) fn symbol_table(image: &Image) -> Option<u64> {
+pub(super) fn symbol_table(image: &ElfImage) -> Option<u64> {
     Dynamic::read(image).ok()?.get(elf::DT_SYMTAB)
 }
 
-fn walk<'a>(image: &'a Image, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
+fn walk<'a>(image: &'a ElfImage, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
     let mut walk =
         Walk { image, machine, device, symbols: HashMap::new(), slots: Slots::new(slots), found: HashMap::new() };
@@ -148,7 +153,7 @@ const ADDRESSES: [DynamicTag; 13] = [
 ];
 
 impl Dynamic {
-    fn read(image: &Image) -> Result<Self, BinaryError> {
+    fn read(image: &ElfImage) -> Result<Self, BinaryError> {
         let mut values = HashMap::new();
         let mut segments = image.segments.iter().filter(|segment| segment.kind == elf::PT_DYNAMIC);
         let Some(segment) = segments.next() else { return Ok(Self::default()) };
@@ -211,7 +216,7 @@ impl Dynamic {
 const ANDROID_RELA: DynamicTag = DynamicTag(0x6000_0011);
 
 struct Walk<'a> {
-    image: &'a Image,
+    image: &'a ElfImage,
     machine: Machine,
     device: &'a Range<u64>,
     /// Value of each dynamic symbol that lies in the device code.
@@ -301,7 +306,7 @@ impl Walk<'_> {
         })?;
         // In linkers' tables they are in order already, so that nothing is read twice.
         places.sort_unstable();
-        let mut window = Window::new(self.image);
+        let mut window = ElfWindow::new(self.image);
         for place in places {
             let value = window.word(place)?;
             if self.slots.contains(place) {

@@ -7,20 +7,20 @@ use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
 use super::FatElf;
-use super::image::{Image, Section, encode_sections, encode_segments};
-use super::layout::{Layout, unit_of_move};
+use super::image::{ElfImage, ElfSection, encode_sections, encode_segments};
+use super::layout::{ElfLayout, unit_of_move};
 use super::relocation::Machine;
 use super::symbols;
 use crate::binary::BinaryError;
-use crate::binary::changes::{Change, Piece};
-use crate::binary::form::Form;
+use crate::binary::changes::{Patch, PatchPiece};
+use crate::binary::form::CodeForm;
 
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
 /// What is added to the section names, and where.
 struct SectionNames {
-    change: Change,
+    change: Patch,
     /// The name of each section, if they have been packed again.
     packed: Vec<u32>,
     /// Where the table begins in the new file.
@@ -32,8 +32,8 @@ struct SectionNames {
 
 impl FatElf {
     /// The changes after which the file has a form of its device code.
-    pub(in crate::binary) fn changes(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
-        let mut layout = Layout::plan(&self.image, &self.device, form.size())?;
+    pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
+        let mut layout = ElfLayout::plan(&self.image, &self.device, form.size())?;
         let mut changes = self.point_wrappers(form)?;
         let mut header = self.file_header(&layout)?;
         if let Some(section) = self.section {
@@ -41,7 +41,7 @@ impl FatElf {
             let offset = self.image.header.e_shoff.get(LE);
             header.e_shoff = U64::new(LE, layout.moved(offset));
             let headers = self.section_headers(section, &layout, names.as_ref(), form.size());
-            changes.push(Change::patch(offset, headers));
+            changes.push(Patch::overwrite(offset, headers));
             let moves = form.moves(self.device.offsets.start);
             changes.extend(symbols::replace(&self.image, section, self.addresses.start, &moves));
             changes.extend(names.map(|names| names.change));
@@ -52,46 +52,46 @@ impl FatElf {
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
         }
         header.e_phoff = U64::new(LE, layout.moved(layout.table));
-        changes.push(Change::patch(0, bytes_of(&header)));
+        changes.push(Patch::overwrite(0, bytes_of(&header)));
         changes.extend(self.patch_program_headers(&layout)?);
         changes.extend(self.replace_device_code(&layout, form)?);
         Ok(changes)
     }
 
     /// Each wrapper leads to its place in the form.
-    fn point_wrappers(&self, form: &Form) -> Result<Vec<Change>, BinaryError> {
+    fn point_wrappers(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
         let mut changes = Vec::new();
         for (index, wrapper) in self.wrappers.iter().enumerate() {
             let address = self.addresses.start.wrapping_add(form.place(wrapper.bundle)?);
-            changes.push(Change::patch(wrapper.offset, form.wrapper(index, address)));
+            changes.push(Patch::overwrite(wrapper.offset, form.wrapper(index, address)));
             changes.extend(wrapper.encoding.lead_to(address, machine, &self.image)?);
         }
         Ok(changes)
     }
 
     /// The form, perhaps the program header table, zeros, and the cut.
-    fn replace_device_code(&self, layout: &Layout, form: &Form) -> Result<Vec<Change>, BinaryError> {
+    fn replace_device_code(&self, layout: &ElfLayout, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let device = &self.device.offsets;
         let too_small = || BinaryError::unsupported("its device code is too small");
         let mut behind = Vec::new();
         let mut at = device.start + form.size();
         if layout.table_moved {
             let table = encode_segments(&layout.segments);
-            behind.push(Piece::Zeros(layout.table.checked_sub(at).ok_or_else(too_small)?));
+            behind.push(PatchPiece::Zeros(layout.table.checked_sub(at).ok_or_else(too_small)?));
             at = layout.table + table.len() as u64;
-            behind.push(Piece::literal(table));
+            behind.push(PatchPiece::literal(table));
         }
         let (end, cut_end) =
             if layout.cut.is_empty() { (device.end, device.end) } else { (layout.cut.start, layout.cut.end) };
-        behind.push(Piece::Zeros(end.checked_sub(at).ok_or_else(too_small)?));
+        behind.push(PatchPiece::Zeros(end.checked_sub(at).ok_or_else(too_small)?));
         let mut changes = form.replace(behind, device.start..cut_end);
         if !layout.cut.is_empty() {
-            let replacement = vec![Piece::Zeros(device.end - layout.cut.end)];
-            changes.push(Change { start: layout.cut.end, end: device.end, replacement });
+            let replacement = vec![PatchPiece::Zeros(device.end - layout.cut.end)];
+            changes.push(Patch { start: layout.cut.end, end: device.end, replacement });
             let gap = &layout.gap;
-            let replacement = vec![Piece::Zeros(gap.zeros)];
-            changes.push(Change { start: gap.offsets.start, end: gap.offsets.end, replacement });
+            let replacement = vec![PatchPiece::Zeros(gap.zeros)];
+            changes.push(Patch { start: gap.offsets.start, end: gap.offsets.end, replacement });
         }
         Ok(changes)
     }
@@ -99,12 +99,12 @@ impl FatElf {
     /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
     /// section index changes and allocated sections stay in front of the others. Neither do the names move into the
     /// device code: llvm-strip and llvm-objcopy mix them up when a segment loads them.
-    fn add_name(&self, device: usize, layout: &mut Layout) -> Result<SectionNames, BinaryError> {
+    fn add_name(&self, device: usize, layout: &mut ElfLayout) -> Result<SectionNames, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
         // What is put behind the names would become part of these.
-        let is_inside = |it: &Section| u64::from(it.header.sh_name.get(LE)) + (it.name.len() as u64) < table.size;
+        let is_inside = |it: &ElfSection| u64::from(it.header.sh_name.get(LE)) + (it.name.len() as u64) < table.size;
         if !image.sections.iter().all(|section| section.is_null() || is_inside(section)) {
             return Err(BinaryError::malformed("the name of a section does not end among the section names"));
         }
@@ -116,7 +116,7 @@ impl FatElf {
             // A file that does not get shorter need not get longer either.
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
-                let change = Change::patch(table.offset, bytes);
+                let change = Patch::overwrite(table.offset, bytes);
                 return Ok(SectionNames { change, packed, offset, size, marker });
             }
         }
@@ -126,27 +126,27 @@ impl FatElf {
             let alignment =
                 behind.map(|section| section.header.sh_addralign.get(LE)).max().unwrap_or(1).clamp(16, 4096);
             let growth = (MARKER.len() as u64).next_multiple_of(unit_of_move(image, end, alignment));
-            let replacement = vec![Piece::literal(MARKER), Piece::Zeros(growth - MARKER.len() as u64)];
-            let change = Change { start: end, end, replacement };
+            let replacement = vec![PatchPiece::literal(MARKER), PatchPiece::Zeros(growth - MARKER.len() as u64)];
+            let change = Patch { start: end, end, replacement };
             let offset = layout.moved(table.offset);
             layout.add(end, growth);
             return Ok(SectionNames { change, packed, offset, size, marker });
         }
         // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
         let file = image.content.size();
-        let old = Piece::Original { offset: table.offset, length: table.size };
-        let change = Change { start: file, end: file, replacement: vec![old, Piece::literal(MARKER)] };
+        let old = PatchPiece::Original { offset: table.offset, length: table.size };
+        let change = Patch { start: file, end: file, replacement: vec![old, PatchPiece::literal(MARKER)] };
         Ok(SectionNames { change, packed, offset: layout.moved(file), size, marker })
     }
 
-    fn file_header(&self, layout: &Layout) -> Result<FileHeader64<LE>, BinaryError> {
+    fn file_header(&self, layout: &ElfLayout) -> Result<FileHeader64<LE>, BinaryError> {
         let mut header = self.image.header;
         let count = u16::try_from(layout.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
         Ok(header)
     }
 
-    fn patch_program_headers(&self, layout: &Layout) -> Result<Option<Change>, BinaryError> {
+    fn patch_program_headers(&self, layout: &ElfLayout) -> Result<Option<Patch>, BinaryError> {
         if layout.table_moved {
             return Ok(None);
         }
@@ -157,11 +157,11 @@ impl FatElf {
             return Err(BinaryError::unsupported("there is no place for one more program header"));
         }
         table.resize(old, 0);
-        Ok(Some(Change::patch(layout.table, table)))
+        Ok(Some(Patch::overwrite(layout.table, table)))
     }
 
     /// The section headers. With a marker there are other section names, too.
-    fn section_headers(&self, device: usize, layout: &Layout, names: Option<&SectionNames>, size: u64) -> Vec<u8> {
+    fn section_headers(&self, device: usize, layout: &ElfLayout, names: Option<&SectionNames>, size: u64) -> Vec<u8> {
         let mut sections = self.image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
             if index == device {
@@ -190,7 +190,7 @@ impl FatElf {
 /// The table of section names with the marker's name instead of that of section `device`, and the position of each
 /// section's name in it. A name that another one ends with shares its bytes, which many linkers don't bother to do.
 /// `None` if it does not fit into the old table's place, or if something else uses the table.
-fn pack_names(image: &Image, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
+fn pack_names(image: &ElfImage, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
     let table = image.sections.get(image.names_index)?;
     let is_shared = image.sections.iter().any(|section| section.header.sh_link.get(LE) as usize == image.names_index);
     if is_shared || image.is_loaded(table) {
@@ -198,7 +198,7 @@ fn pack_names(image: &Image, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
     }
     let marker = MARKER.strip_suffix(b"\0")?;
     let name =
-        |(index, section): (usize, &Section)| if index == device { marker.to_vec() } else { section.name.clone() };
+        |(index, section): (usize, &ElfSection)| if index == device { marker.to_vec() } else { section.name.clone() };
     let names: Vec<_> = image.sections.iter().enumerate().map(name).collect();
     let mut longest_first: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
     longest_first.sort_by(|a, b| b.iter().rev().cmp(a.iter().rev()));
@@ -220,7 +220,7 @@ fn pack_names(image: &Image, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
     (bytes.len() as u64 <= table.size).then_some((bytes, positions))
 }
 
-fn become_marker(section: &mut Section, name: u32, size: u64) {
+fn become_marker(section: &mut ElfSection, name: u32, size: u64) {
     let flags = SectionFlags(section.flags().0 & (elf::SHF_ALLOC.0 | elf::SHF_WRITE.0));
     section.header = SectionHeader64 {
         sh_name: U32::new(LE, name),

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use object::LittleEndian as LE;
 use object::elf;
 
-use super::image::{Image, Segment, read_table};
-use super::layout::Device;
+use super::image::{ElfImage, ElfSegment, read_table};
+use super::layout::MappedDevice;
 use super::relocation;
-use super::{Found, Place, split};
+use super::{WrappedCode, WrapperPlace, split};
 use crate::binary::split::MAX_MARKERS;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
 use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
@@ -26,7 +26,7 @@ const MAX_PADDING: u64 = 1 << 16;
 const MAX_CANDIDATES: usize = 1 << 16;
 
 /// Finds the device code that wrappers lead to.
-pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
+pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
     image.check_bounds()?;
     let found: Vec<_> = candidates(image, FATBIN_WRAPPER_MAGIC)?
         .into_iter()
@@ -42,7 +42,7 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     }
     check_padding(image, &bundles)?;
     let not_loaded = || BinaryError::malformed("its device code is not loaded by one segment");
-    let is_around = |load: &Segment| load.offset <= start && end <= load.end();
+    let is_around = |load: &ElfSegment| load.offset <= start && end <= load.end();
     let (load, segment) = image.loads().find(|(_, load)| is_around(load)).ok_or_else(not_loaded)?;
     let address = segment.address.checked_add(start - segment.offset);
     let addresses = address.and_then(|address| Some(address..address.checked_add(end - start)?));
@@ -52,12 +52,12 @@ pub(super) fn find(image: &Image) -> Result<Option<Found>, BinaryError> {
     if false_ones.len() >= MAX_MARKERS || false_ones.iter().any(|(_, address)| addresses.contains(address)) {
         return Err(BinaryError::unsupported("there is something that looks like wrappers which have been split"));
     }
-    Ok(Some(Found { section: None, places, device: Device { offsets: start..end, load }, addresses }))
+    Ok(Some(WrappedCode { section: None, places, device: MappedDevice { offsets: start..end, load }, addresses }))
 }
 
 /// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no
 /// part of the file is read for many of them. Fails if one begins but its end cannot be found.
-fn bundles(image: &Image, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, BinaryError> {
+fn bundles(image: &ElfImage, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, BinaryError> {
     let mut bundles = BTreeMap::new();
     let mut limit = image.content.size();
     for offset in places.into_iter().rev() {
@@ -76,7 +76,7 @@ fn bundles(image: &Image, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, B
 }
 
 /// The places that look like wrappers with this magic and hold a pointer, and where it leads.
-pub(super) fn candidates(image: &Image, magic: u32) -> Result<Vec<(Place, u64)>, BinaryError> {
+pub(super) fn candidates(image: &ElfImage, magic: u32) -> Result<Vec<(WrapperPlace, u64)>, BinaryError> {
     // Where nothing is relocated, wrappers may be read-only.
     let is_fixed = image.header.e_type.get(LE) == elf::ET_EXEC;
     let mut places = Vec::new();
@@ -86,13 +86,13 @@ pub(super) fn candidates(image: &Image, magic: u32) -> Result<Vec<(Place, u64)>,
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    let slots: Vec<_> = places.iter().map(Place::pointer).collect();
+    let slots: Vec<_> = places.iter().map(WrapperPlace::pointer).collect();
     let values = relocation::resolve_some(image, &slots)?;
     Ok(places.into_iter().zip(values).filter_map(|(place, value)| Some((place, value?))).collect())
 }
 
 /// Adds the places in a segment where a wrapper's magic and version stand.
-fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) -> Result<(), BinaryError> {
+fn search(image: &ElfImage, load: &ElfSegment, magic: u32, places: &mut Vec<WrapperPlace>) -> Result<(), BinaryError> {
     let mut pattern = magic.to_le_bytes().to_vec();
     pattern.extend(1_u32.to_le_bytes());
     // Wrappers are aligned in memory; a segment without alignment can be anywhere in the file.
@@ -104,7 +104,7 @@ fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) ->
         image.content.read_at(offset, &mut bytes)?;
         let found = bytes.chunks_exact(8).zip((offset..).step_by(8)).filter(|(word, _)| *word == pattern);
         let is_whole = |offset: &u64| offset + FATBIN_WRAPPER_SIZE <= load.end();
-        let place = |offset| Place { offset, address: load.address.wrapping_add(offset - load.offset) };
+        let place = |offset| WrapperPlace { offset, address: load.address.wrapping_add(offset - load.offset) };
         places.extend(found.map(|(_, offset)| offset).filter(is_whole).map(place));
         if places.len() > MAX_CANDIDATES {
             return Err(BinaryError::unsupported("it has no section headers, and too much in it looks like wrappers"));
@@ -116,7 +116,7 @@ fn search(image: &Image, load: &Segment, magic: u32, places: &mut Vec<Place>) ->
 
 /// Bundles that no wrapper leads to cannot be told from other data, so there must be nothing between those that are
 /// known.
-fn check_padding(image: &Image, bundles: &BTreeMap<u64, u64>) -> Result<(), BinaryError> {
+fn check_padding(image: &ElfImage, bundles: &BTreeMap<u64, u64>) -> Result<(), BinaryError> {
     let mut end = bundles.keys().next().copied().unwrap_or(0);
     for (&start, &bundle_end) in bundles {
         let length = start.saturating_sub(end);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::image::{Image, Section, read_table, read_wrappers};
+use super::image::{ElfImage, ElfSection, read_table, read_wrappers};
 use super::relocation::{self, Pointer, PointerEncoding};
-use super::{FATBIN, Fields, MARKER, Place, WRAPPERS, lint, sectionless, wrapper_at};
+use super::{FATBIN, Fields, MARKER, WRAPPERS, WrapperPlace, lint, sectionless, wrapper_at};
 use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::kpack;
@@ -14,7 +14,7 @@ use crate::rope::Content;
 const MAX_MARKER: u64 = 64 << 10;
 
 /// A wrapper as it stands in the file.
-struct RawWrapper {
+struct RawElfWrapper {
     offset: u64,
     address: u64,
     version: u32,
@@ -22,8 +22,8 @@ struct RawWrapper {
     index: u64,
 }
 
-impl RawWrapper {
-    fn read(image: &Image, place: &Place) -> Result<Self, BinaryError> {
+impl RawElfWrapper {
+    fn read(image: &ElfImage, place: &WrapperPlace) -> Result<Self, BinaryError> {
         let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
         let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
         Ok(Self::new(place.offset, place.address, &fields))
@@ -36,7 +36,7 @@ impl RawWrapper {
 
 /// Looks for split wrappers, or a marker.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
-    let Some(image) = Image::read(content)? else { return Ok(None) };
+    let Some(image) = ElfImage::read(content)? else { return Ok(None) };
     let mut problems = Problems::default();
     if image.sections.is_empty() {
         return read_headerless(&image);
@@ -47,7 +47,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     };
     let marker = image.section(MARKER).map(|(_, section)| section);
     // A .debug file has both sections without bytes.
-    if found.is_empty() && marker.is_none_or(Section::is_nobits) {
+    if found.is_empty() && marker.is_none_or(ElfSection::is_nobits) {
         return Ok(None);
     }
     image.check_bounds()?;
@@ -72,7 +72,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
 }
 
 /// Looks for split wrappers in a file that does not name its sections.
-fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
+fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError> {
     image.check_bounds()?;
     let places = headerless_places(image)?;
     if places.is_empty() {
@@ -80,7 +80,7 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
     }
     let mut problems = Problems::default();
     lint::check(image, &mut problems)?;
-    let found = places.iter().map(|place| RawWrapper::read(image, place)).collect::<Result<_, _>>()?;
+    let found = places.iter().map(|place| RawElfWrapper::read(image, place)).collect::<Result<_, _>>()?;
     if let Err(error) = sectionless::find(image) {
         problems.push(error.to_string());
     }
@@ -89,7 +89,7 @@ fn read_headerless(image: &Image) -> Result<Option<SplitBinary>, BinaryError> {
 }
 
 /// The wrappers that lead to something readable as a marker, in a file that does not name its sections.
-pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError> {
+pub(super) fn headerless_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
     let mut markers = Markers::default();
     let mut places = Vec::new();
     for (place, address) in sectionless::candidates(image, HIPK_MAGIC)? {
@@ -103,9 +103,9 @@ pub(super) fn headerless_places(image: &Image) -> Result<Vec<Place>, BinaryError
 
 /// What the pointers of all wrappers lead to.
 fn follow(
-    image: &Image,
-    found: Vec<RawWrapper>,
-    marker: Option<&Section>,
+    image: &ElfImage,
+    found: Vec<RawElfWrapper>,
+    marker: Option<&ElfSection>,
     problems: &mut Problems,
 ) -> Vec<SplitWrapper> {
     let pointers = resolve(image, &found);
@@ -129,7 +129,11 @@ fn follow(
 }
 
 /// The split wrappers of the section. An instrumented build pads each of them with zeros.
-fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result<Vec<RawWrapper>, BinaryError> {
+fn wrappers(
+    image: &ElfImage,
+    section: &ElfSection,
+    problems: &mut Problems,
+) -> Result<Vec<RawElfWrapper>, BinaryError> {
     let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
@@ -138,7 +142,7 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
         let offset = section.offset + at;
         at += match fields.magic {
             HIPK_MAGIC => {
-                found.push(RawWrapper::new(offset, section.address.wrapping_add(at), &fields));
+                found.push(RawElfWrapper::new(offset, section.address.wrapping_add(at), &fields));
                 FATBIN_WRAPPER_SIZE
             }
             FATBIN_WRAPPER_MAGIC => {
@@ -160,20 +164,20 @@ fn wrappers(image: &Image, section: &Section, problems: &mut Problems) -> Result
 }
 
 /// Device code that should be gone: the section may stay, but without bytes.
-fn leftovers(image: &Image) -> Option<String> {
+fn leftovers(image: &ElfImage) -> Option<String> {
     let (_, section) = image.section(FATBIN)?;
     let still = !section.is_nobits() && section.size > 0;
     still.then(|| format!("it still holds device code: .hip_fatbin has {} bytes", section.size))
 }
 
 /// The pointer of each wrapper, as the loader relocates it.
-fn resolve(image: &Image, found: &[RawWrapper]) -> Vec<Result<Pointer, BinaryError>> {
+fn resolve(image: &ElfImage, found: &[RawElfWrapper]) -> Vec<Result<Pointer, BinaryError>> {
     let slots: Vec<_> = found.iter().map(|wrapper| wrapper.address.wrapping_add(8)).collect();
     relocation::resolve_each(image, &slots)
 }
 
 /// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
-fn disagreement(position: usize, found: &RawWrapper, pointer: Pointer) -> Option<String> {
+fn disagreement(position: usize, found: &RawElfWrapper, pointer: Pointer) -> Option<String> {
     let PointerEncoding::Addend { .. } = pointer.encoding else { return None };
     (found.pointer != 0 && found.pointer != pointer.value).then(|| {
         let (in_place, relocated) = (found.pointer, pointer.value);
@@ -181,14 +185,14 @@ fn disagreement(position: usize, found: &RawWrapper, pointer: Pointer) -> Option
     })
 }
 
-fn contains(section: &Section, address: u64) -> bool {
+fn contains(section: &ElfSection, address: u64) -> bool {
     address.checked_sub(section.address).is_some_and(|inside| inside < section.size)
 }
 
 /// The bytes at a pointer that are mapped from the file, up to the end of the marker's section if it is in there.
-fn read_marker(image: &Image, section: Option<&Section>, address: u64) -> Result<Arc<[u8]>, BinaryError> {
+fn read_marker(image: &ElfImage, section: Option<&ElfSection>, address: u64) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
-    let mapped = |load: &super::image::Segment| {
+    let mapped = |load: &super::image::ElfSegment| {
         let inside = address.checked_sub(load.address)?;
         load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
     };

@@ -8,9 +8,9 @@ use object::pod::{bytes_of, from_bytes};
 use object::{LittleEndian as LE, U64};
 use serde::{Deserialize, Serialize};
 
-use super::image::{Image, Section};
+use super::image::{ElfImage, ElfSection};
 use super::relocation;
-use crate::binary::changes::{Change, Piece};
+use crate::binary::changes::{Patch, PatchPiece};
 use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range, to_usize};
 
 /// Bytes of a symbol.
@@ -44,16 +44,16 @@ struct Changed {
 
 /// Replaces all symbol tables: symbols of section number `section`, which begins at `address`, move with what is at or
 /// before their places, by these distances from there before and after.
-pub(super) fn replace(image: &Image, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Change> {
+pub(super) fn replace(image: &ElfImage, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Patch> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
     // Section headers can call anything a table. What is loaded is one if the loader takes it for one.
     let dynamic = relocation::symbol_table(image);
-    let is_dynamic = |table: &Section| {
+    let is_dynamic = |table: &ElfSection| {
         dynamic == Some(table.address) && image.offset_of(table.address, table.size) == Some(table.offset)
     };
-    let is_table = |table: &&Section| match table.header.sh_type.get(LE) {
+    let is_table = |table: &&ElfSection| match table.header.sh_type.get(LE) {
         elf::SHT_SYMTAB => !image.is_loaded(table),
         elf::SHT_DYNSYM => is_dynamic(table),
         _ => false,
@@ -64,9 +64,14 @@ pub(super) fn replace(image: &Image, section: usize, address: u64, moves: &[(u64
     tables
         .map(|table| {
             let size = table.size / ENTRY * ENTRY;
-            let replacement =
-                vec![Piece::Symbols(Symbols { offset: table.offset, size, section, address, moves: moves.to_vec() })];
-            Change { start: table.offset, end: table.offset + size, replacement }
+            let replacement = vec![PatchPiece::Symbols(Symbols {
+                offset: table.offset,
+                size,
+                section,
+                address,
+                moves: moves.to_vec(),
+            })];
+            Patch { start: table.offset, end: table.offset + size, replacement }
         })
         .collect()
 }

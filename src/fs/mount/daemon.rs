@@ -165,7 +165,7 @@ struct Running {
 }
 
 /// What a signal ends: nothing yet, or the mount. Locked while mounting, so that a signal waits for the result.
-type Target = Arc<Mutex<Option<Unmounter>>>;
+type SignalTarget = Arc<Mutex<Option<Unmounter>>>;
 
 fn start<E: Display>(options: ServeOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<Running, FsError> {
     let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
@@ -189,7 +189,7 @@ fn start_quietly<E: Display>(
     signals::ignore(libc::SIGHUP);
     signals::ignore(libc::SIGPIPE);
     sys::raise_open_files().map_err(FsError::system("RLIMIT_NOFILE"))?;
-    let target = Target::default();
+    let target = SignalTarget::default();
     let listener = Arc::clone(&target);
     thread::Builder::new()
         .name("kpackfs-signals".to_owned())
@@ -202,7 +202,7 @@ fn start_quietly<E: Display>(
     Ok(mounted)
 }
 
-fn listen(target: &Target) {
+fn listen(target: &SignalTarget) {
     let mut is_ending = false;
     while let Ok(signal) = signals::wait(&ENDING) {
         let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();

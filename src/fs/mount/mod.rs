@@ -85,8 +85,10 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         }
     };
     let (device, place, entry) = match target {
-        Target::Handed(number) => (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None),
-        Target::Directory(place) => {
+        MountTarget::Handed(number) => {
+            (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None)
+        }
+        MountTarget::Directory(place) => {
             let device = attach(&place, options)?;
             match mountinfo::topmost(&place)? {
                 Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
@@ -122,7 +124,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
 
 /// What can be served on.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum MountTarget {
     /// This directory, an absolute path.
     Directory(PathBuf),
     /// The FUSE device with this number, which is mounted already.
@@ -130,7 +132,7 @@ pub(super) enum Target {
 }
 
 /// The mount point, if it can be mounted on.
-pub(super) fn check(options: &MountOptions) -> Result<Target, FsError> {
+pub(super) fn check(options: &MountOptions) -> Result<MountTarget, FsError> {
     let path = &options.mount_point;
     if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
         return check_device(path, number);
@@ -156,18 +158,18 @@ pub(super) fn check(options: &MountOptions) -> Result<Target, FsError> {
     if input.starts_with(&place) {
         return Err(FsError::CoversInput { path: place, input });
     }
-    Ok(Target::Directory(place))
+    Ok(MountTarget::Directory(place))
 }
 
 /// The numbers of /dev/fuse: `MISC_MAJOR` and `FUSE_MINOR` in the kernel.
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
-fn check_device(path: &Path, number: RawFd) -> Result<Target, FsError> {
+fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, FsError> {
     let failed = |source| FsError::Handed { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
     if metadata.file_type().is_char_device() && device == FUSE_DEVICE {
-        Ok(Target::Handed(number))
+        Ok(MountTarget::Handed(number))
     } else {
         Err(failed(io::Error::from_raw_os_error(libc::ENODEV)))
     }

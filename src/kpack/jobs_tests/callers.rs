@@ -40,13 +40,13 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
 
 /// What lets nobody read while it is closed.
 #[derive(Debug, Default)]
-struct Gate {
+struct ReadGate {
     /// Whether it is closed, and how many have come while it was.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
 
-impl Gate {
+impl ReadGate {
     fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         if state.0 {
@@ -71,12 +71,12 @@ impl Gate {
 }
 
 #[derive(Debug)]
-struct Gated {
+struct GatedContent {
     content: Arc<dyn Content>,
-    gate: Arc<Gate>,
+    gate: Arc<ReadGate>,
 }
 
-impl Content for Gated {
+impl Content for GatedContent {
     fn size(&self) -> u64 {
         self.content.size()
     }
@@ -93,9 +93,9 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
     in_bounded_time(|| {
         let directory = tempfile::tempdir().unwrap();
         let resources = with_store(64 << 20, directory.path(), 1 << 30);
-        let gate = Arc::<Gate>::default();
+        let gate = Arc::<ReadGate>::default();
         let gated = |number, content| -> Arc<dyn Content> {
-            if number == 0 { Arc::new(Gated { content, gate: Arc::clone(&gate) }) } else { content }
+            if number == 0 { Arc::new(GatedContent { content, gate: Arc::clone(&gate) }) } else { content }
         };
         let archives = archives_from(&resources, at_once, &gated);
         gate.close();
@@ -134,12 +134,12 @@ fn a_demand_that_is_dropped_ends_with_an_error() {
 
 /// Panics while it is read for the first time after it was armed.
 #[derive(Debug)]
-struct Panicking {
+struct PanicsOnce {
     content: Arc<dyn Content>,
     is_armed: std::sync::atomic::AtomicBool,
 }
 
-impl Content for Panicking {
+impl Content for PanicsOnce {
     fn size(&self) -> u64 {
         self.content.size()
     }
@@ -159,7 +159,7 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
             if number != 0 {
                 return content;
             }
-            let panicking = Arc::new(Panicking { content, is_armed: false.into() });
+            let panicking = Arc::new(PanicsOnce { content, is_armed: false.into() });
             *armed.lock().unwrap() = Some(Arc::clone(&panicking));
             panicking
         };
@@ -183,8 +183,8 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
 fn an_archive_says_that_it_is_made_as_long_as_it_is() {
     in_bounded_time(|| {
         let resources = Resources::new(64 << 20);
-        let gate = Arc::<Gate>::default();
-        let gated = |_, content| -> Arc<dyn Content> { Arc::new(Gated { content, gate: Arc::clone(&gate) }) };
+        let gate = Arc::<ReadGate>::default();
+        let gated = |_, content| -> Arc<dyn Content> { Arc::new(GatedContent { content, gate: Arc::clone(&gate) }) };
         let archives = archives_from(&resources, at_once, &gated);
         let archive = &archives[0];
         assert_eq!(archive.progress(), None);

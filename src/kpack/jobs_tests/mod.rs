@@ -83,10 +83,10 @@ fn with_small_window(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-type Change<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
+type Wrap<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
 
 /// An archive for each target, out of bundles that `compress` makes and `change` changes.
-fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Change) -> Vec<Arc<Archive>> {
+fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
     let jobs = BundleJobs::of(resources);
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
     for wrapper in 0..BUNDLES {
@@ -103,12 +103,12 @@ fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, cha
     }
     let archive = |(target, entries): (&str, _)| {
         let target: TargetId = target.parse().unwrap();
-        Arc::new(Archive::new("torch", target, Compression::default(), entries))
+        Arc::new(ArchiveRope::new("torch", target, Compression::default(), entries))
     };
     TARGETS.into_iter().zip(entries).map(archive).collect()
 }
 
-fn archives(resources: &Arc<Resources>) -> Vec<Arc<Archive>> {
+fn archives(resources: &Arc<Resources>) -> Vec<Arc<ArchiveRope>> {
     archives_from(resources, at_once, &|_, content| content)
 }
 
@@ -118,7 +118,7 @@ fn with_store(budget: u64, directory: &Path, capacity: u64) -> Arc<Resources> {
     Resources::with_store(budget, Index::default(), store)
 }
 
-fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
+fn read(archive: &ArchiveRope) -> Result<Vec<u8>, ReadError> {
     let content = archive.make()?;
     let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
     for (number, piece) in bytes.chunks_mut(10_000).enumerate() {
@@ -127,7 +127,7 @@ fn read(archive: &Archive) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-fn together(archives: &[Arc<Archive>]) -> u64 {
+fn together(archives: &[Arc<ArchiveRope>]) -> u64 {
     let done = AtomicU64::new(0);
     make_archives(&archives.iter().map(|archive| &**archive).collect::<Vec<_>>(), &done).unwrap();
     done.into_inner()

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::DiffError;
 use crate::fatbin::{CodeObject, CodeScan, Kernel, OpenBundle, Scanned};
-use crate::kpack::{KpackError, Reader, TocEntry};
+use crate::kpack::{ArchiveReader, KpackError, TocEntry};
 use crate::resources::Resources;
 
 /// Names of kernels take this many bytes at most. Kernels that come later are counted without their names.
@@ -19,7 +19,7 @@ const MOST_KERNELS: usize = 32 << 20;
 
 /// A code object in a library, and what it is.
 #[derive(Clone, Debug)]
-pub(super) struct Code {
+pub(super) struct LibraryCode {
     /// The wrapper that leads to it.
     pub(super) wrapper: usize,
     pub(super) sha256: [u8; 32],
@@ -29,31 +29,31 @@ pub(super) struct Code {
 }
 
 /// Where the bytes of a code object come from.
-pub(super) enum Place {
+pub(super) enum CodeLocation {
     Bundle(CodeObject),
-    Archive(Arc<Reader>, TocEntry),
+    Archive(Arc<ArchiveReader>, TocEntry),
 }
 
 /// A code object that is to be read, for whichever wrappers lead to it.
 pub(super) struct Wanted {
-    pub(super) place: Place,
+    pub(super) place: CodeLocation,
     /// Number of the library, target and wrapper.
     pub(super) users: Vec<(usize, String, usize)>,
 }
 
 /// Names of kernels, each once, by number, and how many kernels are kept.
 #[derive(Debug, Default)]
-pub(super) struct Names(Mutex<Known>);
+pub(super) struct KernelNames(Mutex<KnownNames>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownNames {
     numbers: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
     bytes: usize,
     kernels: usize,
 }
 
-impl Names {
+impl KernelNames {
     /// The kernels of a code object by number; `None` if there are too many with those of others. `users` lead to it.
     fn keep(&self, kernels: &[Kernel], users: usize) -> Option<Arc<[(u32, u64)]>> {
         {
@@ -89,24 +89,24 @@ impl Names {
 impl Wanted {
     fn size(&self) -> u64 {
         match &self.place {
-            Place::Bundle(object) => object.content.size(),
-            Place::Archive(_, entry) => entry.original_size,
+            CodeLocation::Bundle(object) => object.content.size(),
+            CodeLocation::Archive(_, entry) => entry.original_size,
         }
     }
 
     /// What has to be decompressed for it, and where it is there.
     fn bundle(&self) -> (Option<u64>, u64) {
         match &self.place {
-            Place::Bundle(object) => (object.bundle.as_ref().map(|bundle| bundle.id()), object.offset),
-            Place::Archive(..) => (None, 0),
+            CodeLocation::Bundle(object) => (object.bundle.as_ref().map(|bundle| bundle.id()), object.offset),
+            CodeLocation::Archive(..) => (None, 0),
         }
     }
 
     fn scan(&self, open: &mut OpenBundle, resources: &Resources) -> Result<Scanned, DiffError> {
         let mut scan = CodeScan::new(&resources.budget);
         match &self.place {
-            Place::Bundle(object) => open.read(object, |piece| scan.take(piece))?,
-            Place::Archive(reader, entry) => {
+            CodeLocation::Bundle(object) => open.read(object, |piece| scan.take(piece))?,
+            CodeLocation::Archive(reader, entry) => {
                 let read = reader.read(entry, &resources.budget, |piece| {
                     scan.take(piece);
                     Ok(())
@@ -121,11 +121,11 @@ impl Wanted {
 /// Reads code objects; gives them by library and target. Adds the bytes to `done`.
 pub(super) fn read(
     wanted: Vec<Wanted>,
-    names: &Names,
+    names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<BTreeMap<(usize, String), Vec<Code>>, DiffError> {
-    let mut found = BTreeMap::<(usize, String), Vec<Code>>::new();
+) -> Result<BTreeMap<(usize, String), Vec<LibraryCode>>, DiffError> {
+    let mut found = BTreeMap::<(usize, String), Vec<LibraryCode>>::new();
     let groups = by_bundle(wanted);
     // In this order, so that what is inflated is read forward.
     let read: Vec<_> =
@@ -161,13 +161,13 @@ fn by_bundle(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
 
 fn read_bundle(
     group: &[Wanted],
-    names: &Names,
+    names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<Vec<(usize, String, Code)>, DiffError> {
+) -> Result<Vec<(usize, String, LibraryCode)>, DiffError> {
     let bundle = group.iter().find_map(|wanted| match &wanted.place {
-        Place::Bundle(object) => object.bundle.as_ref(),
-        Place::Archive(..) => None,
+        CodeLocation::Bundle(object) => object.bundle.as_ref(),
+        CodeLocation::Archive(..) => None,
     });
     // A thread that has one open waits for no other.
     let mut open = OpenBundle::of(bundle)?;
@@ -176,7 +176,7 @@ fn read_bundle(
         let Scanned { sha256, size, kernels } = wanted.scan(&mut open, resources)?;
         let kernels = kernels.and_then(|kernels| names.keep(&kernels, wanted.users.len()));
         for (library, target, wrapper) in &wanted.users {
-            let code = Code { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
+            let code = LibraryCode { wrapper: *wrapper, sha256, size, kernels: kernels.clone() };
             codes.push((*library, target.clone(), code));
         }
         done.fetch_add(wanted.size(), Ordering::Relaxed);

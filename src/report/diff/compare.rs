@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::code::{Code, Names};
-use super::inventory::{Inventory, Library, Member};
+use super::code::{KernelNames, LibraryCode};
+use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
 use super::members;
 use super::side::{Downloads, Side};
 use super::{
-    Amount, Change, Changes, Diff, DiffError, Download, Head, KernelChange, LibraryChange, MetadataChange,
-    PackageChange, Pair, Progress, TargetChange,
+    Amount, Change, Changes, Diff, DiffError, DiffProgress, Download, Head, KernelChange, LibraryChange,
+    MetadataChange, PackageChange, Pair, TargetChange,
 };
 use crate::report::details::{package_name, root};
 use crate::source::EntryPath;
@@ -27,8 +27,8 @@ type Different<'a> = HashMap<(&'a str, u32), (BTreeSet<&'a str>, Pair<Amount>)>;
 pub(super) fn compare(
     sides: Pair<&Side>,
     inventories: &Pair<Inventory>,
-    names: &Names,
-    progress: &Progress,
+    names: &KernelNames,
+    progress: &DiffProgress,
 ) -> Result<Diff, DiffError> {
     let Pair { before, after } = inventories;
     let mut targets = BTreeMap::<String, TargetChange>::new();
@@ -95,18 +95,18 @@ fn head(side: &Side, inventory: &Inventory) -> Head {
         form: side.form,
         files,
         host_size: members().map(|member| member.host_size).sum(),
-        code: inventory.libraries.values().map(Library::amount).fold(Amount::default(), Amount::plus),
+        code: inventory.libraries.values().map(InventoryLibrary::amount).fold(Amount::default(), Amount::plus),
         databases,
     }
 }
 
-impl Library {
+impl InventoryLibrary {
     fn amount(&self) -> Amount {
         self.code.values().map(|codes| amount(codes)).fold(Amount::default(), Amount::plus)
     }
 }
 
-fn amount(codes: &[Code]) -> Amount {
+fn amount(codes: &[LibraryCode]) -> Amount {
     let mut amount = Amount::default();
     for code in codes {
         amount.add(1, code.size);
@@ -124,7 +124,8 @@ fn libraries<'a>(
     let mut libraries = Vec::new();
     for path in paths {
         let (old, new) = (before.libraries.get(path), after.libraries.get(path));
-        let pair = |of: fn(&Library) -> Option<u64>| Pair { before: old.and_then(of), after: new.and_then(of) };
+        let pair =
+            |of: fn(&InventoryLibrary) -> Option<u64>| Pair { before: old.and_then(of), after: new.and_then(of) };
         let mut change = LibraryChange {
             path: path.clone(),
             change: Change::Same,
@@ -136,7 +137,7 @@ fn libraries<'a>(
         };
         let names: BTreeSet<&'a String> = old.into_iter().chain(new).flat_map(|library| library.code.keys()).collect();
         for name in names {
-            let codes = |library: Option<&'a Library>| library.and_then(|library| library.code.get(name));
+            let codes = |library: Option<&'a InventoryLibrary>| library.and_then(|library| library.code.get(name));
             let [old, new] = [old, new].map(|library| codes(library).map_or(&[][..], Vec::as_slice));
             let pair = Pair { before: amount(old), after: amount(new) };
             let code_objects = by_digest(old, new);
@@ -163,7 +164,7 @@ fn libraries<'a>(
 }
 
 /// Code objects: equal ones first, whichever wrapper leads to them; the others in the order of the wrappers.
-fn by_digest(before: &[Code], after: &[Code]) -> Changes {
+fn by_digest(before: &[LibraryCode], after: &[LibraryCode]) -> Changes {
     let mut known = HashMap::<_, u64>::new();
     for code in before {
         *known.entry(code.sha256).or_default() += 1;
@@ -202,7 +203,7 @@ fn by_digest(before: &[Code], after: &[Code]) -> Changes {
     }
 }
 
-fn kernels(codes: &[Code]) -> Kernels {
+fn kernels(codes: &[LibraryCode]) -> Kernels {
     let mut kernels = Kernels::new();
     for (number, size) in codes.iter().flat_map(|code| code.kernels.iter().flat_map(|kernels| kernels.iter())) {
         kernels.entry(*number).or_default().add(1, *size);
@@ -235,7 +236,7 @@ fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, P
 }
 
 /// The kernels with the largest changes, and the number of the others.
-fn listed(different: Different<'_>, names: &Names) -> (Vec<KernelChange>, usize) {
+fn listed(different: Different<'_>, names: &KernelNames) -> (Vec<KernelChange>, usize) {
     let mut changes: Vec<_> = different.into_iter().collect();
     let distance = |pair: &Pair<Amount>| pair.before.size.abs_diff(pair.after.size);
     let more = changes.len().saturating_sub(MOST_KERNELS);
@@ -262,7 +263,7 @@ fn packages(before: &Inventory, after: &Inventory) -> Vec<PackageChange> {
             let package = packages.entry(name.clone()).or_insert_with(|| PackageChange { name, ..Default::default() });
             add(package);
         };
-        for (path, Member { size, host_size, database, .. }) in &inventory.members {
+        for (path, InventoryMember { size, host_size, database, .. }) in &inventory.members {
             package(path, &|package| {
                 package.files.side(is_after).add(1, *size);
                 *package.host_size.side(is_after) += host_size;

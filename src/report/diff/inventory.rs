@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::code::{self, Code, Names, Place, Wanted};
-use super::side::{Part, Side};
-use super::{Amount, DiffError, Progress};
+use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
+use super::side::{Side, SidePart};
+use super::{Amount, DiffError, DiffProgress};
 use crate::gpu::TargetId;
-use crate::kpack::{MAGIC, Reader};
+use crate::kpack::{ArchiveReader, MAGIC};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
 use crate::split;
@@ -17,15 +17,15 @@ use crate::view::REPORTS;
 /// What an input consists of.
 pub(super) struct Inventory {
     /// Without archives, which are compared by what they hold.
-    pub(super) members: BTreeMap<EntryPath, Member>,
+    pub(super) members: BTreeMap<EntryPath, InventoryMember>,
     /// The libraries with device code, by path.
-    pub(super) libraries: BTreeMap<String, Library>,
+    pub(super) libraries: BTreeMap<String, InventoryLibrary>,
     pub(super) warnings: Vec<String>,
 }
 
 /// A file or a symlink.
 #[derive(Clone)]
-pub(super) struct Member {
+pub(super) struct InventoryMember {
     pub(super) kind: MemberKind,
     pub(super) size: u64,
     /// Bytes of it in the host part.
@@ -44,12 +44,12 @@ pub(super) enum MemberKind {
 
 /// A library with device code.
 #[derive(Default)]
-pub(super) struct Library {
+pub(super) struct InventoryLibrary {
     /// Bytes in the input; `None` if only code for it is there.
     pub(super) size: Option<u64>,
     pub(super) host_size: Option<u64>,
     /// By target, sorted by wrapper.
-    pub(super) code: BTreeMap<String, Vec<Code>>,
+    pub(super) code: BTreeMap<String, Vec<LibraryCode>>,
 }
 
 /// Libraries while they are looked for.
@@ -67,7 +67,7 @@ struct FoundArchive {
     root: EntryPath,
     /// What stands before the paths of its part.
     place: EntryPath,
-    reader: Arc<Reader>,
+    reader: Arc<ArchiveReader>,
 }
 
 impl Libraries {
@@ -77,7 +77,7 @@ impl Libraries {
     }
 
     /// Notes what leads to the code object of a number, which is at `place` if it is a new one.
-    fn add_user(&mut self, number: usize, user: (usize, String, usize), place: impl FnOnce() -> Place) {
+    fn add_user(&mut self, number: usize, user: (usize, String, usize), place: impl FnOnce() -> CodeLocation) {
         if number == self.wanted.len() {
             self.wanted.push(Wanted { place: place(), users: Vec::new() });
         }
@@ -89,7 +89,7 @@ impl Libraries {
 
 impl Inventory {
     /// Reads all code objects of an input.
-    pub(super) fn of(side: &Side, names: &Names, progress: &Progress) -> Result<Self, DiffError> {
+    pub(super) fn of(side: &Side, names: &KernelNames, progress: &DiffProgress) -> Result<Self, DiffError> {
         let mut inventory = Self { members: BTreeMap::new(), libraries: BTreeMap::new(), warnings: Vec::new() };
         let mut libraries = Libraries::default();
         let mut archives = Vec::new();
@@ -117,7 +117,7 @@ impl Inventory {
     }
 
     /// Takes over what a part has; gives its archives.
-    fn add_members(&mut self, part: &Part) -> Vec<FoundArchive> {
+    fn add_members(&mut self, part: &SidePart) -> Vec<FoundArchive> {
         let mut archives = Vec::new();
         let place = part.place();
         for (entry, at) in part.input.entries.iter().zip(&part.plan.places) {
@@ -132,7 +132,7 @@ impl Inventory {
             if let MemberKind::File(content) = &kind
                 && is_archive(&entry.path, content)
             {
-                match Reader::open(Arc::clone(content)) {
+                match ArchiveReader::open(Arc::clone(content)) {
                     Ok(reader) => {
                         let directory = entry.path.parent().filter(|directory| directory.name() == b".kpack");
                         let root = directory.and_then(|directory| directory.parent()).unwrap_or_else(EntryPath::root);
@@ -150,7 +150,7 @@ impl Inventory {
                 split::Destination::Unwanted(..) => continue,
             };
             let path = part.shown(&entry.path);
-            self.members.entry(path).or_insert(Member { kind, size, host_size, database, is_fat });
+            self.members.entry(path).or_insert(InventoryMember { kind, size, host_size, database, is_fat });
         }
         archives
     }
@@ -164,7 +164,7 @@ impl Inventory {
             let path = self.library(archive, name);
             let library = libraries.number(&path);
             libraries.archived.insert(library);
-            let place = || Place::Archive(Arc::clone(&archive.reader), entry.clone());
+            let place = || CodeLocation::Archive(Arc::clone(&archive.reader), entry.clone());
             let number = *places.entry((entry.ordinal, entry.original_size)).or_insert(libraries.wanted.len());
             libraries.add_user(number, (library, target.to_owned(), wrapper), place);
         }
@@ -203,11 +203,11 @@ impl Inventory {
     }
 }
 
-impl Library {
+impl InventoryLibrary {
     /// An archive for a target with features has what wrappers have for that target without them, too. It is the same code
     /// object, and counts once.
     fn drop_copies(&mut self) {
-        let of_target = |code: &Code| (code.wrapper, code.sha256);
+        let of_target = |code: &LibraryCode| (code.wrapper, code.sha256);
         let known: HashMap<String, BTreeSet<_>> =
             self.code.iter().map(|(target, codes)| (target.clone(), codes.iter().map(of_target).collect())).collect();
         for (name, codes) in &mut self.code {
@@ -220,7 +220,7 @@ impl Library {
     }
 }
 
-impl Part {
+impl SidePart {
     fn place(&self) -> EntryPath {
         let place = self.place.as_ref().and_then(|place| EntryPath::new(place.as_bytes()).ok());
         place.unwrap_or_else(EntryPath::root)
@@ -244,7 +244,7 @@ impl Part {
 }
 
 /// Has the code objects of fat binaries read, each once for all of the wrappers that lead to it.
-fn fat_binaries(part: &Part, libraries: &mut Libraries) {
+fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
     let mut found = BTreeMap::new();
     for entry in part.plan.archives.iter().flat_map(|planned| planned.archive.entries()) {
         let Some(wrapper) = entry.wrapper else { continue };
@@ -255,7 +255,7 @@ fn fat_binaries(part: &Part, libraries: &mut Libraries) {
         let Some(entry) = part.input.entries.get(binary) else { continue };
         let library = libraries.number(&part.shown(&entry.path).to_string());
         let number = *places.entry(Arc::as_ptr(frame)).or_insert(libraries.wanted.len());
-        libraries.add_user(number, (library, target, wrapper), || Place::Bundle(frame.object.clone()));
+        libraries.add_user(number, (library, target, wrapper), || CodeLocation::Bundle(frame.object.clone()));
     }
 }
 

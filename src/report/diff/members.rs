@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::inventory::{Member, MemberKind};
-use super::{Amount, Change, Changes, DiffError, Pair, Progress};
+use super::inventory::{InventoryMember, MemberKind};
+use super::{Amount, Change, Changes, DiffError, DiffProgress, Pair};
 use crate::rope::equal;
 use crate::source::EntryPath;
 
@@ -42,12 +42,12 @@ pub struct MemberChange {
 
 /// Compares what is at each path. Files of one size are read, as far as they are equal.
 pub(super) fn compare(
-    before: &BTreeMap<EntryPath, Member>,
-    after: &BTreeMap<EntryPath, Member>,
-    progress: &Progress,
+    before: &BTreeMap<EntryPath, InventoryMember>,
+    after: &BTreeMap<EntryPath, InventoryMember>,
+    progress: &DiffProgress,
 ) -> Result<Members, DiffError> {
     let pairs: Vec<_> = before.iter().filter_map(|(path, old)| Some((path, old, after.get(path)?))).collect();
-    let is_read = |old: &Member, new: &Member| old.is_fat == new.is_fat && old.size == new.size;
+    let is_read = |old: &InventoryMember, new: &InventoryMember| old.is_fat == new.is_fat && old.size == new.size;
     let size = pairs.iter().filter(|(_, old, new)| is_read(old, new)).map(|(_, old, _)| old.size).sum();
     progress.total.fetch_add(size, Ordering::Relaxed);
     let compared = pairs.into_iter().par_bridge().map(|(path, old, new)| {
@@ -75,7 +75,7 @@ pub(super) fn compare(
 
 /// Whether two members are equal. Of a library that has its device code in itself on one side only, the size without it is
 /// compared.
-fn is_equal(old: &Member, new: &Member) -> Result<bool, DiffError> {
+fn is_equal(old: &InventoryMember, new: &InventoryMember) -> Result<bool, DiffError> {
     Ok(match (&old.kind, &new.kind) {
         (MemberKind::Symlink(old), MemberKind::Symlink(new)) => old == new,
         (MemberKind::File(_), MemberKind::File(_)) if old.is_fat != new.is_fat => old.host_size == new.host_size,

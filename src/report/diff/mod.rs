@@ -24,13 +24,13 @@ use crate::rope::ReadError;
 use crate::source::SourceError;
 use crate::split::SplitError;
 
-use code::Names;
+use code::KernelNames;
 use inventory::Inventory;
 
 pub use gate::{Exceeded, Gate, Gated};
 pub use members::{MemberChange, Members};
 pub use metadata::MetadataChange;
-pub use side::{Form, Settings, Side};
+pub use side::{InputForm, Settings, Side};
 pub use tables::growth;
 
 /// Why two inputs cannot be compared.
@@ -60,7 +60,7 @@ pub enum DiffError {
 
 /// How far comparing is, for a progress bar: bytes of code objects, and of files that may be equal.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct DiffProgress {
     /// What there is to read.
     pub total: AtomicU64,
     /// What has been read.
@@ -153,7 +153,7 @@ pub struct Head {
     /// Its file name.
     pub name: String,
     /// What it is.
-    pub form: Form,
+    pub form: InputForm,
     /// Files and symlinks.
     pub files: Amount,
     /// Bytes of the host part.
@@ -289,8 +289,8 @@ impl Change {
 
 impl Diff {
     /// Reads all code objects of both, and the files that may be equal.
-    pub fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
-        let names = Names::default();
+    pub fn of(before: &Side, after: &Side, progress: &DiffProgress) -> Result<Self, DiffError> {
+        let names = KernelNames::default();
         let inventories =
             Pair { before: Inventory::of(before, &names, progress)?, after: Inventory::of(after, &names, progress)? };
         compare::compare(Pair { before, after }, &inventories, &names, progress)

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::DiffError;
-use crate::artifact::{ArtifactName, Found, GENERIC, MANIFEST, Manifest, find};
+use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
 use crate::gpu::{BundleKey, Level};
 use crate::report::details::Details;
-use crate::report::{Making, Report, SizedParts, Sizes};
+use crate::report::{InspectReport, MakingProgress, SizedParts, Sizes};
 use crate::resources::Resources;
 use crate::source::{Input, InputKind, SourceError};
-use crate::split::{Options, Packaging, Plan, Progress, RESERVED, STATEMENT, Statement};
+use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, RESERVED, STATEMENT, Statement};
 use crate::view::{HOST, REPORTS, WheelOptions, WheelSet};
 use crate::wheel::Metadata;
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum InputForm {
     /// A `.whl` file.
     Wheel,
     /// A directory that holds nothing but wheels: a split, as wheels.
@@ -39,9 +39,9 @@ pub enum Form {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Of all but artifacts.
-    pub options: Options,
+    pub options: PlanOptions,
     /// Of artifacts.
-    pub artifacts: Options,
+    pub artifacts: PlanOptions,
     /// Of the wheels whose sizes are compared.
     pub wheels: WheelOptions,
 }
@@ -50,15 +50,15 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Side {
     pub(super) name: String,
-    pub(super) form: Form,
-    pub(super) parts: Vec<Part>,
+    pub(super) form: InputForm,
+    pub(super) parts: Vec<SidePart>,
     pub(super) resources: Arc<Resources>,
     pub(super) warnings: Vec<String>,
 }
 
 /// One of the directories or wheels that an input consists of.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct SidePart {
     /// What stands before its paths: the component of an artifact, or its whole name if shards have others of the component.
     pub(super) place: Option<String>,
     pub(super) input: Input,
@@ -85,24 +85,29 @@ impl Side {
         location: &Path,
         settings: &Settings,
         resources: &Arc<Resources>,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<Self, DiffError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let absolute = location.canonicalize().map_err(io)?;
         let name = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy().into_owned();
-        let mut side =
-            Self { name, form: Form::Tree, parts: Vec::new(), resources: Arc::clone(resources), warnings: Vec::new() };
+        let mut side = Self {
+            name,
+            form: InputForm::Tree,
+            parts: Vec::new(),
+            resources: Arc::clone(resources),
+            warnings: Vec::new(),
+        };
         let artifacts = match find(&absolute).map_err(io)? {
-            Some(Found::One) => BTreeMap::from([(side.name.clone(), absolute.clone())]),
-            Some(Found::Several { artifacts, others, archives }) if !artifacts.is_empty() => {
+            Some(FoundArtifacts::One) => BTreeMap::from([(side.name.clone(), absolute.clone())]),
+            Some(FoundArtifacts::Several { artifacts, others, archives }) if !artifacts.is_empty() => {
                 side.note_others(&absolute, &others, &archives);
                 artifacts
             }
             // Any directory may have tar archives.
-            None | Some(Found::Several { .. }) => BTreeMap::new(),
+            None | Some(FoundArtifacts::Several { .. }) => BTreeMap::new(),
         };
         if !artifacts.is_empty() {
-            side.form = Form::Artifacts;
+            side.form = InputForm::Artifacts;
             for (name, location) in &artifacts {
                 side.add_artifact(name, location, place_of(name, &artifacts), settings, progress)?;
             }
@@ -131,26 +136,26 @@ impl Side {
         self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
-    fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
+    fn add(&mut self, location: &Path, settings: &Settings, progress: &PlanProgress) -> Result<(), DiffError> {
         let input = Input::survey(location, &self.resources)?;
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &settings.options, &self.resources, progress).map_err(refused)?;
         let is_wheel = matches!(input.kind, InputKind::Wheel(_));
         let file_size = is_wheel.then(|| location.metadata().ok().map(|metadata| metadata.len())).flatten();
         match input.kind {
-            InputKind::Wheel(_) if self.form == Form::Tree => self.form = Form::Wheel,
-            InputKind::Binary => self.form = Form::Binary,
+            InputKind::Wheel(_) if self.form == InputForm::Tree => self.form = InputForm::Wheel,
+            InputKind::Binary => self.form = InputForm::Binary,
             _ => {}
         }
         let wheels = match WheelSet::new(&input, &plan, &settings.wheels, &self.resources) {
-            Ok(wheels) => wheels.filter(|_| self.form == Form::Wheel),
+            Ok(wheels) => wheels.filter(|_| self.form == InputForm::Wheel),
             Err(error) => {
                 self.warnings.push(format!("{}: the sizes of its parts are not known: {error}", location.display()));
                 None
             }
         };
         self.warnings.extend(plan.warnings.iter().cloned());
-        self.parts.push(Part { place: None, input, plan, wheels, file_size });
+        self.parts.push(SidePart { place: None, input, plan, wheels, file_size });
         Ok(())
     }
 
@@ -160,14 +165,14 @@ impl Side {
         location: &Path,
         place: String,
         settings: &Settings,
-        progress: &Progress,
+        progress: &PlanProgress,
     ) -> Result<(), DiffError> {
         let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
         let mut input = Input::survey(location, &self.resources)?;
         let manifest = Manifest::of(&input)?;
         let prefixes = manifest.present(&input);
         Manifest { prefixes: prefixes.clone() }.keep_installed(&mut input);
-        let options = Options {
+        let options = PlanOptions {
             overlay_roots: Some(prefixes),
             packaging: Packaging::Processors,
             group: Some(component),
@@ -176,7 +181,7 @@ impl Side {
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &options, &self.resources, progress).map_err(refused)?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
-        self.parts.push(Part { place: Some(place), input, plan, wheels: None, file_size: None });
+        self.parts.push(SidePart { place: Some(place), input, plan, wheels: None, file_size: None });
         Ok(())
     }
 
@@ -186,7 +191,7 @@ impl Side {
     }
 
     /// Does the work of a split, after which the sizes of its wheels are known.
-    pub fn make_sizes(&self, progress: &Making) -> Result<(), DiffError> {
+    pub fn make_sizes(&self, progress: &MakingProgress) -> Result<(), DiffError> {
         for part in &self.parts {
             Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
         }
@@ -200,17 +205,17 @@ impl Side {
 
     pub(super) fn downloads(&self) -> Downloads {
         match (self.form, self.parts.as_slice()) {
-            (Form::Wheel, [part]) => part.downloads(),
-            (Form::Wheels, parts) => of_wheels(parts),
+            (InputForm::Wheel, [part]) => part.downloads(),
+            (InputForm::Wheels, parts) => of_wheels(parts),
             _ => Downloads::default(),
         }
     }
 }
 
-impl Part {
+impl SidePart {
     fn downloads(&self) -> Downloads {
         let Self { input, plan, wheels, file_size, .. } = self;
-        let known = Report::known(input, plan, wheels.as_ref(), None).sizes;
+        let known = InspectReport::known(input, plan, wheels.as_ref(), None).sizes;
         let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()));
         Downloads {
             whole: *file_size,
@@ -242,8 +247,8 @@ fn place_of(name: &str, all: &BTreeMap<String, PathBuf>) -> String {
 }
 
 /// What users download of a host wheel and device wheels.
-fn of_wheels(parts: &[Part]) -> Downloads {
-    let keys: Vec<_> = parts.iter().map(Part::keys).collect();
+fn of_wheels(parts: &[SidePart]) -> Downloads {
+    let keys: Vec<_> = parts.iter().map(SidePart::keys).collect();
     let size = |wanted: &dyn Fn(&BTreeSet<BundleKey>) -> bool| {
         let parts = parts.iter().zip(&keys).filter(|(_, keys)| wanted(keys));
         parts.map(|(part, _)| part.file_size.unwrap_or(0)).sum::<u64>()
@@ -257,7 +262,7 @@ fn of_wheels(parts: &[Part]) -> Downloads {
 }
 
 /// The parts of a split: a host part and device parts, or wheels. `None` if a directory is none.
-fn parts_of_split(location: &Path) -> std::io::Result<Option<(Form, Vec<PathBuf>)>> {
+fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<PathBuf>)>> {
     if !location.is_dir() {
         return Ok(None);
     }
@@ -275,7 +280,7 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(Form, Vec<PathBuf>
     wheels.sort();
     let host = location.join(HOST);
     if !host.is_dir() {
-        return Ok((directories.is_empty() && !wheels.is_empty()).then_some((Form::Wheels, wheels)));
+        return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
     }
     // There may be other things if the split says what is its own.
     let said = std::fs::read(location.join(REPORTS).join(STATEMENT)).ok();
@@ -287,5 +292,5 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(Form, Vec<PathBuf>
     };
     directories.retain(is_part);
     directories.insert(0, host);
-    Ok(Some((Form::Split, directories)))
+    Ok(Some((InputForm::Split, directories)))
 }

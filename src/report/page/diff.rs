@@ -20,7 +20,7 @@ const LONGEST_NAME: usize = 200;
 
 /// The JSON in the page: that of `diff`.
 #[derive(Serialize)]
-struct Data<'a> {
+struct DiffData<'a> {
     json_version: u32,
     #[serde(flatten)]
     diff: &'a Diff,
@@ -31,7 +31,7 @@ impl Diff {
     pub fn html(&self) -> String {
         let Pair { before, after } = &self.inputs;
         let title = html! { (shown(&before.name)) " → " (shown(&after.name)) };
-        document(&title, &self.body(&title), &Data { json_version: JSON_VERSION, diff: self })
+        document(&title, &self.body(&title), &DiffData { json_version: JSON_VERSION, diff: self })
     }
 
     fn body(&self, title: &Markup) -> Markup {

@@ -15,7 +15,7 @@ const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 64;
 
 /// Numbers of a row by column: bytes, and a number of things.
-type Row<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
+type MatrixRow<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
 
 /// A table of bytes with a number of `things` in each cell. `parts` says which columns are folded into a part of another name.
 fn matrix(
@@ -23,7 +23,7 @@ fn matrix(
     caption: &str,
     first: &str,
     things: &str,
-    rows: &[Row<'_>],
+    rows: &[MatrixRow<'_>],
     parts: &BTreeMap<&str, &str>,
 ) -> Markup {
     let mut columns = BTreeMap::<&str, u64>::new();
@@ -70,7 +70,7 @@ fn heat(bytes: u64, most: u64) -> u32 {
 impl Page {
     /// Libraries by target.
     pub(super) fn matrix(&self) -> Markup {
-        let rows: Vec<Row<'_>> = self
+        let rows: Vec<MatrixRow<'_>> = self
             .report
             .summary
             .binaries
@@ -134,7 +134,7 @@ impl Page {
 
     /// Databases by library and key.
     pub(super) fn databases(&self) -> Markup {
-        let rows: Vec<Row<'_>> = self
+        let rows: Vec<MatrixRow<'_>> = self
             .details
             .database_files
             .iter()

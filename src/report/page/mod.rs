@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::details::Details;
 use super::table::percent;
 use super::text::{escaped, is_special};
-use super::{EmbeddedSummary, Report, SizedParts, Summary};
+use super::{EmbeddedSummary, InspectReport, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
@@ -37,7 +37,7 @@ const MOST: usize = 200;
 /// A page about an input.
 pub struct Page {
     input: String,
-    report: Report,
+    report: InspectReport,
     details: Details,
     folded: Folded,
 }
@@ -76,17 +76,17 @@ struct Folded {
 
 /// The JSON in the page: that of `inspect`, and details.
 #[derive(Serialize)]
-struct Data<'a> {
+struct InspectData<'a> {
     json_version: u32,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a InspectReport,
     details: &'a Details,
     folded: &'a Folded,
 }
 
 /// Text in which nothing is invisible; markup in it is shown as it is.
 #[derive(Debug)]
-struct Text(String);
+struct VisibleText(String);
 
 impl Outline {
     fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
@@ -111,7 +111,7 @@ impl Outline {
     /// The page with the sizes that are known now.
     fn page(self, embedded: Option<Vec<EmbeddedSummary>>) -> Page {
         let Self { input, summary, details, parts } = self;
-        let report = Report { sizes: parts.known(&summary), summary, embedded };
+        let report = InspectReport { sizes: parts.known(&summary), summary, embedded };
         let mut page = Page { input, report, details, folded: Folded::default() };
         page.fold();
         page
@@ -156,7 +156,7 @@ impl Page {
     /// The page.
     pub fn html(&self) -> String {
         let Self { report, details, folded, .. } = self;
-        let data = Data { json_version: JSON_VERSION, report, details, folded };
+        let data = InspectData { json_version: JSON_VERSION, report, details, folded };
         let title = html! { (shown(&self.input)) " by GPU architecture" };
         document(&title, &self.body(), &data)
     }
@@ -247,11 +247,11 @@ fn digest(text: &str) -> String {
 }
 
 /// A name from the input.
-fn shown(name: &str) -> Text {
-    Text(escaped(name).into_owned())
+fn shown(name: &str) -> VisibleText {
+    VisibleText(escaped(name).into_owned())
 }
 
-impl Text {
+impl VisibleText {
     fn letters(&self) -> usize {
         self.0.chars().count()
     }
@@ -265,7 +265,7 @@ impl Text {
     }
 }
 
-impl Render for Text {
+impl Render for VisibleText {
     fn render(&self) -> Markup {
         self.0.render()
     }

@@ -6,7 +6,7 @@ use super::bars::{Bar, bars};
 use super::cells::{bytes, ratio, table};
 use super::treemap::{Area, treemap};
 use super::{Page, percent, shown};
-use crate::report::details::{Thin, part};
+use crate::report::details::{ThinEstimate, part};
 use crate::report::table::{counted, size};
 use crate::report::{BinarySummary, UserSize};
 
@@ -59,7 +59,8 @@ impl Page {
         let is_wheel = sizes.input_wheel_size.is_some();
         let taken = |user: &UserSize| if is_wheel { user.download_size } else { user.installed_size };
         let known = sizes.users.iter().filter_map(|(gpu, user)| Some((taken(user)?, gpu.as_str())));
-        let thin = |(gpu, thin): (&String, &Thin)| (thin.download_size.unwrap_or(thin.installed_size), gpu.clone());
+        let thin =
+            |(gpu, thin): (&String, &ThinEstimate)| (thin.download_size.unwrap_or(thin.installed_size), gpu.clone());
         let all = sizes.input_wheel_size.unwrap_or(self.report.summary.input_size);
         let verb = if is_wheel { "downloads" } else { "installs" };
         let range = |least: (u64, &str), most: (u64, &str)| {

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use streemap::Rect;
 
-use super::{Text, shown};
+use super::{VisibleText, shown};
 use crate::report::table::size;
 
 /// A part of a picture: with parts of its own, or of a colour.
@@ -107,7 +107,7 @@ fn drawn(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
 }
 
 /// As much of a name as there is room for: the end of a path says more than its beginning.
-fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<Text> {
+fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<VisibleText> {
     let name = if is_header || !name.contains('/') { name } else { name.rsplit('/').next().unwrap_or(name) };
     let text = shown(name);
     let letters = text.letters();

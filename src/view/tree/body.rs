@@ -13,12 +13,12 @@ pub enum Body {
     /// Their number is known only after work.
     Made(Arc<dyn Materialize>),
     /// They change: a report that is written again at each lookup.
-    Live(Arc<dyn Report>),
+    Live(Arc<dyn LiveReport>),
 }
 
 /// A text that tells the state of things now.
-pub trait Report: Send + Sync + fmt::Debug {
-    /// The text, at most [`Report::size`] bytes of it. Writing it is no work and waits for nobody.
+pub trait LiveReport: Send + Sync + fmt::Debug {
+    /// The text, at most [`LiveReport::size`] bytes of it. Writing it is no work and waits for nobody.
     fn text(&self) -> String;
 
     /// Every reader sees exactly this many bytes: the text is filled up with spaces and a newline.

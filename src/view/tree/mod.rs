@@ -23,7 +23,7 @@ use super::origin::Origin;
 use crate::source::{Attributes, EntryPath};
 
 pub use self::arena::Directory;
-pub use self::body::{Body, Report};
+pub use self::body::{Body, LiveReport};
 pub use self::found::Finder;
 pub use self::stack::{Bodies, Child, Children, Hidden, View};
 

@@ -11,7 +11,7 @@ use crate::rope::{Rope, Segment};
 const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 
 /// What is at a path of a layer: a directory or not, whether the view hides it, and a link group.
-type Plan = BTreeMap<String, (bool, bool, Option<u64>)>;
+type LayerPaths = BTreeMap<String, (bool, bool, Option<u64>)>;
 
 /// The union as it would be if it were built: where each node comes from, and what is in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ fn text(body: &Body) -> String {
 }
 
 /// Layers of few names, so that they often meet.
-fn plans() -> impl Strategy<Value = Vec<Plan>> {
+fn plans() -> impl Strategy<Value = Vec<LayerPaths>> {
     let component = prop::sample::select(vec!["a", "a.b", "b", "c"]);
     let place = prop::collection::vec(component, 1..4).prop_map(|names| names.join("/"));
     let group = prop::option::weighted(0.4, 0..3_u64);
@@ -46,7 +46,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 }
 
 /// Stores a layer; files that would have to be directories are left out. What is to be hidden goes to `hidden`.
-fn store(tree: &mut Tree, plan: &Plan, number: u16, hidden: &mut BTreeSet<NodeId>) -> NodeId {
+fn store(tree: &mut Tree, plan: &LayerPaths, number: u16, hidden: &mut BTreeSet<NodeId>) -> NodeId {
     let attributes = Attributes { mode: number, ..ATTRIBUTES };
     let layer = tree.layer(attributes).unwrap();
     for (place, (is_directory, is_hidden, group)) in plan {
