@@ -20,10 +20,10 @@ pub(crate) fn run(bytes: &[u8]) {
     assert!(i64::try_from(sizes.fold(0_u64, |sum, size| sum.checked_add(size).expect("a sum"))).is_ok());
     let again = Input::open(&path, &resources()).expect("as before");
     let mut random = Random::of(bytes);
-    for (entry, twin) in input.entries.iter().zip(&again.entries).take(MEMBERS) {
-        assert_eq!(entry.path, twin.path);
-        if let (Some(content), Some(twin)) = (content(entry), content(twin)) {
-            check_member(content, twin, &mut random);
+    for (entry, counterpart) in input.entries.iter().zip(&again.entries).take(MEMBERS) {
+        assert_eq!(entry.path, counterpart.path);
+        if let (Some(content), Some(counterpart)) = (content(entry), content(counterpart)) {
+            check_member(content, counterpart, &mut random);
         }
     }
 }
@@ -52,9 +52,9 @@ fn stays_in_the_tree(input: &Input, entry: &Entry) {
 }
 
 /// Reads a member as a whole, and the same member of another listing in pieces.
-fn check_member(member: &dyn Content, twin: &dyn Content, random: &mut Random) {
+fn check_member(member: &dyn Content, counterpart: &dyn Content, random: &mut Random) {
     let size = member.size();
-    assert_eq!(size, twin.size());
+    assert_eq!(size, counterpart.size());
     if size > MOST {
         // Whatever it claims: it costs no more than there is.
         drop(member.peek(&mut [0; 4096]));
@@ -70,10 +70,10 @@ fn check_member(member: &dyn Content, twin: &dyn Content, random: &mut Random) {
     }
     let truth = truth.unwrap_or_default();
     let mut beginning = vec![0; usize::try_from(size.min(random.below(5000) + 1)).expect("small")];
-    if twin.peek(&mut beginning).is_ok() {
+    if counterpart.peek(&mut beginning).is_ok() {
         assert!(truth.starts_with(&beginning), "the first {} bytes", beginning.len());
     }
-    let all = same_in_pieces(twin, &truth, random);
+    let all = same_in_pieces(counterpart, &truth, random);
     assert!(all || whole.is_err(), "what can be read as a whole can be read in pieces");
     assert!(member.read_at(size, &mut [0]).is_err() && member.read_at(u64::MAX, &mut [0; 2]).is_err());
 }

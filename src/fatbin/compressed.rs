@@ -121,7 +121,7 @@ impl Compressed {
     /// Whether it is decompressed as a whole; otherwise [`Compressed::stream`] is the way to read it. A bundle that
     /// does not fit into half of the budget is only held if its window is as large as itself, so that a decoder would
     /// need the same memory.
-    pub fn is_held_whole(&self) -> bool {
+    pub fn is_decompressed_whole(&self) -> bool {
         self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
     }
 
@@ -136,33 +136,33 @@ impl Compressed {
 
     /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: a caller
     /// must hold no other bundle, and no other memory but for bundles.
-    pub fn ready(&self) -> Result<Arc<Decompressed>, ReadError> {
+    pub fn decompressed(&self) -> Result<Arc<Decompressed>, ReadError> {
         if let Some(bytes) = self.resident() {
             return Ok(bytes);
         }
-        let bytes = self.hold()?;
-        self.keep(&bytes);
+        let bytes = self.pin()?;
+        self.cache(&bytes);
         Ok(bytes)
     }
 
     /// Puts the decompressed bundle into the cache, from which it is evicted when the memory is needed.
-    pub fn keep(&self, bytes: &Arc<Decompressed>) {
+    pub fn cache(&self, bytes: &Arc<Decompressed>) {
         self.resources.bundles.put(self.id, Arc::clone(bytes));
         self.resources.budget.busy();
     }
 
     /// The same, but if it is decompressed now it is kept only as long as it is held.
-    pub fn hold(&self) -> Result<Arc<Decompressed>, ReadError> {
-        let _turn = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn pin(&self) -> Result<Arc<Decompressed>, ReadError> {
+        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
         let there = self.in_use().upgrade();
         there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size())), Ok)
     }
 
     /// The same if there is room for it without waiting.
-    pub fn try_hold(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
+    pub fn try_pin(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
         // A thread that decompresses it now may wait for memory.
-        let _turn = match self.decompressing.try_lock() {
-            Ok(turn) => turn,
+        let _decompressing = match self.decompressing.try_lock() {
+            Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
@@ -188,7 +188,7 @@ impl Compressed {
     }
 
     /// A stream of the decompressed bundle, which decodes as far as it is read. Waits for memory like
-    /// [`Compressed::ready`].
+    /// [`Compressed::decompressed`].
     pub fn stream(&self) -> Pooled<OpenStream> {
         let streams = &self.resources.streams;
         let found = streams.get(self.stream_memory(), |stream| stream.id == self.id);
@@ -380,7 +380,7 @@ impl Content for Slice {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
         let bundle = &self.bundle;
-        if !bundle.is_held_whole() {
+        if !bundle.is_decompressed_whole() {
             let mut stream = bundle.stream();
             bundle.seek(&mut stream, self.offset + offset)?;
             return bundle.read_stream(&mut stream, buffer);
@@ -388,7 +388,7 @@ impl Content for Slice {
         if bundle.resident().is_some() {
             bundle.resources.counters.cache_hits.add(1);
         }
-        copy_from(&bundle.ready()?, self.offset + offset, buffer)
+        copy_from(&bundle.decompressed()?, self.offset + offset, buffer)
     }
 
     fn is_nonblocking(&self, _: u64, _: usize) -> bool {

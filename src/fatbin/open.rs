@@ -27,7 +27,7 @@ impl OpenBundle {
     pub fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
-            Some(bundle) if bundle.is_held_whole() => Self::Whole(bundle.hold()?),
+            Some(bundle) if bundle.is_decompressed_whole() => Self::Whole(bundle.pin()?),
             Some(bundle) => Self::Stream(Some(bundle.stream())),
         })
     }

@@ -118,7 +118,7 @@ fn listing_a_compressed_bundle_decompresses_its_table_only() {
     let limit = bytes.len() as u64;
     let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
     assert!(resources.counters.bytes_decompressed.get() <= 1024);
-    let held = objects[0].bundle.as_ref().unwrap().hold().unwrap();
+    let held = objects[0].bundle.as_ref().unwrap().pin().unwrap();
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();
     resources.bundles.remove(&objects[0].bundle.as_ref().unwrap().id());
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();

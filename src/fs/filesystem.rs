@@ -154,21 +154,20 @@ impl Filesystem {
         size: u32,
         reply: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
     ) {
-        let is_nonblocking =
-            |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
+        let is_cheap = |content: &Arc<dyn Content>| content.is_nonblocking(offset, readable(&**content, offset, size));
         let found = contained(|| {
             let content = self.nodes.known_content(node);
-            let is_prompt = content.as_ref().is_some_and(is_nonblocking);
-            (content, is_prompt)
+            let is_nonblocking = content.as_ref().is_some_and(is_cheap);
+            (content, is_nonblocking)
         });
-        let (content, is_prompt) = found.unwrap_or((None, false));
+        let (content, is_nonblocking) = found.unwrap_or((None, false));
         let counters = &self.resources.counters;
-        if is_prompt { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
+        if is_nonblocking { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
         // Before the answer, since after it the next request may overtake this one.
         if offset == 0 {
             contained(|| self.directory_readahead.record_access(node, self));
         }
-        self.answer(RequestKind::Read, is_prompt, move |this| this.read_now(node, content, offset, size, reply));
+        self.answer(RequestKind::Read, is_nonblocking, move |this| this.read_now(node, content, offset, size, reply));
     }
 
     /// `content` is that of the node if it was there when the request came.
@@ -263,8 +262,8 @@ impl Filesystem {
     }
 
     /// Has a request answered: here if it is no work, else by the executor.
-    fn answer(self: &Arc<Self>, kind: RequestKind, is_prompt: bool, job: impl FnOnce(&Self) + Send + 'static) {
-        if is_prompt {
+    fn answer(self: &Arc<Self>, kind: RequestKind, is_nonblocking: bool, job: impl FnOnce(&Self) + Send + 'static) {
+        if is_nonblocking {
             return self.answer_now(kind, job);
         }
         let begun = self.requests().hand_over(self.requests().begin(kind));

@@ -5,8 +5,8 @@
 //!
 //! It does not know what is made of the joined input.
 
+mod archives;
 mod sets;
-mod shelf;
 mod wheels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,8 +23,8 @@ use crate::rope::{Content, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
-pub use shelf::some_of;
-use shelf::{InputArchives, Settled};
+pub use archives::some_of;
+use archives::{InputArchives, Settled};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 
 /// The smallest file that can be a binary: an ELF header.
@@ -124,8 +124,8 @@ enum JoinError {
 pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgress) -> Joined {
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
-    let shelf = InputArchives::of(input, installed);
-    if shelf.is_empty() {
+    let archives = InputArchives::of(input, installed);
+    if archives.is_empty() {
         return Joined::default();
     }
     let files: Vec<_> = input
@@ -144,7 +144,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
         .par_iter()
         .with_max_len(1)
         .map(|&(position, path, content)| {
-            let found = look_at(&installed(path), content, &shelf, resources);
+            let found = look_at(&installed(path), content, &archives, resources);
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
             (position, found)
         })
@@ -158,16 +158,16 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
             Ok(None) => {}
             Ok(Some(found)) => {
                 joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
-                shelf.note(&found.asked);
+                archives.note(&found.asked);
                 replaced.push((position, found));
             }
             Err((error, reached)) => {
-                shelf.need(&reached, path);
+                archives.need(&reached, path);
                 joined.warnings.push(format!("{path}: not joined with its archives: {error}"));
             }
         }
     }
-    let Settled { used, unasked, left } = shelf.settle(resources);
+    let Settled { used, unasked, left } = archives.settle(resources);
     joined.unasked = unasked;
     joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
     for (position, JoinCandidate { joined: content, mut form, .. }) in replaced {
@@ -236,20 +236,20 @@ struct SharedMarker {
 fn look_at(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    shelf: &InputArchives,
+    archives: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)> {
-    let requests = match requests(installed, content, shelf) {
+    let requests = match requests(installed, content, archives) {
         Ok(requests) if requests.is_empty() => return Ok(None),
         Ok(requests) => requests,
-        Err(error) => return Err((error, shelf.around(installed))),
+        Err(error) => return Err((error, archives.around(installed))),
     };
     let mut reached = reached(&requests);
     if requests.iter().any(Result::is_err) {
-        reached.extend(shelf.around(installed));
+        reached.extend(archives.around(installed));
     }
     let requests = requests.into_iter().collect::<Result<Vec<_>, _>>();
-    let found = requests.and_then(|requests| put_together(content, &requests, shelf, resources));
+    let found = requests.and_then(|requests| put_together(content, &requests, archives, resources));
     found.map(Some).map_err(|error| (error, reached))
 }
 
@@ -265,7 +265,7 @@ fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
 fn requests(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    shelf: &InputArchives,
+    archives: &InputArchives,
 ) -> Result<Vec<Result<CodeRequest, JoinError>>, JoinError> {
     let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
     if split.wrappers.len() > MAX_WRAPPERS {
@@ -277,7 +277,8 @@ fn requests(
         let broken =
             |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
         let bytes = wrapper.marker.as_ref().map_err(|error| broken(error))?;
-        let marker = markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, shelf));
+        let marker =
+            markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, archives));
         let marker = marker.as_ref().map_err(|error| broken(error))?;
         Ok(CodeRequest { marker: Arc::clone(marker), index: wrapper.index })
     };
@@ -285,10 +286,10 @@ fn requests(
 }
 
 impl SharedMarker {
-    fn read(bytes: &[u8], directory: &EntryPath, shelf: &InputArchives) -> Result<Arc<Self>, KpackError> {
+    fn read(bytes: &[u8], directory: &EntryPath, archives: &InputArchives) -> Result<Arc<Self>, KpackError> {
         let (kernel_name, paths) = read_marker(bytes)?;
         let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
-        let archives = paths.iter().map(|path| shelf.reached(path)).filter(|reached| !reached.is_empty()).collect();
+        let archives = paths.iter().map(|path| archives.reached(path)).filter(|reached| !reached.is_empty()).collect();
         Ok(Arc::new(Self { kernel_name, paths, archives }))
     }
 }
@@ -297,14 +298,15 @@ impl SharedMarker {
 fn put_together(
     content: &Arc<dyn Content>,
     requests: &[CodeRequest],
-    shelf: &InputArchives,
+    archives: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<JoinCandidate, JoinError> {
     let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for (position, request) in requests.iter().enumerate() {
         // HIP takes the lower half.
         let index = to_usize(request.index & u64::from(u32::MAX));
-        let found = sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, shelf, resources);
+        let found =
+            sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, archives, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
         // One is enough for a binary.
@@ -329,12 +331,12 @@ fn put_together(
     let bundle = |objects: &Vec<CodeObject>| Ok::<Arc<dyn Content>, BinaryError>(Arc::new(bundle_of(objects)?));
     let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
     let joined = binary::join(content, &bundles)?;
-    let form = SplitForm { content: Arc::clone(content), archives: archives(requests), wrappers };
+    let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), wrappers };
     Ok(JoinCandidate { joined, form, warnings, asked })
 }
 
 /// Where archives can be again, if all wrappers say the same and are numbered as they are.
-fn archives(requests: &[CodeRequest]) -> Option<Archives> {
+fn named_archives(requests: &[CodeRequest]) -> Option<Archives> {
     let first = &requests.first()?.marker;
     let is_like_first = |(position, request): (usize, &CodeRequest)| {
         request.index == position as u64 && (Arc::ptr_eq(&request.marker, first) || request.marker == *first)

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shelf::{InputArchive, InputArchives};
+use super::archives::{InputArchive, InputArchives};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
 use crate::gpu::TargetId;
 use crate::kpack::{Reach, TocEntry};
@@ -33,25 +33,25 @@ struct JoinedCode {
     /// What it is for by its header; the least specific of its names if that does not say.
     own: TargetId,
     /// Whether the header says it.
-    is_certain: bool,
+    is_reliable: bool,
     place: String,
 }
 
 /// The code objects that a loader finds under `key` in the archives to which each search path leads.
 pub(super) fn of(
     key: &str,
-    archives: &[Vec<(usize, Reach)>],
-    shelf: &InputArchives,
+    by_path: &[Vec<(usize, Reach)>],
+    archives: &InputArchives,
     resources: &Arc<Resources>,
 ) -> Result<KernelSet, String> {
     let mut set = KernelSet::default();
     let mut found = Vec::<JoinedCode>::new();
     // A loader takes what an earlier search path leads to.
     let mut earlier = BTreeSet::<String>::new();
-    for reached in archives {
+    for reached in by_path {
         let mut here = BTreeSet::new();
         for &(number, ref reach) in reached {
-            let Some(archive) = shelf.get(number) else { continue };
+            let Some(archive) = archives.get(number) else { continue };
             let reader = archive.reader()?;
             let entries = reader.toc().toc.get(key).into_iter().flatten();
             for (target, entry) in entries.filter(|(target, _)| reader.offers(target) && reach.asks_for(target)) {
@@ -124,7 +124,7 @@ fn code(
     let own = of_header.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
-    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_certain: of_header.is_some(), place })
+    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable: of_header.is_some(), place })
 }
 
 /// Code does not become a thousand times as much when it is decompressed. The entry may have been made to exhaust memory.
@@ -144,17 +144,17 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     let mut distinct = Vec::<JoinedCode>::new();
     for code in found {
         let is_alias = |other: &JoinedCode| {
-            other.own == code.own || (!code.is_certain && code.own.candidates().contains(&other.own))
+            other.own == code.own || (!code.is_reliable && code.own.candidates().contains(&other.own))
         };
-        let mut twin = None;
+        let mut counterpart = None;
         for other in distinct.iter_mut().filter(|other| is_alias(other)) {
             if is_same(other, &code).map_err(|error| error.to_string())? {
-                twin = Some(other);
+                counterpart = Some(other);
                 break;
             }
         }
-        match twin {
-            Some(twin) => twin.names.extend(code.names),
+        match counterpart {
+            Some(counterpart) => counterpart.names.extend(code.names),
             None => distinct.push(code),
         }
     }

@@ -184,11 +184,11 @@ impl BundleJobs {
     /// Decompresses the bundle of a job, or leaves it for later if there is no memory and it may not be waited for.
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
-            let open = match (bundle.is_held_whole(), may_wait) {
+            let open = match (bundle.is_decompressed_whole(), may_wait) {
                 (false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
                 (false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
-                (true, true) => Some(OpenBundle::Whole(bundle.hold()?)),
-                (true, false) => bundle.try_hold()?.map(OpenBundle::Whole),
+                (true, true) => Some(OpenBundle::Whole(bundle.pin()?)),
+                (true, false) => bundle.try_pin()?.map(OpenBundle::Whole),
             };
             Ok(open.map(|open| (open, self.others(bundle))))
         };
@@ -209,7 +209,7 @@ impl BundleJobs {
     fn others(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
         let (store, held) = (&self.resources.store, &self.resources.frames);
         // A stream is decoded only after this.
-        let decodings = bundle.decodings() + u32::from(!bundle.is_held_whole());
+        let decodings = bundle.decodings() + u32::from(!bundle.is_decompressed_whole());
         if store.has_room() && decodings < 2 {
             return Vec::new();
         }
@@ -235,7 +235,7 @@ impl BundleJobs {
         if let Some((bundle, held)) = closed.and_then(BundleJob::into_held)
             && !self.is_emptied(&bundle)
         {
-            bundle.keep(&held);
+            bundle.cache(&held);
         }
         if let Some(demand) = demand {
             demand.end(made);

@@ -38,15 +38,15 @@ pub struct ArchiveRope {
     entries: Vec<ArchiveEntry>,
     made: OnceCell<Arc<dyn Content>>,
     is_being_made: AtomicBool,
-    /// Under what the lengths of its frames are remembered. Empty until they were looked up.
-    remembered: OnceLock<Option<Identity>>,
+    /// Under what the index has the lengths of its frames. Empty until they were looked up.
+    lengths_key: OnceLock<Option<Identity>>,
 }
 
 impl ArchiveRope {
     /// An archive of these code objects, in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
-        let (made, is_being_made, remembered) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
-        let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, remembered };
+        let (made, is_being_made, lengths_key) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
+        let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, lengths_key };
         for frame in archive.frames() {
             frame.jobs().register(frame);
         }
@@ -74,32 +74,32 @@ impl ArchiveRope {
         self.frames().map(|frame| frame.known_length()).collect()
     }
 
-    /// Recalls the lengths of its frames from an earlier session, the first time it is asked. Where they are remembered.
-    pub(super) fn recalled(&self) -> Option<&Identity> {
-        let recall = || {
-            let memory = &self.frames().next()?.jobs().resources().index;
+    /// Loads the lengths of its frames from the index, the first time it is called. Returns the key of the record.
+    pub(super) fn load_lengths(&self) -> Option<&Identity> {
+        let load = || {
+            let index = &self.frames().next()?.jobs().resources().index;
             let mut identity = Identity::describe("frames");
             for frame in self.frames() {
                 identity.add(&frame.identity()?.0);
             }
             let identity = identity.finish();
-            if let Some(lengths) = memory.get::<Vec<u64>>(RecordKind::Frames, &identity) {
+            if let Some(lengths) = index.get::<Vec<u64>>(RecordKind::Frames, &identity) {
                 self.restore_lengths(&lengths);
             }
             Some(identity)
         };
-        self.remembered.get_or_init(recall).as_ref()
+        self.lengths_key.get_or_init(load).as_ref()
     }
 
     /// Remembers the lengths of its frames, if all are known.
-    pub(super) fn learn_lengths(&self) {
-        let (Some(identity), Some(frame), Some(lengths)) = (self.recalled(), self.frames().next(), self.lengths())
+    pub(super) fn save_lengths(&self) {
+        let (Some(identity), Some(frame), Some(lengths)) = (self.load_lengths(), self.frames().next(), self.lengths())
         else {
             return;
         };
-        let memory = &frame.jobs().resources().index;
-        if memory.get::<Vec<u64>>(RecordKind::Frames, identity).as_ref() != Some(&lengths) {
-            memory.put(RecordKind::Frames, identity, &lengths);
+        let index = &frame.jobs().resources().index;
+        if index.get::<Vec<u64>>(RecordKind::Frames, identity).as_ref() != Some(&lengths) {
+            index.put(RecordKind::Frames, identity, &lengths);
         }
     }
 
@@ -187,7 +187,7 @@ impl ArchiveRope {
             let objects = self.entries.iter().map(|entry| Segment::whole(Arc::clone(&entry.frame.object.content)));
             return Rope::new([Segment::literal(header)].into_iter().chain(objects).chain([Segment::literal(toc)]));
         };
-        self.recalled();
+        self.load_lengths();
         if self.lengths().is_none() {
             make_archives(&[self], &AtomicU64::new(0))?;
         }
@@ -284,7 +284,7 @@ impl Materialize for ArchiveRope {
             return None;
         }
         // With all lengths known, as they are without compression, nothing has to be made.
-        self.recalled();
+        self.load_lengths();
         self.lengths().and_then(|_| self.make().ok())
     }
 

@@ -91,7 +91,7 @@ pub fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), 
         })
     });
     for archive in archives {
-        archive.learn_lengths();
+        archive.save_lengths();
     }
     made.map(drop)
 }

@@ -223,8 +223,8 @@ pub(super) fn find(
     resources: &Arc<Resources>,
 ) -> Result<(Option<DeviceCode>, Option<FatBinary>), ScanError> {
     let identity = holder.identity(&**content);
-    let recalled = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity));
-    if let Some(code) = recalled.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
+    let indexed = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity));
+    if let Some(code) = indexed.filter(|code: &Option<DeviceCode>| code.as_ref().is_none_or(DeviceCode::is_complete)) {
         return Ok((code, None));
     }
     let binary = holder.scan(content)?;

@@ -24,7 +24,7 @@ use crate::wheel::is_elsewhere;
 pub(super) struct Comparison<'a> {
     fats: &'a [Input],
     pub(super) parts: &'a Parts,
-    pub(super) shelf: &'a OverlaidArchives,
+    pub(super) archives: &'a OverlaidArchives,
     pub(super) binaries: &'a Binaries,
     pub(super) distributions: &'a [Distribution<'a>],
     /// The distribution that the fat input is the wheel of, in normal form.
@@ -43,12 +43,12 @@ pub(super) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &Context<'a>) -> Self {
-        let Context { parts, shelf, binaries, distributions, thin, choices, resources, findings } = *context;
+        let Context { parts, archives, binaries, distributions, thin, choices, resources, findings } = *context;
         let databases = choices
             .databases
             .of(fats.iter().flat_map(files).chain(parts.files().map(|file| (file.path, file.content))), resources);
         let present = parts.kind.is_partial().then(|| {
-            let of_archives = shelf.targets.iter().map(BundleKey::of);
+            let of_archives = archives.targets.iter().map(BundleKey::of);
             let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
             // Of thin parts it is known for which GPUs they are.
             let others = thin.keys().unwrap_or_else(|| of_databases().collect());
@@ -58,7 +58,7 @@ impl<'a> Comparison<'a> {
         Self {
             fats,
             parts,
-            shelf,
+            archives,
             binaries,
             distributions,
             fat_name,
@@ -231,7 +231,7 @@ impl<'a> Comparison<'a> {
 
     /// Whatever is in the parts but not in the fat input, except archives.
     fn extra_files(&self) {
-        let reached = self.shelf.archives.iter().filter(|archive| archive.is_reached());
+        let reached = self.archives.list.iter().filter(|archive| archive.is_reached());
         let archives: HashSet<_> = reached.map(|archive| (archive.part, &archive.path)).collect();
         let mut above: HashSet<EntryPath> = HashSet::new();
         for (_, path) in &archives {
@@ -277,7 +277,7 @@ impl<'a> Comparison<'a> {
         }
         let others = self.of_other_distributions();
         let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
-        for (number, archive) in self.shelf.archives.iter().enumerate() {
+        for (number, archive) in self.archives.list.iter().enumerate() {
             // Archives that were in the fat input are files like others.
             if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
                 continue;

@@ -207,17 +207,17 @@ impl Comparison<'_> {
             versions.iter().any(|object| object.content.size() > 0) && is_expected()
         };
         for (target, versions) in objects.iter().filter(has_code) {
-            let steps = self.shelf.steps(&directory, search_paths, target);
-            match steps.iter().find(|step| self.shelf.holds(step, &key)) {
+            let steps = self.archives.steps(&directory, search_paths, target);
+            match steps.iter().find(|step| self.archives.holds(step, &key)) {
                 Some(step) => found.extend(self.found(&key, step, target, versions)?),
                 None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
             }
         }
         // Whatever else is found under its name has to be code that a device of that target would have run.
-        for target in &self.shelf.targets {
-            let steps = self.shelf.steps(&directory, search_paths, target);
+        for target in &self.archives.targets {
+            let steps = self.archives.steps(&directory, search_paths, target);
             let own = target.to_string();
-            for step in steps.iter().filter(|step| step.target == own && self.shelf.holds(step, &key)) {
+            for step in steps.iter().filter(|step| step.target == own && self.archives.holds(step, &key)) {
                 if !self.account(step, &key) {
                     continue;
                 }
@@ -231,7 +231,7 @@ impl Comparison<'_> {
         // Held so that it is decompressed once for all targets. A thread that holds one may not wait for memory for another, nor for a
         // stream.
         let _held = match compressed.as_slice() {
-            [bundle] if bundle.is_held_whole() => Some(bundle.hold()?),
+            [bundle] if bundle.is_decompressed_whole() => Some(bundle.pin()?),
             _ => None,
         };
         for found in &found {
@@ -255,7 +255,7 @@ impl Comparison<'_> {
         expected: &[&'a CodeObject],
     ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
         self.account(step, key);
-        let Some(archive) = self.shelf.archives.get(step.archive) else { return Ok(None) };
+        let Some(archive) = self.archives.list.get(step.archive) else { return Ok(None) };
         let mut sha256 = Context::new(&SHA256);
         let mut size = 0;
         if let Some(entry) = archive.reader.find(key, &step.target)? {
@@ -281,7 +281,7 @@ impl Comparison<'_> {
         for object in &found.expected {
             is_same = is_same || found.equals(&*object.content)?;
         }
-        if !is_same && let Some(archive) = self.shelf.archives.get(found.archive) {
+        if !is_same && let Some(archive) = self.archives.list.get(found.archive) {
             let (archive, target) = (&archive.label, &found.target);
             self.say(path, format!("wrapper {position}: what is found for {target} in {archive} is other code"));
         }

@@ -29,14 +29,14 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
 
 /// Checks all archives. Those of other tools have to be readable, but may name what they hold as they like.
 pub(super) fn check_all(
-    shelf: &OverlaidArchives,
+    archives: &OverlaidArchives,
     kind: PartsKind,
     choices: &Choices,
     budget: &Arc<Budget>,
     findings: &Findings,
     progress: &VerifyProgress,
 ) {
-    shelf.archives.par_iter().with_max_len(1).for_each(|archive| {
+    archives.list.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
         if is_ours {
             check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);

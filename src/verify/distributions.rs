@@ -264,7 +264,7 @@ pub(super) fn check_code(
 pub(super) fn check_archives(
     parts: &Parts,
     distributions: &[Distribution<'_>],
-    shelf: &OverlaidArchives,
+    archives: &OverlaidArchives,
     databases: &Databases,
     findings: &Findings,
 ) {
@@ -276,7 +276,7 @@ pub(super) fn check_archives(
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
     let rows = devices.flat_map(|it| it.rows.iter().flatten().map(|row| (it.part, row)));
     let named: HashSet<_> = rows.filter_map(|(part, row)| part.recorded(&EntryPath::new(&row.path).ok()?)).collect();
-    for archive in shelf.archives.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
+    for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
         if databases.classify(&archive.path).is_none() {
             findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
         }

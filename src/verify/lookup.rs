@@ -21,7 +21,7 @@ use crate::source::EntryPath;
 /// All archives of all parts, at the paths at which the parts overlay each other.
 #[derive(Debug)]
 pub(super) struct OverlaidArchives {
-    pub(super) archives: Vec<OverlaidArchive>,
+    pub(super) list: Vec<OverlaidArchive>,
     by_path: HashMap<EntryPath, usize>,
     /// Every target that any archive offers.
     pub(super) targets: BTreeSet<TargetId>,
@@ -74,7 +74,7 @@ impl OverlaidArchive {
 impl OverlaidArchives {
     /// Opens all archives.
     pub(super) fn fill(parts: &Parts, findings: &Findings) -> Self {
-        let mut shelf = Self { archives: Vec::new(), by_path: HashMap::new(), targets: BTreeSet::new() };
+        let mut archives = Self { list: Vec::new(), by_path: HashMap::new(), targets: BTreeSet::new() };
         for file in parts.files().filter(|file| is_archive(file.path, file.content)) {
             let label = parts.label(file.part, file.path);
             findings.counts.archives.add(1);
@@ -85,19 +85,21 @@ impl OverlaidArchives {
                     continue;
                 }
             };
-            shelf.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
+            archives.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
             // One that does not offer what its name says has to be found all the same.
-            shelf.targets.extend(named_target(&file.path.to_text()).and_then(|target| target.parse::<TargetId>().ok()));
+            archives
+                .targets
+                .extend(named_target(&file.path.to_text()).and_then(|target| target.parse::<TargetId>().ok()));
             let (part, path) = (file.part, file.path.clone());
-            if let Some(other) = shelf.by_path.get(&path).and_then(|&other| shelf.archives.get(other)) {
+            if let Some(other) = archives.by_path.get(&path).and_then(|&other| archives.list.get(other)) {
                 // Packages for groups of processors share code for all of them.
                 let is_shared = parts.component.is_some() && equal(&**file.content, &*other.content).unwrap_or(false);
                 if !is_shared {
                     findings.add(Check::Separation, label.as_str(), format!("it is also at {}", other.label));
                 }
             }
-            shelf.by_path.entry(path.clone()).or_insert(shelf.archives.len());
-            shelf.archives.push(OverlaidArchive {
+            archives.by_path.entry(path.clone()).or_insert(archives.list.len());
+            archives.list.push(OverlaidArchive {
                 part,
                 path,
                 label,
@@ -107,7 +109,7 @@ impl OverlaidArchives {
                 asked: Mutex::default(),
             });
         }
-        shelf
+        archives
     }
 
     /// Where a runtime looks for code for a device of `target`, in order: for each name that the device answers to, the
@@ -117,18 +119,17 @@ impl OverlaidArchives {
         let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
         let paths = search::archive_paths(search_paths, &candidates);
         let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
-        for archive in archives.iter().filter_map(|&at| self.archives.get(at)) {
+        for archive in archives.iter().filter_map(|&at| self.list.get(at)) {
             archive.reached.store(true, Ordering::Relaxed);
         }
-        let offers =
-            |at: usize, target: &str| self.archives.get(at).is_some_and(|archive| archive.reader.offers(target));
+        let offers = |at: usize, target: &str| self.list.get(at).is_some_and(|archive| archive.reader.offers(target));
         let steps = search::steps(&candidates, &archives, offers);
         steps.map(|(archive, target)| LookupStep { archive, target: target.to_owned() }).collect()
     }
 
     /// Whether the archive of a step has the code object.
     pub(super) fn holds(&self, step: &LookupStep, key: &str) -> bool {
-        self.archives.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
+        self.list.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
     /// Looks up every wrapper for every target, and notes which archives markers lead to. Gives the binaries for which
@@ -171,7 +172,7 @@ impl OverlaidArchives {
                 findings.counts.lookups.add(1);
                 let steps = self.steps(&directory, &request.marker.search_paths, target);
                 for step in &steps {
-                    if let Some(archive) = self.archives.get(step.archive) {
+                    if let Some(archive) = self.list.get(step.archive) {
                         archive.note(&key, &step.target);
                     }
                 }
@@ -196,7 +197,7 @@ impl OverlaidArchives {
             );
         }
         for ((target, first, later), positions) in missed {
-            let name = |at: usize| self.archives.get(at).map_or("", |archive| archive.label.as_str());
+            let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());
             let (first, later, positions) = (name(first), name(later), enumerate(&positions));
             findings.add(
                 Check::Lookup,

@@ -100,7 +100,7 @@ impl Choices {
 /// What is checked, and what has been found out about it.
 struct Context<'a> {
     parts: &'a Parts,
-    shelf: &'a OverlaidArchives,
+    archives: &'a OverlaidArchives,
     thin: &'a ThinFiles,
     binaries: &'a Binaries,
     distributions: &'a [Distribution<'a>],
@@ -225,7 +225,7 @@ fn check_parts(
     }
     let distributions = distributions::find(parts, findings);
     let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
-    let shelf = OverlaidArchives::fill(parts, findings);
+    let archives = OverlaidArchives::fill(parts, findings);
     let binaries = binary::check_all(parts, &thin, choices, resources, findings, progress);
     let has_binaries = !binaries.is_empty() || findings.counts.thin_binaries.get() > 0;
     let is_nothing = findings.number() == before && !has_binaries && !parts.is_split();
@@ -233,16 +233,17 @@ fn check_parts(
         let location = parts.all.first().map(|part| part.input.location.clone());
         return Err(VerifyError::Nothing(location.unwrap_or_default()));
     }
-    let code = shelf.walk(parts, &binaries, choices, findings);
-    archive::check_all(&shelf, parts.kind, choices, &resources.budget, findings, progress);
+    let code = archives.walk(parts, &binaries, choices, findings);
+    archive::check_all(&archives, parts.kind, choices, &resources.budget, findings, progress);
     distributions::check(&distributions, findings);
     distributions::check_code(parts, &distributions, &code, findings);
-    distributions::check_archives(parts, &distributions, &shelf, &choices.databases, findings);
+    distributions::check_archives(parts, &distributions, &archives, &choices.databases, findings);
     let (distributions, binaries) = (&*distributions, &binaries);
-    let context = Context { parts, shelf: &shelf, thin: &thin, binaries, distributions, choices, resources, findings };
+    let context =
+        Context { parts, archives: &archives, thin: &thin, binaries, distributions, choices, resources, findings };
     context.check_records(progress);
     if parts.kind != PartsKind::Installation {
-        separation::check(parts, &shelf, choices, findings);
+        separation::check(parts, &archives, choices, findings);
     }
     let Some(against) = against else { return Ok(false) };
     if let Some(component) = &parts.component {

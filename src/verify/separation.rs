@@ -9,10 +9,10 @@ use crate::gpu::{BundleKey, SPIRV, TargetId};
 use crate::split::Packaging;
 
 /// Checks the host part and the device parts.
-pub(super) fn check(parts: &Parts, shelf: &OverlaidArchives, choices: &Choices, findings: &Findings) {
+pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choices, findings: &Findings) {
     let packaging = parts.packaging();
     let say = |path: String, reason: String| findings.add(Check::Separation, path, reason);
-    for archive in &shelf.archives {
+    for archive in &archives.list {
         if archive.part == 0 {
             if archive.is_reached() {
                 say(archive.label.clone(), "it is in the host part, and markers lead to it".to_owned());

@@ -19,8 +19,8 @@ pub(super) fn spliced(
     resources: &Arc<Resources>,
 ) -> Result<Option<SplicedStream>, ReadError> {
     let identity = rewritten.identity().map(|identity| Identity::describe("spliced").add(&identity.0).finish());
-    let recalled: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(RecordKind::Spliced, &it));
-    if let Some(known) = recalled {
+    let indexed: Option<Option<(u64, u32)>> = identity.and_then(|it| resources.index.get(RecordKind::Spliced, &it));
+    if let Some(known) = indexed {
         let later = |(size, crc32)| -> SplicedStream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
             let work = move || {

@@ -32,12 +32,12 @@ pub struct Archive<S> {
     directory: ArchiveDirectory,
     /// Where code objects are, by ordinal; made when the first one is read.
     stored: OnceLock<Vec<Blob>>,
-    making: Mutex<()>,
+    indexing: Mutex<()>,
 }
 
 /// The bytes of the table of contents: kept, or in the source's memory, where there are so many.
 enum TocBytes {
-    CacheEntry(Vec<u8>),
+    Owned(Vec<u8>),
     Borrowed(usize),
 }
 
@@ -62,11 +62,11 @@ impl<S: Source> Archive<S> {
             Cow::Owned(mut bytes) => {
                 bytes.truncate(directory.length);
                 bytes.shrink_to_fit();
-                TocBytes::CacheEntry(bytes)
+                TocBytes::Owned(bytes)
             }
             Cow::Borrowed(_) => TocBytes::Borrowed(directory.length),
         };
-        Ok(Self { source, toc, toc_offset: offset, directory, stored: OnceLock::new(), making: Mutex::new(()) })
+        Ok(Self { source, toc, toc_offset: offset, directory, stored: OnceLock::new(), indexing: Mutex::new(()) })
     }
 
     /// The targets that a loader finds in this archive.
@@ -137,7 +137,7 @@ impl<S: Source> Archive<S> {
         if let Some(stored) = self.stored.get() {
             return Ok(stored);
         }
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _indexing = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stored) = self.stored.get() {
             return Ok(stored);
         }
@@ -190,7 +190,7 @@ impl<S: Source> Archive<S> {
 
     fn toc_bytes(&self) -> Result<&[u8], Error> {
         match &self.toc {
-            TocBytes::CacheEntry(bytes) => Ok(bytes),
+            TocBytes::Owned(bytes) => Ok(bytes),
             TocBytes::Borrowed(length) => {
                 self.source.check()?;
                 self.source

@@ -31,12 +31,15 @@ impl FatCoff {
             if index == self.section {
                 continue;
             }
-            let Some(twin) = other.sections.iter().find(|twin| twin.address == section.address) else {
+            let Some(counterpart) = other.sections.iter().find(|counterpart| counterpart.address == section.address)
+            else {
                 return Ok(Some(format!("there is no section at {:#x} any more", section.address)));
             };
             // What is joined has another section for device code, and the one that the marker has in `other` is unused.
-            let is_unused = section.header.name == UNUSED && [FATBIN, MARKER].contains(&twin.header.name);
-            if attributes(twin) != attributes(section) || (twin.header.name != section.header.name && !is_unused) {
+            let is_unused = section.header.name == UNUSED && [FATBIN, MARKER].contains(&counterpart.header.name);
+            if attributes(counterpart) != attributes(section)
+                || (counterpart.header.name != section.header.name && !is_unused)
+            {
                 return Ok(Some(format!("the section at {:#x} has changed", section.address)));
             }
             if let Some(at) = self.compare(section, &other, &patched)? {

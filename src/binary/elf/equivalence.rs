@@ -72,16 +72,18 @@ impl FatElf {
         other: &ElfImage,
         patched: &BTreeMap<u64, u64>,
     ) -> Result<Option<usize>, BinaryError> {
-        let mut twins = other.segments.iter().filter(|segment| is_unloaded(other, segment));
+        let mut counterparts = other.segments.iter().filter(|segment| is_unloaded(other, segment));
         for (number, segment) in self.image.segments.iter().enumerate() {
             if !is_unloaded(&self.image, segment) {
                 continue;
             }
-            let Some(twin) = twins.find(|twin| twin.kind == segment.kind && twin.file_size == segment.file_size) else {
+            let Some(counterpart) = counterparts
+                .find(|counterpart| counterpart.kind == segment.kind && counterpart.file_size == segment.file_size)
+            else {
                 return Ok(Some(number));
             };
             for range in without(segment.offset..segment.end(), patched) {
-                let at = twin.offset.saturating_add(range.start - segment.offset);
+                let at = counterpart.offset.saturating_add(range.start - segment.offset);
                 if old.differ(range.start, &other.content, at, range.end - range.start)?.is_some() {
                     return Ok(Some(number));
                 }
@@ -179,11 +181,11 @@ impl FatElf {
             if !is_unloaded(&section) || index == names {
                 continue;
             }
-            let Some(twin) = others.get_mut(section.name.as_slice()).and_then(Vec::pop) else {
+            let Some(counterpart) = others.get_mut(section.name.as_slice()).and_then(Vec::pop) else {
                 return Ok(Some(format!("section {name} is gone")));
             };
-            let same = twin.size == section.size
-                && old.differ(section.offset, &other.content, twin.offset, section.size)?.is_none();
+            let same = counterpart.size == section.size
+                && old.differ(section.offset, &other.content, counterpart.offset, section.size)?.is_none();
             if !same && section.name != WRAPPERS {
                 return Ok(Some(format!("section {name} has changed")));
             }

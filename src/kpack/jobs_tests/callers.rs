@@ -170,9 +170,9 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         frame.bytes().unwrap_err();
         let bundle = frame.object.bundle.as_ref().unwrap();
         arm();
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.hold())).unwrap_err();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.pin())).unwrap_err();
         assert!(!bundle.is_resident());
-        let held = bundle.hold().unwrap();
+        let held = bundle.pin().unwrap();
         assert!(bundle.is_resident(), "a panic before does not matter");
         drop(held);
         assert!(frame.bytes().is_ok());
