@@ -59,7 +59,10 @@ impl Toc {
 }
 
 /// MessagePack with maps by field name.
+#[expect(
+    clippy::expect_used,
+    reason = "plain strings, numbers, lists and maps into a vector: there is nothing that could fail"
+)]
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
-    // Plain strings, numbers, lists and maps into a vector: there is nothing that could fail.
-    rmp_serde::to_vec_named(value).unwrap_or_default()
+    rmp_serde::to_vec_named(value).expect("plain fields")
 }

@@ -81,9 +81,12 @@ impl Kpm {
     }
 
     /// The file's bytes.
+    #[expect(
+        clippy::expect_used,
+        reason = "plain strings, numbers and maps into a vector: there is nothing that could fail"
+    )]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Plain strings, numbers and maps into a vector: there is nothing that could fail.
-        rmp_serde::to_vec_named(self).unwrap_or_default()
+        rmp_serde::to_vec_named(self).expect("plain fields")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::rope::to_usize;
 use crate::source::{EntryKind, EntryPath, Input, PathError};
 
 /// The name of the file, in the root of an artifact.
@@ -63,7 +64,7 @@ impl Manifest {
         if content.size() > MAX_SIZE {
             return Err(unreadable(format!("it is larger than {MAX_SIZE} bytes")));
         }
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+        let mut bytes = vec![0; to_usize(content.size())];
         content.read_at(0, &mut bytes).map_err(|error| unreadable(error.to_string()))?;
         let manifest = Self::parse(&bytes, &path)?;
         if !manifest.prefixes.is_empty() && manifest.present(input).is_empty() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::changes::{self, Patch, PatchPiece};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FatBinary, coff, elf};
 use crate::fatbin::CODE_ALIGNMENT;
-use crate::rope::{Content, Rope};
+use crate::rope::{Content, Rope, head_mut, to_usize};
 
 /// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
 const READ_BY_HIP: u64 = 4096;
@@ -62,7 +62,7 @@ pub(super) fn wrapper(address: u64) -> Vec<u8> {
 /// The split binary `content` with these bundles, one for each wrapper.
 pub fn join(content: &Arc<dyn Content>, bundles: &[Arc<dyn Content>]) -> Result<Arc<dyn Content>, BinaryError> {
     let mut magic = [0; 4];
-    content.peek(magic.get_mut(..usize::try_from(content.size()).unwrap_or(4).min(4)).unwrap_or_default())?;
+    content.peek(head_mut(&mut magic, to_usize(content.size()).min(4)))?;
     let placed = Placed::new(bundles.iter().map(|bundle| bundle.size()))?;
     let changes: Vec<Patch> =
         if magic == object::elf::ELFMAG { elf::join(content, &placed)? } else { coff::join(content, &placed)? };

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use self::changes::Patch;
 use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
-use crate::rope::{Content, Edit, ReadError, Rope, to_usize};
+use crate::rope::{Content, Edit, ReadError, Rope, head_mut, to_usize};
 
 pub use data::data_ranges;
 pub use form::Replaced;
@@ -116,7 +116,7 @@ impl FatBinary {
     pub fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; 4];
         let length = magic.len().min(to_usize(content.size()));
-        content.peek(magic.get_mut(..length).unwrap_or_default())?;
+        content.peek(head_mut(&mut magic, length))?;
         if magic == object::elf::ELFMAG {
             let format = elf::FatElf::scan(content)?.map(|elf| BinaryFormat::Elf(Box::new(elf)));
             return Ok(format.map(|format| Self { content: Arc::clone(content), format }));
@@ -133,7 +133,7 @@ impl FatBinary {
     pub fn of_bundle(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; MAGIC_SIZE];
         let length = magic.len().min(to_usize(content.size()));
-        content.peek(magic.get_mut(..length).unwrap_or_default())?;
+        content.peek(head_mut(&mut magic, length))?;
         Ok(is_bundle(&magic).then(|| Self { content: Arc::clone(content), format: BinaryFormat::Bundle }))
     }
 

@@ -10,7 +10,7 @@ use super::bundle::malformed;
 use super::packing::{CompressedHeader, Method, WINDOW_LOG};
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
+use crate::rope::{Content, Identity, ReadError, check_range, copy_from, head, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -219,7 +219,7 @@ impl Compressed {
         let mut skipped = vec![0; SKIPPED];
         while stream.at < offset {
             let here = to_usize(offset - stream.at).min(SKIPPED);
-            self.read_stream(stream, skipped.get_mut(..here).unwrap_or_default())?;
+            self.read_stream(stream, head_mut(&mut skipped, here))?;
         }
         Ok(())
     }
@@ -291,10 +291,10 @@ impl Compressed {
         decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
         let mut output = OutBuffer::around(bytes);
         let mut source = self.source();
-        let mut compressed = vec![0; usize::try_from(self.packing.length.min(INPUT)).unwrap_or(0)];
+        let mut compressed = vec![0; to_usize(self.packing.length.min(INPUT))];
         loop {
             let length = source.read(&mut compressed)?;
-            let mut input = InBuffer::around(compressed.get(..length).unwrap_or_default());
+            let mut input = InBuffer::around(head(&compressed, length));
             loop {
                 let hint = decoder.decompress_stream(&mut output, &mut input).map_err(failed)?;
                 if hint == 0 {

@@ -16,7 +16,7 @@ use ring::digest::{Context, SHA256};
 use super::CODE_HEADER;
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
-use crate::rope::to_usize;
+use crate::rope::{head, tail, to_usize};
 
 /// A first segment of more bytes is not kept. Those of real code objects have a few MiB at most.
 const MOST_KEPT: usize = 64 << 20;
@@ -105,7 +105,7 @@ impl CodeScan {
             let start = (self.head.len() as u64).checked_sub(self.at).and_then(|start| usize::try_from(start).ok());
             let Some(rest) = start.and_then(|start| piece.get(start..)).filter(|rest| !rest.is_empty()) else { return };
             let missing = self.wanted - self.head.len();
-            self.head.extend_from_slice(rest.get(..missing.min(rest.len())).unwrap_or_default());
+            self.head.extend_from_slice(head(rest, missing.min(rest.len())));
             if self.head.len() == self.wanted {
                 self.want_more();
             }
@@ -143,7 +143,7 @@ impl CodeScan {
         let (from, to) = (self.place.start.max(self.at), self.place.end.min(end));
         let Some(length) = to.checked_sub(from).and_then(|length| usize::try_from(length).ok()) else { return };
         let from = to_usize(from - self.at);
-        self.sections.extend_from_slice(piece.get(from..from.saturating_add(length)).unwrap_or_default());
+        self.sections.extend_from_slice(head(tail(piece, from), length));
     }
 
     fn header(&self) -> Option<&FileHeader64<LE>> {
@@ -175,7 +175,7 @@ fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Option<Vec<Kernel>> {
         let Some(name) = usize::try_from(symbol.st_name.get(LE)).ok().and_then(|start| names.get(start..)) else {
             continue;
         };
-        let name = name.get(..name.len().min(LONGEST_NAME)).unwrap_or_default();
+        let name = head(name, name.len().min(LONGEST_NAME));
         let end = memchr::memchr(0, name);
         rest = rest.checked_sub(end.map_or(name.len(), |end| end + 1))?;
         let Some(name) = end.and_then(|end| name.get(..end)) else { continue };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{CodeObject, Compressed, Decompressed};
 use crate::memory::{OpenStream, Pooled};
-use crate::rope::{ReadError, read_all};
+use crate::rope::{ReadError, head_mut, read_all, to_usize};
 
 /// Bytes of a stream that are read at a time.
 const STEP: usize = 1 << 20;
@@ -39,10 +39,10 @@ impl OpenBundle {
         };
         bundle.seek(stream, object.offset)?;
         let mut left = object.content.size();
-        let mut buffer = vec![0; STEP.min(usize::try_from(left).unwrap_or(STEP))];
+        let mut buffer = vec![0; STEP.min(to_usize(left))];
         while left > 0 {
-            let length = usize::try_from(left).unwrap_or(STEP).min(STEP);
-            let Some(piece) = buffer.get_mut(..length) else { break };
+            let length = to_usize(left).min(STEP);
+            let piece = head_mut(&mut buffer, length);
             bundle.read_stream(stream, piece)?;
             take(piece);
             left -= length as u64;

@@ -9,7 +9,7 @@ use super::Bundle;
 use super::bundle::{MAGIC, MAGIC_SIZE};
 use super::packing;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
+use crate::rope::{Content, ReadError, head_mut, to_usize};
 
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
@@ -42,12 +42,12 @@ pub fn search(
     effort: &mut Effort,
 ) -> Result<Vec<Bundle>, ReadError> {
     let mut found = Vec::new();
-    let mut buffer = vec![0; usize::try_from(STEP.min(range.end.saturating_sub(range.start))).unwrap_or(0)];
+    let mut buffer = vec![0; to_usize(STEP.min(range.end.saturating_sub(range.start)))];
     let mut at = range.start;
     let mut end = range.start;
     while at < range.end {
-        let length = usize::try_from(STEP.min(range.end - at)).unwrap_or(0);
-        let piece = buffer.get_mut(..length).unwrap_or_default();
+        let length = to_usize(STEP.min(range.end - at));
+        let piece = head_mut(&mut buffer, length);
         content.read_at(at, piece)?;
         for start in beginnings(piece).into_iter().map(|position| at + position as u64) {
             // What begins in a bundle is a part of it.

@@ -7,7 +7,7 @@ use super::packing::{CompressedFormat, CompressedHeader, MAX_SIZE, Method, WINDO
 use super::{CODE_HEADER, CodeObject};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
 /// The longest header of a zstd frame, with its magic (RFC 8878, 3.1.1).
 const LONGEST_HEADER: u64 = 18;
@@ -37,7 +37,7 @@ impl StoredObject {
     ) -> Result<Self, ReadError> {
         let label: Arc<str> = label.into();
         let damaged = |reason: String| ReadError::damaged(&label, reason);
-        let mut header = vec![0; usize::try_from(length.min(LONGEST_HEADER)).unwrap_or(0)];
+        let mut header = vec![0; to_usize(length.min(LONGEST_HEADER))];
         content.read_at(offset, &mut header)?;
         if size == 0 && (length == 0 || content_size(&header) == Some(0)) {
             return Self::plain(content, offset, 0);
@@ -77,7 +77,7 @@ impl StoredObject {
         if let Some(frame) = &self.frame {
             return frame.first(length);
         }
-        let mut header = vec![0; usize::try_from(length).unwrap_or(0)];
+        let mut header = vec![0; to_usize(length)];
         self.content.read_at(0, &mut header)?;
         Ok(header)
     }

@@ -1,5 +1,6 @@
 //! What files are read into.
 
+use crate::rope::head_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Buffers that are kept for the next reads.
@@ -17,7 +18,7 @@ impl Buffers {
         if buffer.len() < length {
             buffer.resize(length, 0);
         }
-        let result = work(buffer.get_mut(..length).unwrap_or_default());
+        let result = work(head_mut(&mut buffer, length));
         let mut kept = self.kept();
         if kept.len() < KEPT {
             kept.push(buffer);

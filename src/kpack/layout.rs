@@ -197,9 +197,10 @@ impl ArchiveRope {
         let mut segments = vec![Segment::literal(header)];
         let frames = FrameSequence { frames: self.frames().cloned().collect(), lengths, last: AtomicUsize::new(0) };
         let frames = Arc::new(frames);
-        for (number, length) in frames.lengths.iter().enumerate() {
-            segments.push(Segment::literal(length_field(*length)?));
-            segments.push(Segment::whole(Arc::new(FrameContent { frames: Arc::clone(&frames), number })));
+        for (number, (frame, &length)) in frames.frames.iter().zip(&frames.lengths).enumerate() {
+            segments.push(Segment::literal(length_field(length)?));
+            let (frames, frame) = (Arc::clone(&frames), Arc::clone(frame));
+            segments.push(Segment::whole(Arc::new(FrameContent { frames, number, frame, length })));
         }
         segments.push(Segment::literal(toc));
         Rope::new(segments)
@@ -245,33 +246,26 @@ impl FrameSequence {
 struct FrameContent {
     frames: Arc<FrameSequence>,
     number: usize,
-}
-
-impl FrameContent {
-    fn frame(&self) -> Option<&Arc<Frame>> {
-        self.frames.frames.get(self.number)
-    }
+    frame: Arc<Frame>,
+    length: u64,
 }
 
 impl Content for FrameContent {
     fn size(&self) -> u64 {
-        self.frames.lengths.get(self.number).copied().unwrap_or(0)
+        self.length
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.frames.read_ahead(self.number);
-        match self.frame() {
-            Some(frame) => frame.read_at(self.size(), offset, buffer),
-            None => Ok(()),
-        }
+        self.frame.read_at(self.length, offset, buffer)
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        self.frame().is_none_or(|frame| frame.is_nonblocking(offset, length))
+        self.frame.is_nonblocking(offset, length)
     }
 
     fn identity(&self) -> Option<Identity> {
-        self.frame()?.identity()
+        self.frame.identity()
     }
 }
 

@@ -9,7 +9,7 @@ use rocm_kpack::{Blob, Error, MAX_OBJECT_SIZE};
 use crate::fatbin::{DECODER, WINDOW_LOG, window_of};
 use crate::memory::Budget;
 use crate::metrics::MemoryClass;
-use crate::rope::{Content, ReadError, to_usize};
+use crate::rope::{Content, ReadError, head, to_usize};
 
 /// Bytes of a piece.
 const PIECE: usize = 128 << 10;
@@ -45,7 +45,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
             if self.done > self.size {
                 return Err(disagree(format_args!("at least {}", self.done), self.size));
             }
-            (self.sink)(self.buffer.get(..length).unwrap_or_default())?;
+            (self.sink)(head(&self.buffer, length))?;
         }
     }
 
@@ -58,7 +58,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         budget: &Arc<Budget>,
     ) -> Result<(), Error> {
         while blob.size > 0 {
-            let mut header = vec![0; usize::try_from(blob.size.min(LONGEST_HEADER)).unwrap_or(0)];
+            let mut header = vec![0; to_usize(blob.size.min(LONGEST_HEADER))];
             content.read_at(blob.offset, &mut header).map_err(io::Error::other)?;
             let window = window_of(&header).unwrap_or(0);
             if window > 1 << WINDOW_LOG {

@@ -136,7 +136,7 @@ pub(super) fn compress_zlib(
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     let mut left = size;
     while left > 0 {
-        let mut buffer = vec![0; usize::try_from(left.min(PIECE)).unwrap_or(0)];
+        let mut buffer = vec![0; to_usize(left.min(PIECE))];
         read(&mut buffer)?;
         left -= buffer.len() as u64;
         encoder.write_all(&buffer).map_err(&failed)?;

@@ -10,7 +10,7 @@ use zstd::zstd_safe::{self, CCtx, CParameter, InBuffer, OutBuffer, ResetDirectiv
 use super::budget::Budget;
 use super::pool::{Pool, Pooled};
 use crate::metrics::MemoryClass;
-use crate::rope::to_usize;
+use crate::rope::{head, head_mut, tail, to_usize};
 
 /// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
 /// format: zstd makes other bytes of a stream than of the same content at once.
@@ -118,7 +118,7 @@ impl CompressionContext {
         if self.original.len() < size {
             self.original.resize(size, 0);
         }
-        read(self.original.get_mut(..size).unwrap_or_default())
+        read(head_mut(&mut self.original, size))
     }
 
     fn compress_own<E>(
@@ -129,7 +129,7 @@ impl CompressionContext {
         failed: impl Fn(io::Error) -> E,
     ) -> Result<(), E> {
         let original = std::mem::take(&mut self.original);
-        let result = self.compress(level, original.get(..size).unwrap_or_default(), sink, failed);
+        let result = self.compress(level, head(&original, size), sink, failed);
         self.original = original;
         result
     }
@@ -168,12 +168,9 @@ impl CompressionContext {
         loop {
             let length = to_usize(size - at).min(PIECE);
             let bytes = match original {
-                Original::Memory(bytes) => {
-                    let start = to_usize(at);
-                    bytes.get(start..start.saturating_add(length)).unwrap_or_default()
-                }
+                Original::Memory(bytes) => head(tail(bytes, to_usize(at)), length),
                 Original::Source(read) => {
-                    let piece = piece.get_mut(..length).unwrap_or_default();
+                    let piece = head_mut(&mut piece, length);
                     read(piece)?;
                     piece
                 }

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
+use super::{head, head_mut, to_usize};
+
 /// Tells contents apart across sessions without reading them: two contents have the same identity only if they are made
 /// of the same bytes of the same unchanged files in the same way. What was found out about one of them is true of the other.
 ///
@@ -41,8 +43,8 @@ impl Identifier {
         let mut piece = vec![0; PIECE];
         let mut rest = length;
         while rest > 0 {
-            let count = usize::try_from(rest).unwrap_or(PIECE).min(PIECE);
-            let piece = piece.get_mut(..count).unwrap_or_default();
+            let count = to_usize(rest).min(PIECE);
+            let piece = head_mut(&mut piece, count);
             reader.read_exact(piece)?;
             self.0.update(piece);
             rest -= count as u64;
@@ -60,7 +62,7 @@ impl Identifier {
     pub fn finish(&self) -> Identity {
         let digest = self.0.clone().finish();
         let mut identity = Identity([0; 16]);
-        identity.0.copy_from_slice(digest.as_ref().get(..16).unwrap_or(&[0; 16]));
+        identity.0.copy_from_slice(head(digest.as_ref(), 16));
         identity
     }
 }

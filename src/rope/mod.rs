@@ -88,6 +88,22 @@ pub(crate) const fn to_usize(value: u64) -> usize {
     value as usize
 }
 
+/// The first `length` of these. The caller has proven that there are as many: what is impossible panics, which a mount answers with
+/// EIO and a line in the log, instead of going on with nothing.
+pub(crate) fn head<T>(items: &[T], length: usize) -> &[T] {
+    items.split_at(length).0
+}
+
+/// Like [`head`], to be written.
+pub(crate) fn head_mut<T>(items: &mut [T], length: usize) -> &mut [T] {
+    items.split_at_mut(length).0
+}
+
+/// Those behind the first `length`; see [`head`].
+pub(crate) fn tail<T>(items: &[T], length: usize) -> &[T] {
+    items.split_at(length).1
+}
+
 /// A file of the operating system that holds exactly the bytes of a content.
 pub trait Backing {
     /// Opens it. Fails with [`ReadError::Changed`] if it is no longer the file that was planned with.

@@ -1,17 +1,17 @@
 //! Reading a content from its beginning to its end.
 
-use super::{Content, ReadError};
+use super::{Content, ReadError, head_mut, to_usize};
 
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
 /// Gives all bytes of a content piece by piece: it can be larger than the memory.
 pub fn read_all(content: &dyn Content, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
-    let mut buffer = vec![0; STEP.min(usize::try_from(content.size()).unwrap_or(STEP))];
+    let mut buffer = vec![0; STEP.min(to_usize(content.size()))];
     let mut at = 0;
     while at < content.size() {
-        let length = usize::try_from(content.size() - at).map_or(STEP, |left| left.min(STEP));
-        let Some(buffer) = buffer.get_mut(..length) else { break };
+        let length = to_usize(content.size() - at).min(STEP);
+        let buffer = head_mut(&mut buffer, length);
         content.read_at(at, buffer)?;
         take(buffer);
         at += length as u64;

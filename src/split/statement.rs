@@ -130,8 +130,9 @@ impl Statement {
     }
 
     /// The file.
+    #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        serde_json::to_string_pretty(self).expect("plain fields") + "\n"
     }
 
     /// Reads a file.

@@ -107,6 +107,8 @@ impl FatBinaries {
 /// What a bundle becomes, and the compressed bundle that has to be made for that.
 struct Thinned {
     offset: u64,
+    /// Bytes that there are for it.
+    slot: u64,
     bundle: ThinBundle,
     packed: Option<PackedBundle>,
 }
@@ -149,16 +151,16 @@ impl ThinBinary {
         )?;
         let binary = scanned.ok_or_else(|| ReadError::Changed { entry: Arc::clone(&source.entry) })?;
         let slots = binary.wrappers().iter().map(|wrapper| (wrapper.bundle, wrapper.limit - wrapper.bundle)).collect();
-        let thinned = source.thinned(&self.gpus, &code, &slots)?;
+        let thinned = source.thinned(&self.gpus, &code, Some(&slots))?;
         let packed: Vec<_> = thinned.iter().filter_map(|thinned| thinned.packed.as_ref()).collect();
         PackedBundle::make_all(&packed)?;
         let replaced: Vec<_> = thinned
             .iter()
-            .map(|Thinned { offset, bundle, packed }| Replaced {
+            .map(|Thinned { offset, slot, bundle, packed }| Replaced {
                 offset: *offset,
                 bundle: bundle.clone(),
                 compressed: packed.as_ref().and_then(PackedBundle::known_size),
-                slot: slots.get(offset).copied().unwrap_or(0),
+                slot: *slot,
             })
             .collect();
         let changes = ThinChanges::make(&resources.index, &source.original, &binary, &self.gpus, &replaced);
@@ -172,7 +174,7 @@ impl ThinBinary {
         if lengths.is_empty() {
             return Ok(self.rewrite(changes, &[]).ok());
         }
-        let thinned = self.source.thinned(&self.gpus, code, &BTreeMap::new())?;
+        let thinned = self.source.thinned(&self.gpus, code, None)?;
         let fits = |(number, length): (&usize, &u64)| {
             let packed = thinned.get(*number).and_then(|thinned| thinned.packed.as_ref());
             packed.is_some_and(|packed| packed.restore_size(*length))
@@ -204,25 +206,26 @@ impl ThinSource {
     }
 
     /// What becomes of each bundle for these GPUs, in the order of their offsets. `slots` has the bytes that there are for
-    /// each.
+    /// each; `None` if an earlier session has found that all of them fit.
     fn thinned(
         &self,
         gpus: &Arc<GpuSet>,
         code: &DeviceCode,
-        slots: &BTreeMap<u64, u64>,
+        slots: Option<&BTreeMap<u64, u64>>,
     ) -> Result<Vec<Thinned>, ReadError> {
         let mut bundles: Vec<_> = code.bundles().iter().collect();
         bundles.sort_by_key(|bundle| bundle.offset());
         let mut planned = self.planned(gpus, &bundles);
         let thin = |bundle: &Bundle| {
             let (offset, packed) = (bundle.offset(), planned.remove(&bundle.offset()));
-            let slot = slots.get(&offset).copied().unwrap_or(u64::MAX);
+            let no_wrapper = || self.failed(&format_args!("no wrapper leads to the bundle at {offset:#x}"));
+            let slot = slots.map_or(Ok(u64::MAX), |slots| slots.get(&offset).copied().ok_or_else(no_wrapper))?;
             let thin = bundle.thin(gpus, slot).map_err(|error| self.failed(&error))?;
             let packed = match packed {
                 Some(packed) => Some(packed),
                 None => self.pack(bundle, &thin, gpus)?,
             };
-            Ok(Thinned { offset, bundle: thin, packed })
+            Ok(Thinned { offset, slot, bundle: thin, packed })
         };
         bundles.into_iter().map(thin).collect()
     }

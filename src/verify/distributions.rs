@@ -7,7 +7,7 @@ use super::lookup::{OverlaidArchives, names_archive};
 use super::report::{Check, Findings};
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
-use crate::rope::ReadError;
+use crate::rope::{ReadError, to_usize};
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::Statement;
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
@@ -96,7 +96,7 @@ fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
     if content.size() > LONGEST {
         return Err(ReadError::damaged(&path.to_string().into(), format!("it is longer than {LONGEST} bytes")));
     }
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+    let mut bytes = vec![0; to_usize(content.size())];
     content.read_at(0, &mut bytes)?;
     Ok(Some(bytes))
 }

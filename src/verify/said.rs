@@ -7,6 +7,7 @@ use super::VerifyError;
 use super::input::{Part, read_directory};
 use super::report::{Check, Findings};
 use crate::gpu::BundleKey;
+use crate::rope::to_usize;
 use crate::source::{EntryPath, SourceError};
 use crate::split::{STATEMENT, Statement, StatementError, component_of_statement};
 use crate::view::{MERGED, REPORTS, THIN};
@@ -57,7 +58,7 @@ impl Said {
         };
         let mut found = host.files().filter(|(path, content)| is_it(path) && content.size() <= MOST_STATED);
         let (Some((path, content)), None) = (found.next(), found.next()) else { return Ok(None) };
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+        let mut bytes = vec![0; to_usize(content.size())];
         match content.read_at(0, &mut bytes) {
             Ok(()) => Self::parse(host.label(path), &bytes).map(Some),
             // What cannot be read is a finding where RECORD is compared.

@@ -14,7 +14,7 @@ use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, read_all};
+use crate::rope::{Content, ReadError, head, read_all};
 use crate::source::EntryPath;
 use crate::split::THIN;
 
@@ -128,7 +128,7 @@ fn check_bundle(
         let mut beginning = Vec::with_capacity(CODE_HEADER);
         read_all(&**content, |bytes| {
             let missing = CODE_HEADER - beginning.len();
-            beginning.extend_from_slice(bytes.get(..missing.min(bytes.len())).unwrap_or_default());
+            beginning.extend_from_slice(head(bytes, missing.min(bytes.len())));
         })?;
         findings.counts.code_objects.add(1);
         findings.counts.code_bytes.add(content.size());

@@ -12,6 +12,7 @@ use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
+use crate::rope::to_usize;
 use crate::source::{Attributes, EntryPath};
 
 /// A group of device parts on the way to one part.
@@ -88,7 +89,7 @@ impl Package {
     fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
         let ItemKind::File(body, _) = &item.kind else { return Ok(()) };
         let content = body.content()?;
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap_or_default()];
+        let mut bytes = vec![0; to_usize(content.size())];
         content.read_at(0, &mut bytes)?;
         let failed = |source| RecombineError::Kpm { file: part.label(&item.path), source };
         let kpm = Kpm::parse(&bytes).map_err(failed)?;

@@ -147,9 +147,10 @@ impl LiveReport for Metrics {
 }
 
 /// The text without what does not fit: names can be long, numbers are not.
+#[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
 fn fitted(mut text: StatusText<'_>) -> String {
     loop {
-        let json = serde_json::to_string_pretty(&text).unwrap_or_default();
+        let json = serde_json::to_string_pretty(&text).expect("plain fields");
         if json.len() < SIZE {
             return json;
         }

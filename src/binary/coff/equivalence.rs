@@ -10,7 +10,7 @@ use object::pe::{self, ImageDebugDirectory};
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, FatCoff, MARKER, UNUSED};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// Bytes compared at a time.
 const STEP: u64 = 1 << 20;
@@ -105,7 +105,7 @@ impl FatCoff {
         }
         let mut done = 0;
         while done < length {
-            let here = usize::try_from(STEP.min(length - done)).unwrap_or(0);
+            let here = to_usize(STEP.min(length - done));
             let (mut old, mut new) = (vec![0; here], vec![0; here]);
             self.image.content.read_at(start + done, &mut old)?;
             other.content.read_at(other_start + done, &mut new)?;

@@ -11,7 +11,7 @@ use object::pe::{self, ImageDataDirectory, ImageDosHeader, ImageNtHeaders64, Ima
 use object::pod::{Pod, from_bytes, slice_from_bytes};
 
 use crate::binary::BinaryError;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// Bytes read at first; linkers make headers of 1 KiB to 4 KiB.
 const FIRST_READ: u64 = 4096;
@@ -48,7 +48,7 @@ impl PeImage {
     /// Reads the headers. `Ok(None)` means that this is no linked 64-bit image. The beginning of the file is enough to
     /// see that one has no device code.
     pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let mut head = vec![0; usize::try_from(FIRST_READ.min(content.size())).unwrap_or(0)];
+        let mut head = vec![0; to_usize(FIRST_READ.min(content.size()))];
         content.peek(&mut head)?;
         let file = CachedPrefix { content, head };
         let Some(dos) = file.get::<ImageDosHeader>(0)? else { return Ok(None) };

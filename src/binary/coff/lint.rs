@@ -11,7 +11,7 @@ use super::image::{PeImage, PeSection};
 use super::offsets::MAX_DEBUG;
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
-use crate::rope::{Content, Edit, edited};
+use crate::rope::{Content, Edit, edited, to_usize};
 
 /// Adds each rule that the file breaks, in words.
 pub(super) fn check(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
@@ -107,7 +107,7 @@ fn debug_data(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryErro
         return Ok(());
     }
     let bytes = image.read_at_address(address, size)?;
-    let count = usize::try_from(count).unwrap_or(0);
+    let count = to_usize(count);
     let unreadable = |()| BinaryError::malformed("unreadable debug directory");
     let (entries, _) = slice_from_bytes::<ImageDebugDirectory>(&bytes, count).map_err(unreadable)?;
     for (number, entry) in entries.iter().enumerate() {

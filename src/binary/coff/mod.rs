@@ -25,7 +25,7 @@ use super::{
     BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPER_BYTES, MAX_WRAPPERS, Wrapper,
     any_overlap,
 };
-use crate::rope::Content;
+use crate::rope::{Content, tail, to_usize};
 
 /// Section with the offload bundles. In object files it may be called `.hip_fatbin`; linkers cut names in images to
 /// eight bytes.
@@ -182,7 +182,7 @@ impl Places {
                 (Some(0), Some(0)) => 8,
                 _ => return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}"))),
             };
-            rest = usize::try_from(step).ok().and_then(|step| rest.get(step..)).unwrap_or_default();
+            rest = tail(rest, to_usize(step));
             offset += step;
             if places.offsets.len() + places.split.len() > MAX_WRAPPERS {
                 return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));

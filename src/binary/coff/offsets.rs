@@ -9,6 +9,7 @@ use super::image::{PeImage, PeSection};
 use super::layout::PeLayout;
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
+use crate::rope::{head, tail, to_usize};
 
 /// The most debug directory entries that are looked at; linkers write a handful.
 pub(super) const MAX_DEBUG: u64 = 1024;
@@ -43,13 +44,10 @@ pub(super) fn patch_headers(image: &PeImage, headers: &ImageNtHeaders64) -> Patc
     if image.headers.optional_header.check_sum.get(LE) == 0 {
         return Patch::overwrite(start, bytes);
     }
-    let field = usize::try_from(FIELD).unwrap_or(0);
-    let behind = field + usize::try_from(CHECKSUM_SIZE).unwrap_or(0);
-    let replacement = vec![
-        PatchPiece::literal(bytes.get(..field).unwrap_or_default()),
-        PatchPiece::Checksum,
-        PatchPiece::literal(bytes.get(behind..).unwrap_or_default()),
-    ];
+    let field = to_usize(FIELD);
+    let behind = field + to_usize(CHECKSUM_SIZE);
+    let replacement =
+        vec![PatchPiece::literal(head(bytes, field)), PatchPiece::Checksum, PatchPiece::literal(tail(bytes, behind))];
     Patch { start, end: start + bytes.len() as u64, replacement }
 }
 

@@ -13,7 +13,7 @@ use super::relocation::PointerEncoding;
 use super::{FatElf, WRAPPERS, look_through, symbols};
 use crate::binary::changes;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// Bytes compared at a time.
 const STEP: u64 = 1 << 20;
@@ -240,7 +240,7 @@ fn differ(
     let mut done = 0;
     while done < length {
         let here = STEP.min(length - done);
-        let mut pieces = [vec![0; usize::try_from(here).unwrap_or(0)], vec![0; usize::try_from(here).unwrap_or(0)]];
+        let mut pieces = [vec![0; to_usize(here)], vec![0; to_usize(here)]];
         let [left, right] = &mut pieces;
         a.read_at(a_at + done, left)?;
         b.read_at(b_at.saturating_add(done), right)?;

@@ -373,7 +373,7 @@ impl<'a> ElfWindow<'a> {
         let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
         let length = length.ok_or_else(missing)?;
         let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
-        self.bytes.resize(usize::try_from(length).unwrap_or(0), 0);
+        self.bytes.resize(to_usize(length), 0);
         self.image.content.read_at(offset, &mut self.bytes)?;
         self.start = address;
         self.held(address).ok_or_else(missing)

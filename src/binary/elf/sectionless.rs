@@ -15,6 +15,7 @@ use super::{WrappedCode, WrapperPlace, split};
 use crate::binary::split::MAX_MARKERS;
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
 use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
+use crate::rope::to_usize;
 
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
@@ -100,7 +101,7 @@ fn search(image: &ElfImage, load: &ElfSegment, magic: u32, places: &mut Vec<Wrap
     let mut bytes = Vec::new();
     while offset + FATBIN_WRAPPER_SIZE <= load.end() {
         let here = STEP.min(load.end() - offset) / 8 * 8;
-        bytes.resize(usize::try_from(here).unwrap_or(0), 0);
+        bytes.resize(to_usize(here), 0);
         image.content.read_at(offset, &mut bytes)?;
         let found = bytes.chunks_exact(8).zip((offset..).step_by(8)).filter(|(word, _)| *word == pattern);
         let is_whole = |offset: &u64| offset + FATBIN_WRAPPER_SIZE <= load.end();
@@ -120,7 +121,7 @@ fn check_padding(image: &ElfImage, bundles: &BTreeMap<u64, u64>) -> Result<(), B
     let mut end = bundles.keys().next().copied().unwrap_or(0);
     for (&start, &bundle_end) in bundles {
         let length = start.saturating_sub(end);
-        let mut padding = vec![0; usize::try_from(length.min(MAX_PADDING)).unwrap_or(0)];
+        let mut padding = vec![0; to_usize(length.min(MAX_PADDING))];
         image.content.read_at(end.min(start), &mut padding)?;
         if length > MAX_PADDING || padding.iter().any(|&byte| byte != 0) {
             return Err(BinaryError::unsupported(

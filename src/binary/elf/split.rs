@@ -8,7 +8,7 @@ use super::{FATBIN, Fields, MARKER, WRAPPERS, WrapperPlace, lint, sectionless, w
 use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::kpack;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
 /// The most bytes of a marker that loaders read.
 const MAX_MARKER: u64 = 64 << 10;
@@ -201,7 +201,7 @@ fn read_marker(image: &ElfImage, section: Option<&ElfSection>, address: u64) -> 
     let limit = in_section.map_or(u64::MAX, |section| section.size - (address - section.address));
     let length = rest.min(limit).min(MAX_MARKER);
     let offset = image.offset_of(address, length).ok_or_else(unmapped)?;
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    let mut bytes = vec![0; to_usize(length)];
     image.content.read_at(offset, &mut bytes)?;
     Ok(bytes.into())
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::image::{ElfImage, ElfSection};
 use super::relocation;
 use crate::binary::changes::{Patch, PatchPiece};
-use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range, to_usize};
+use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range, head, tail, to_usize};
 
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
@@ -108,12 +108,12 @@ impl Changed {
         while at < range.end {
             let place = self.symbols.offset + at;
             let length = (STEP - place % STEP).min(range.end - at);
-            let size = usize::try_from(length).unwrap_or(0);
+            let size = to_usize(length);
             let (mut old, mut new) = (vec![0; size], vec![0; size]);
             self.original.read_at(place, &mut old)?;
             self.read_at(at, &mut new)?;
-            let first = usize::try_from(BLOCK - place % BLOCK).unwrap_or(size).min(size);
-            let block = usize::try_from(BLOCK).unwrap_or(size);
+            let first = to_usize(BLOCK - place % BLOCK).min(size);
+            let block = to_usize(BLOCK);
             let ((old_first, old), (new_first, new)) = (old.split_at(first), new.split_at(first));
             let blocks = old.chunks(block).zip(new.chunks(block));
             for (old, new) in std::iter::once((old_first, new_first)).chain(blocks) {
@@ -140,9 +140,8 @@ impl Content for Changed {
         let mut symbols = vec![0; to_usize(end - start)];
         self.original.read_at(self.symbols.offset + start, &mut symbols)?;
         symbols.chunks_exact_mut(size_of::<Sym64<LE>>()).for_each(|symbol| self.symbols.patch(symbol));
-        let skipped = usize::try_from(offset - start).unwrap_or(0);
-        let piece = symbols.get(skipped..).and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(piece.unwrap_or_default());
+        let skipped = to_usize(offset - start);
+        buffer.copy_from_slice(head(tail(&symbols, skipped), buffer.len()));
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use crate::source::Attributes;
 
 use super::{Node, NodeKind};
+use crate::rope::head;
 use crate::view::Origin;
 
 /// Nodes by their index. The first one is the root, which is its own parent, as every layer's root has it for a parent.
@@ -104,7 +105,7 @@ impl Arena {
 
     /// How many names of two lists together are smaller. It takes time for the smaller names of the shorter one.
     pub(super) fn rank_in_both(&self, one: &[u32], other: &[u32], name: &[u8]) -> usize {
-        let [one, other] = [one, other].map(|list| list.get(..self.rank(list, name)).unwrap_or_default());
+        let [one, other] = [one, other].map(|list| head(list, self.rank(list, name)));
         let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
         let is_twice = |&&child: &&u32| {
             let name = self.name(child);
