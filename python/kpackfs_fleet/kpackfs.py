@@ -50,7 +50,7 @@ def binary() -> str:
 
 
 def version() -> str:
-    """The version of the program, such as 0.1.0."""
+    """The version of the program, such as 0.2.0."""
     return run(["--version"]).output.split()[-1]
 
 

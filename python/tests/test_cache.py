@@ -81,7 +81,7 @@ def test_a_damaged_download_of_two_tasks_is_fetched_again(tmp_path: Path, wheel:
 
     monkeypatch.setattr(Store, "fetch", damaging)
     monkeypatch.setattr(task, "_split", split)
-    order = Order(wheel, str(tmp_path / "dst"), Settings("wheel", (), False, None, "0.1.0"), Limits(), "run")
+    order = Order(wheel, str(tmp_path / "dst"), Settings("wheel", (), False, None, "0.2.0"), Limits(), "run")
     outcome = Outcome(wheel.name)
     # The other task.
     with worker.cache.hold(wheel):

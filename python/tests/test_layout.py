@@ -15,7 +15,7 @@ REST = "2.0+rocm7-cp312-cp312-linux_x86_64.whl"
 
 
 def settings(*options: tuple[str, ...]) -> Settings:
-    return Settings("wheel", options, False, None, "0.1.0")
+    return Settings("wheel", options, False, None, "0.2.0")
 
 
 def stage(place: Path, *names: str) -> Path:

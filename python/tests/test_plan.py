@@ -20,7 +20,7 @@ def wheel(name: str = "torch-1.0-py3-none-any.whl", unpacked: int = 1 << 30) -> 
 
 
 def settings(*options: tuple[str, ...], per_wheel: bool = False) -> Settings:
-    return Settings("wheel", options, per_wheel, None, "0.1.0")
+    return Settings("wheel", options, per_wheel, None, "0.2.0")
 
 
 def test_groups_hold_each_part_once_and_none_is_much_larger_than_needed() -> None:

@@ -12,7 +12,7 @@ from kpackfs_fleet.task import Worker
 
 
 def settings(epoch: str | None = None) -> Settings:
-    return Settings("wheel", (), False, epoch, "0.1.0")
+    return Settings("wheel", (), False, epoch, "0.2.0")
 
 
 @pytest.mark.parametrize("epoch", [None, "1"])
