@@ -13,28 +13,40 @@ use crate::metrics::{Counter, Counters, Gauges, MemoryClass, MetricsSource};
 #[derive(Debug)]
 pub struct Resources {
     /// What the work cost so far.
+    #[doc(hidden)]
     pub counters: Counters,
     /// The memory for all of the following.
+    #[doc(hidden)]
     pub budget: Arc<Budget>,
     /// Inflated chunks of wheel members, by member number and chunk number.
+    #[doc(hidden)]
     pub spans: ByteCache<(usize, usize), Arc<[u8]>>,
     /// Decompressed offload bundles, by the number given by [`Resources::next_id`].
+    #[doc(hidden)]
     pub bundles: ByteCache<u64, Arc<Pooled<Vec<u8>>>>,
     /// Compressed code objects for which there is no room on disk, by the number given by [`Resources::next_id`].
+    #[doc(hidden)]
     pub frames: ByteCache<u64, Arc<Vec<u8>>>,
     /// Compressed code objects on disk.
+    #[doc(hidden)]
     pub store: FrameStore,
     /// What is known about the input from this session and others.
+    #[doc(hidden)]
     pub index: Index,
     /// The memory into which bundles are decompressed.
+    #[doc(hidden)]
     pub buffers: Pool<Vec<u8>>,
     /// Decoders of bundles that are not decompressed as a whole.
+    #[doc(hidden)]
     pub streams: Pool<OpenStream>,
     /// What compresses code objects.
+    #[doc(hidden)]
     pub compressors: Compressors,
     /// Threads for work that nobody should wait for on a thread that others need.
+    #[doc(hidden)]
     pub executor: Executor,
     /// Bytes that no other session has.
+    #[doc(hidden)]
     pub session: [u8; 16],
     shared: Mutex<Weak<dyn Any + Send + Sync>>,
     ids: Counter,
@@ -47,6 +59,7 @@ impl Resources {
     }
 
     /// The same with the index of other sessions, and without a place on disk for frames.
+    #[doc(hidden)]
     pub fn with_index(budget: u64, index: Index) -> Arc<Self> {
         Self::with_store(budget, index, FrameStore::default())
     }
@@ -56,6 +69,7 @@ impl Resources {
     /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
     /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read. A
     /// program that reads back and forth, as one that is loaded does, needs more of it.
+    #[doc(hidden)]
     pub fn with_store(budget: u64, index: Index, store: FrameStore) -> Arc<Self> {
         let budget = Budget::new(budget);
         Arc::new(Self {
@@ -77,6 +91,7 @@ impl Resources {
     }
 
     /// What all users of these resources have together, made by the first of them. It goes with the last one.
+    #[doc(hidden)]
     pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
@@ -88,6 +103,7 @@ impl Resources {
     }
 
     /// A number that nobody else has, to serve as a cache key.
+    #[doc(hidden)]
     pub fn next_id(&self) -> u64 {
         self.ids.add(1)
     }

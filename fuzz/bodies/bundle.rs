@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use kpackfs::fatbin::{Bundle, bundle_size, is_bundle};
+use kpackfs::fatbin::{Bundle, CodeObject, bundle_size, is_bundle};
 use kpackfs::rope::Content;
 
 use crate::support::{MOST, Random, Watched, read, resources, same_in_pieces};
@@ -29,12 +29,12 @@ pub(crate) fn run(bytes: &[u8]) {
     let again = recalled.objects(&content, &resources).expect("what was planned");
     let table = unpacked(bytes);
     let total: u64 = objects.iter().map(|object| object.content.size()).sum();
-    let room = objects.iter().find_map(|object| object.bundle.as_ref().map(|bundle| bundle.size())).unwrap_or(size);
+    let room = objects.iter().find_map(CodeObject::decompressed_size).unwrap_or(size);
     assert!(total <= room, "{total} bytes of code in a bundle of {room}");
     let mut random = Random::of(bytes);
     for (object, again) in objects.iter().zip(&again).take(16) {
         assert_eq!((&object.target, object.content.size()), (&again.target, again.content.size()));
-        let holder = object.bundle.as_ref().map_or(size, |bundle| bundle.size());
+        let holder = object.decompressed_size().unwrap_or(size);
         if holder > MOST {
             continue;
         }

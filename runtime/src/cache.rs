@@ -101,6 +101,20 @@ impl Cache {
 
     /// The code object of a wrapper: `marker` is what it points at, `index` its number, `binary` the path of the file that it
     /// is in, `targets` what the device answers to, in order of priority.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    ///
+    /// use rocm_kpack::{Cache, Environment, Marker};
+    ///
+    /// let cache = Cache::new(Environment::read());
+    /// let marker = Marker {
+    ///     kernel_name: "lib/libx.so".to_owned(),
+    ///     kpack_search_paths: vec!["../.kpack/x_@GFXARCH@.kpack".to_owned()],
+    /// };
+    /// let code = cache.load(&marker, Path::new("/opt/rocm/lib/libx.so"), 0, &["gfx942:sramecc+:xnack-"])?;
+    /// # Ok::<(), rocm_kpack::Error>(())
+    /// ```
     pub fn load(&self, marker: &Marker, binary: &Path, index: u32, targets: &[&str]) -> Result<Vec<u8>, Error> {
         self.load_with(marker, binary, index, targets, |found| found.archive.read(&found.entry))
     }

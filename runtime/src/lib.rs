@@ -9,6 +9,35 @@
 //! of a split binary asks for. Built as a shared library, this is `librocm_kpack.so.0` with the C interface of
 //! `include/rocm_kpack/kpack.h`.
 //!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use rocm_kpack::{Archive, Blob, HEADER_SIZE, Scheme, Toc, TocEntry, VERSION, header, toc_key};
+//!
+//! // An archive with one code object that is not compressed.
+//! let code = b"a code object";
+//! let size = code.len() as u64;
+//! let key = toc_key("lib/libx.so", 0);
+//! let entry = TocEntry { kind: "hsaco".to_owned(), ordinal: 0, original_size: size };
+//! let toc = Toc {
+//!     format_version: VERSION,
+//!     group_name: "x".to_owned(),
+//!     gfx_arch_family: "gfx90a".to_owned(),
+//!     gfx_arches: vec!["gfx90a".to_owned()],
+//!     compression_scheme: Scheme::None.name().to_owned(),
+//!     zstd_offset: None,
+//!     zstd_size: None,
+//!     blobs: Some(vec![Blob { offset: HEADER_SIZE, size }]),
+//!     toc: BTreeMap::from([(key.clone(), BTreeMap::from([("gfx90a".to_owned(), entry)]))]),
+//! };
+//! let bytes = [&header(HEADER_SIZE + size), &code[..], &toc.encode()].concat();
+//!
+//! let archive = Archive::open(&bytes[..])?;
+//! assert_eq!(archive.targets(), ["gfx90a"]);
+//! assert_eq!(archive.get(&key, "gfx90a")?.as_deref(), Some(&code[..]));
+//! # Ok::<(), rocm_kpack::Error>(())
+//! ```
+//!
 //! Archives and metadata can come from anywhere. Whatever they say, the answer is bytes of the promised size or an [`Error`];
 //! memory is taken for what is there, not for what is claimed.
 

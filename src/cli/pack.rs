@@ -208,7 +208,7 @@ fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>
     if let Some(problem) = code_problem(&header, &target) {
         bail!("{}: not taken as code for {target}: {problem}", path.display());
     }
-    Ok(CodeObject { target, content, bundle: None, offset: 0 })
+    Ok(CodeObject::new(target, content))
 }
 
 /// The name of a file in archives: its path as it was named, or its own name if that leads elsewhere.

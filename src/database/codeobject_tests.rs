@@ -40,7 +40,7 @@ fn host() -> Vec<u8> {
 fn bundle(targets: &[&str]) -> Vec<u8> {
     let object = |name: &&str| {
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(code(GFX942))]).unwrap());
-        CodeObject { target: name.parse().unwrap(), content, bundle: None, offset: 0 }
+        CodeObject::new(name.parse().unwrap(), content)
     };
     let bundle = bundle_of(&targets.iter().map(object).collect::<Vec<_>>()).unwrap();
     let mut bytes = vec![0; usize::try_from(bundle.size()).unwrap()];

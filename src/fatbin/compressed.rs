@@ -15,7 +15,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 /// Memory of a decoder in addition to its window: its tables, and buffers of one block (128 KiB) each for input and output.
-pub const DECODER: u64 = 1 << 20;
+pub(crate) const DECODER: u64 = 1 << 20;
 
 /// Bytes that are skipped at a time on the way to an offset in a stream.
 const SKIPPED: usize = 128 << 10;
@@ -42,7 +42,7 @@ pub struct Compressed {
 }
 
 /// A bundle in memory. The memory is used again when nobody needs this bundle any more.
-pub type Decompressed = Pooled<Vec<u8>>;
+pub(crate) type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
     /// The bundle that `packing` describes.

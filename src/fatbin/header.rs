@@ -112,18 +112,18 @@ pub fn code_target(code: &[u8]) -> Option<TargetId> {
 }
 
 /// Whether this is the beginning of an AMDGPU ELF file, for whatever processor.
-pub fn is_code(code: &[u8]) -> bool {
+pub(crate) fn is_code(code: &[u8]) -> bool {
     header(code).is_some()
 }
 
 /// Whether headers have a number for a processor, generic ones included.
-pub fn is_processor(name: &str) -> bool {
+pub(crate) fn is_processor(name: &str) -> bool {
     PROCESSORS.iter().any(|(_, processor)| *processor == name)
 }
 
 /// Whether the header of code says which features it needs, or that it needs none: that of SPIR-V, or of code object version 4
 /// or later.
-pub fn tells_features(code: &[u8]) -> bool {
+pub(crate) fn tells_features(code: &[u8]) -> bool {
     is_spirv(code) || header(code).is_some_and(|header| header.e_ident.abi_version >= ABI_VERSION_4)
 }
 

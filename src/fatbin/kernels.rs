@@ -34,7 +34,7 @@ const DESCRIPTOR: &[u8] = b".kd";
 
 /// A code object that was read.
 #[derive(Debug)]
-pub struct Scanned {
+pub(crate) struct Scanned {
     /// Of all its bytes.
     pub sha256: [u8; 32],
     /// Bytes.
@@ -45,7 +45,7 @@ pub struct Scanned {
 
 /// A kernel of a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub(crate) struct Kernel {
     /// Its symbol, without `.kd`.
     pub name: String,
     /// Bytes of its code; 0 if no symbol says that.
@@ -53,7 +53,7 @@ pub struct Kernel {
 }
 
 /// A code object that is being read.
-pub struct CodeScan {
+pub(crate) struct CodeScan {
     budget: Arc<Budget>,
     sha256: Context,
     /// Bytes that have been taken.
@@ -71,7 +71,7 @@ pub struct CodeScan {
 
 impl CodeScan {
     /// Nothing has been read yet. What has to be kept comes out of `budget`.
-    pub fn new(budget: &Arc<Budget>) -> Self {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
         Self {
             budget: Arc::clone(budget),
             sha256: Context::new(&SHA256),
@@ -85,7 +85,7 @@ impl CodeScan {
     }
 
     /// Takes the next bytes.
-    pub fn take(&mut self, piece: &[u8]) {
+    pub(crate) fn take(&mut self, piece: &[u8]) {
         self.sha256.update(piece);
         self.keep_head(piece);
         self.keep_sections(piece);
@@ -93,7 +93,7 @@ impl CodeScan {
     }
 
     /// What was read.
-    pub fn finish(self) -> Scanned {
+    pub(crate) fn finish(self) -> Scanned {
         let kernels = self.kernels();
         let mut sha256 = [0; 32];
         sha256.copy_from_slice(self.sha256.finish().as_ref());

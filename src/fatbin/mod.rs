@@ -4,6 +4,25 @@
 //! them.
 //!
 //! It does not know host binaries: a content and the place of a bundle in it are given to it.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use kpackfs::fatbin::{CodeObject, bundle_of, read_bundle};
+//! use kpackfs::resources::Resources;
+//! use kpackfs::rope::{Content, Rope, Segment};
+//!
+//! let code = |target: &str, bytes: &'static [u8]| -> Result<CodeObject, Box<dyn std::error::Error>> {
+//!     Ok(CodeObject::new(target.parse()?, Arc::new(Rope::new([Segment::literal(bytes)])?)))
+//! };
+//! let bundle: Arc<dyn Content> = Arc::new(bundle_of(&[code("gfx90a", b"code for an MI200")?, code("gfx1100", b"and for an RX 7900")?])?);
+//!
+//! // Only the table is read; the contents of code objects are ranges of the bundle.
+//! let objects = read_bundle(&bundle, 0, bundle.size(), &Resources::new(64 << 20))?;
+//! let sizes: Vec<_> = objects.iter().map(|object| (object.target.to_string(), object.content.size())).collect();
+//! assert_eq!(sizes, [("gfx90a".to_owned(), 17), ("gfx1100".to_owned(), 18)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod bundle;
 mod compressed;
@@ -22,15 +41,17 @@ use crate::gpu::TargetId;
 use crate::rope::{Content, ReadError};
 
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub use compressed::{Compressed, DECODER, Decompressed};
-pub use header::{CODE_HEADER, code_problem, code_target, is_code, is_processor, tells_features};
-pub use kernels::{CodeScan, Kernel, Scanned};
-pub use open::OpenBundle;
-pub use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
-pub use search::{Effort, search};
-pub use stored::StoredObject;
-pub use thin::{
-    BundlePart, BundleParts, CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, ThinBundle, bundle_of, bundle_table_size,
+pub(crate) use compressed::{Compressed, DECODER, Decompressed};
+pub use header::{CODE_HEADER, code_problem, code_target};
+pub(crate) use header::{is_code, is_processor, tells_features};
+pub(crate) use kernels::{CodeScan, Kernel, Scanned};
+pub(crate) use open::OpenBundle;
+pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
+pub(crate) use search::{Effort, search};
+pub(crate) use stored::StoredObject;
+pub use thin::bundle_of;
+pub(crate) use thin::{
+    BundlePart, BundleParts, CODE_ALIGNMENT, COMPRESSION, COMPRESSION_LEVEL, ThinBundle, bundle_table_size,
 };
 
 /// Code for one target.
@@ -41,9 +62,21 @@ pub struct CodeObject {
     /// Its bytes, as they were in the bundle. May be empty.
     pub content: Arc<dyn Content>,
     /// The compressed bundle that has to be decompressed to read it, if there is one.
-    pub bundle: Option<Arc<Compressed>>,
+    pub(crate) bundle: Option<Arc<Compressed>>,
     /// Where it begins in the decompressed bundle, in bytes; 0 without one.
-    pub offset: u64,
+    pub(crate) offset: u64,
+}
+
+impl CodeObject {
+    /// A code object that is in no compressed bundle.
+    pub fn new(target: TargetId, content: Arc<dyn Content>) -> Self {
+        Self { target, content, bundle: None, offset: 0 }
+    }
+
+    /// Bytes of the bundle that is decompressed when it is read, if it is in a compressed one.
+    pub fn decompressed_size(&self) -> Option<u64> {
+        self.bundle.as_ref().map(|bundle| bundle.size())
+    }
 }
 
 impl fmt::Debug for CodeObject {

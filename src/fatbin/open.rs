@@ -11,7 +11,7 @@ const STEP: usize = 1 << 20;
 
 /// What a code object is read from.
 #[derive(Default)]
-pub enum OpenBundle {
+pub(crate) enum OpenBundle {
     /// The whole bundle, decompressed.
     Whole(Arc<Decompressed>),
     /// A stream of it, unless it is being read now.
@@ -24,7 +24,7 @@ pub enum OpenBundle {
 impl OpenBundle {
     /// Opens a bundle, so that it is decompressed once for all of its code objects that are read in their order. Waits for
     /// memory: a caller must hold no other bundle, and no other memory but for bundles.
-    pub fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
+    pub(crate) fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
             Some(bundle) if bundle.is_decompressed_whole() => Self::Whole(bundle.pin()?),
@@ -33,7 +33,7 @@ impl OpenBundle {
     }
 
     /// Gives the bytes of a code object of this bundle piece by piece, from its beginning to its end.
-    pub fn read(&mut self, object: &CodeObject, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
+    pub(crate) fn read(&mut self, object: &CodeObject, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
         let (Self::Stream(Some(stream)), Some(bundle)) = (self, &object.bundle) else {
             return read_all(&*object.content, take);
         };

@@ -25,7 +25,7 @@ const ABSURD_SIZE: u64 = 16 << 20;
 
 /// The largest zstd window that is accepted, as a power of two: zstd's own default. clang writes single-segment frames,
 /// whose window is the whole bundle.
-pub const WINDOW_LOG: u32 = 27;
+pub(crate) const WINDOW_LOG: u32 = 27;
 
 /// The window of a zlib stream (RFC 1950), in bytes.
 const ZLIB_WINDOW: u64 = 32 << 10;
@@ -192,7 +192,7 @@ fn longest(size: u64) -> u64 {
 
 /// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
 /// little-endian.
-pub fn window_of(frame: &[u8]) -> Option<u64> {
+pub(crate) fn window_of(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = descriptor_of(frame)?;
     if descriptor & 0x20 == 0 {
         let &window = rest.first()?;

@@ -17,25 +17,25 @@ const STEP: u64 = 1 << 20;
 /// What may be read of the tables of bundles in a file. What looks like a table can have 16 MiB, and another one can begin
 /// in each of its entries.
 #[derive(Debug)]
-pub struct Effort {
+pub(crate) struct Effort {
     rest: u64,
 }
 
 impl Effort {
     /// Enough for all real bundles in a file of `size` bytes: their tables are shorter than their code.
-    pub fn of(size: u64) -> Self {
+    pub(crate) fn of(size: u64) -> Self {
         Self { rest: size.saturating_mul(4).saturating_add(16 << 20) }
     }
 
     /// Whether a search stopped before its end.
-    pub fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.rest == 0
     }
 }
 
 /// The bundles in a range of a content that have code for any target, none inside of another. If `effort` is spent, only
 /// those that were found until then.
-pub fn search(
+pub(crate) fn search(
     content: &Arc<dyn Content>,
     range: Range<u64>,
     resources: &Arc<Resources>,

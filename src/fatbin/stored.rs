@@ -14,21 +14,21 @@ const LONGEST_HEADER: u64 = 18;
 
 /// A code object in a file.
 #[derive(Clone, Debug)]
-pub struct StoredObject {
+pub(crate) struct StoredObject {
     content: Arc<dyn Content>,
     frame: Option<Arc<Compressed>>,
 }
 
 impl StoredObject {
     /// `size` bytes that stand at `offset` as they are.
-    pub fn plain(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<Self, ReadError> {
+    pub(crate) fn plain(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<Self, ReadError> {
         let rope = Rope::new([Segment::range(Arc::clone(content), offset, size)?])?;
         Ok(Self { content: Arc::new(rope), frame: None })
     }
 
     /// The zstd frame of `length` bytes at `offset`, which becomes `size` bytes. Fails if it cannot. Should it become another
     /// number of bytes although its header does not say so, reading it fails. `label` is what messages call it.
-    pub fn frame(
+    pub(crate) fn frame(
         content: &Arc<dyn Content>,
         (offset, length): (u64, u64),
         size: u64,
@@ -67,12 +67,12 @@ impl StoredObject {
     }
 
     /// Its bytes.
-    pub fn content(&self) -> &Arc<dyn Content> {
+    pub(crate) fn content(&self) -> &Arc<dyn Content> {
         &self.content
     }
 
     /// As many of its first bytes as say what it is.
-    pub fn header(&self) -> Result<Vec<u8>, ReadError> {
+    pub(crate) fn header(&self) -> Result<Vec<u8>, ReadError> {
         let length = self.content.size().min(CODE_HEADER as u64);
         if let Some(frame) = &self.frame {
             return frame.first(length);
@@ -83,12 +83,12 @@ impl StoredObject {
     }
 
     /// Its length, compressed and claimed, if the latter is out of all proportion.
-    pub fn absurd_claim(&self) -> Option<(u64, u64)> {
+    pub(crate) fn absurd_claim(&self) -> Option<(u64, u64)> {
         self.frame.as_ref()?.absurd_claim()
     }
 
     /// It as code for a target.
-    pub fn code_for(&self, target: TargetId) -> CodeObject {
+    pub(crate) fn code_for(&self, target: TargetId) -> CodeObject {
         CodeObject { target, content: Arc::clone(&self.content), bundle: self.frame.clone(), offset: 0 }
     }
 }

@@ -14,13 +14,13 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 
 /// What clang aligns code objects to, in bytes.
-pub const CODE_ALIGNMENT: u64 = 4096;
+pub(crate) const CODE_ALIGNMENT: u64 = 4096;
 
 /// What compresses bundles, as far as the bytes depend on it.
-pub const COMPRESSION: &str = "zstd 3, zlib-rs 6";
+pub(crate) const COMPRESSION: &str = "zstd 3, zlib-rs 6";
 
 /// The zstd level of compressed bundles: that of clang's offload bundler. A constant of the format.
-pub const COMPRESSION_LEVEL: i32 = 3;
+pub(crate) const COMPRESSION_LEVEL: i32 = 3;
 
 /// The host's entry for a bundle that has none.
 const HOST: &[u8] = b"host-x86_64-unknown-linux--";
@@ -176,7 +176,7 @@ impl Bundle {
         self.offset
     }
 
-    /// The compressed bundle that the parts of [`ThinBundle::Compressed`] are read from; `None` if this is none.
+    /// The compressed bundle that the parts of `ThinBundle::Compressed` are read from; `None` if this is none.
     pub fn packed(&self, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Arc<Compressed>> {
         let packing = self.compressed.filter(|packing| packing.is_possible(content.size()))?;
         Some(Arc::new(Compressed::new(content, packing, resources)))
@@ -233,7 +233,7 @@ pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
 }
 
 /// Bytes of such a bundle before its code objects.
-pub fn bundle_table_size(objects: &[CodeObject]) -> u64 {
+pub(crate) fn bundle_table_size(objects: &[CodeObject]) -> u64 {
     table_size(&entries_of(objects))
 }
 

@@ -3,6 +3,30 @@
 //! The format itself is the crate `rocm_kpack`, so that what is written is what its runtime library reads.
 //!
 //! It does not know binaries and views: `split` decides which code objects an archive has.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use kpackfs::fatbin::CodeObject;
+//! use kpackfs::gpu::TargetId;
+//! use kpackfs::kpack::{ArchiveEntry, ArchiveReader, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame, toc_key};
+//! use kpackfs::resources::Resources;
+//! use kpackfs::rope::{Materialize, Rope, Segment};
+//!
+//! let resources = Resources::new(64 << 20);
+//! let target: TargetId = "gfx90a:xnack-".parse()?;
+//! let code = Rope::new([Segment::literal(*b"a code object")])?;
+//! let frame = Frame::new(CodeObject::new(target.clone(), Arc::new(code)), DEFAULT_LEVEL, &BundleJobs::of(&resources));
+//! let entry = ArchiveEntry { binary: 0, kernel_name: "lib/libx.so".into(), wrapper: Some(0), frame: Arc::new(frame) };
+//! let archive = ArchiveRope::new("x", target, Compression::default(), vec![entry]);
+//!
+//! // Its code objects are compressed now, since the size of an archive is that of its frames.
+//! let content = archive.make()?;
+//! let reader = ArchiveReader::open(content)?;
+//! let code = reader.get(&toc_key("lib/libx.so", 0), "gfx90a:xnack-")?;
+//! assert_eq!(code.as_deref(), Some(&b"a code object"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod frame;
 mod jobs;
@@ -23,10 +47,10 @@ use rocm_kpack::Scheme;
 pub use frame::Frame;
 pub use jobs::BundleJobs;
 pub use layout::{ArchiveEntry, ArchiveRope};
-pub use places::{Reach, SearchPath, is_archive, named_target, resolve};
+pub(crate) use places::{Reach, SearchPath, is_archive, named_target, resolve};
 pub use reader::ArchiveReader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
-pub use selection::PackedBundle;
+pub(crate) use selection::PackedBundle;
 
 use crate::rope::ReadError;
 
@@ -83,7 +107,7 @@ pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
 
 /// Compresses what several archives lack: frames whose lengths are not known, or where all are kept for output, those that
 /// are not there. Each compressed bundle is decompressed once for that. Adds the bytes that are compressed to `done`.
-pub fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
+pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
     let made = frames.first().map_or(Ok(None), |frame| {
         frame.jobs().demand(&frames).wait(|bytes| {
@@ -97,7 +121,7 @@ pub fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), 
 }
 
 /// Bytes that [`make_archives`] has to compress.
-pub fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
+pub(crate) fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
     unprepared(archives).iter().map(|frame| frame.size()).sum()
 }
 

@@ -10,7 +10,7 @@ use crate::rope::Content;
 use crate::source::EntryPath;
 
 /// Whether a file is an archive, or says so.
-pub fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
     path.name().ends_with(b".kpack")
         // Names decide at no cost; only files next to other archives are opened.
@@ -21,14 +21,14 @@ pub fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
 }
 
 /// The target that an archive's name ends with.
-pub fn named_target(name: &str) -> Option<&str> {
+pub(crate) fn named_target(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(".kpack");
     let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
     stem.get(start..)
 }
 
 /// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
-pub fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
+pub(crate) fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
     if relative.starts_with('/') {
         return None;
     }
@@ -45,7 +45,7 @@ pub fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
 
 /// A search path of a marker, as it leads from a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SearchPath {
+pub(crate) struct SearchPath {
     /// What stands before the placeholder, or all of it.
     before: Vec<u8>,
     /// What stands behind the placeholder, if there is one.
@@ -54,7 +54,7 @@ pub struct SearchPath {
 
 /// For which targets a search path leads to an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub(crate) enum Reach {
     /// For all.
     All,
     /// For devices that answer to this name, as the path has it.
@@ -63,7 +63,7 @@ pub enum Reach {
 
 impl SearchPath {
     /// `None` if it leads outside of the tree.
-    pub fn new(directory: &EntryPath, path: &str) -> Option<Self> {
+    pub(crate) fn new(directory: &EntryPath, path: &str) -> Option<Self> {
         let resolved = resolve(directory, path)?;
         let bytes = resolved.as_bytes();
         let placeholder = PLACEHOLDER.as_bytes();
@@ -78,7 +78,7 @@ impl SearchPath {
     }
 
     /// The directory of `.kpack` and the first part of the archives' names, if it is `DIRECTORY/.kpack/STEM_@GFXARCH@.kpack`.
-    pub fn parts(&self) -> Option<(EntryPath, String)> {
+    pub(crate) fn parts(&self) -> Option<(EntryPath, String)> {
         if self.behind.as_deref() != Some(b".kpack") {
             return None;
         }
@@ -91,7 +91,7 @@ impl SearchPath {
     }
 
     /// Whether it leads to the archive at `path`.
-    pub fn reach(&self, path: &EntryPath) -> Option<Reach> {
+    pub(crate) fn reach(&self, path: &EntryPath) -> Option<Reach> {
         let Some(behind) = &self.behind else { return (path.as_bytes() == self.before).then_some(Reach::All) };
         let middle = path.as_bytes().strip_prefix(&*self.before)?.strip_suffix(&**behind)?;
         let name = std::str::from_utf8(middle).ok().filter(|name| !name.is_empty() && !name.contains('/'))?;
@@ -101,7 +101,7 @@ impl SearchPath {
 
 impl Reach {
     /// Whether a loader that has come to the archive asks it for `target`: the device has to answer to both names.
-    pub fn asks_for(&self, target: &str) -> bool {
+    pub(crate) fn asks_for(&self, target: &str) -> bool {
         let answers = |device: &str, name: &str| match device.parse::<TargetId>() {
             Ok(device) => device.candidates().iter().any(|candidate| candidate.to_string() == name),
             Err(_) => candidates(device).iter().any(|candidate| candidate == name),

@@ -148,14 +148,14 @@ pub(super) fn compress_zlib(
 
 /// A compressed bundle with some code objects of another one, to be made.
 #[derive(Debug)]
-pub struct PackedBundle {
+pub(crate) struct PackedBundle {
     frame: Arc<Frame>,
     format: CompressedFormat,
 }
 
 impl PackedBundle {
     /// The parts of the decompressed `bundle`, in a format.
-    pub fn new(
+    pub(crate) fn new(
         bundle: &Arc<Compressed>,
         parts: BundleParts,
         format: CompressedFormat,
@@ -174,29 +174,29 @@ impl PackedBundle {
     }
 
     /// Has it made together with the archives' frames of its bundle, when that is decompressed again for one of them.
-    pub fn make_with_others(&self) {
+    pub(crate) fn make_with_others(&self) {
         self.frame.jobs().register(&self.frame);
     }
 
     /// Its size in bytes, if it was made before or is remembered.
-    pub fn known_size(&self) -> Option<u64> {
+    pub(crate) fn known_size(&self) -> Option<u64> {
         Some(self.format.header_size() + self.frame.known_length()?.checked_sub(HASH_SIZE)?)
     }
 
     /// Takes over the size that it had in an earlier session. `false` if it cannot have it.
-    pub fn restore_size(&self, size: u64) -> bool {
+    pub(crate) fn restore_size(&self, size: u64) -> bool {
         let length = size.checked_sub(self.format.header_size()).and_then(|length| length.checked_add(HASH_SIZE));
         length.is_some_and(|length| self.frame.restore_length(length))
     }
 
     /// Has several of them made, each bundle decompressed once.
-    pub fn make_all(bundles: &[&Self]) -> Result<(), ReadError> {
+    pub(crate) fn make_all(bundles: &[&Self]) -> Result<(), ReadError> {
         let frames: Vec<_> = bundles.iter().map(|bundle| Arc::clone(&bundle.frame)).collect();
         frames.first().map_or(Ok(()), |frame| frame.jobs().demand(&frames).wait(|_| ()).map(drop))
     }
 
     /// The bundle, when its size is known.
-    pub fn content(&self) -> Option<Arc<dyn Content>> {
+    pub(crate) fn content(&self) -> Option<Arc<dyn Content>> {
         let length = self.frame.known_length()?;
         Some(Arc::new(SizedBundle {
             frame: Arc::clone(&self.frame),

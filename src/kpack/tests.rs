@@ -25,7 +25,7 @@ fn archive_in(
     let target: TargetId = target.parse().unwrap();
     let jobs = BundleJobs::of(resources);
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
-        let object = CodeObject { target: target.clone(), content: content(code), bundle: None, offset: 0 };
+        let object = CodeObject::new(target.clone(), content(code));
         let frame = Arc::new(Frame::new(object, 3, &jobs));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });

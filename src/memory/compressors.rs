@@ -14,7 +14,7 @@ use crate::rope::{head, head_mut, tail, to_usize};
 
 /// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
 /// format: zstd makes other bytes of a stream than of the same content at once.
-pub const STREAMED: u64 = 32 << 20;
+pub(crate) const STREAMED: u64 = 32 << 20;
 
 /// A stream is fed in pieces of exactly so many bytes, since zstd may end a block where a piece ends.
 const PIECE: usize = 128 << 10;

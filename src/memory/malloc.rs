@@ -23,7 +23,7 @@ const KEPT: libc::c_int = 16 << 20;
 const ARENAS: libc::c_int = 2;
 
 /// Sets malloc up for a program whose memory has a budget. To be called before there are threads.
-pub fn set_up_malloc() {
+pub(crate) fn set_up_malloc() {
     #[cfg(target_env = "gnu")]
     {
         // Each arena reserves 64 MiB of address space (`HEAP_MAX_SIZE`).

@@ -12,9 +12,9 @@ mod pool;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 
-pub use budget::{Budget, Reclaim, Reservation};
-pub use cache::{ByteCache, Weight};
-pub use compressors::{Compressors, Original, STREAMED};
-pub use malloc::set_up_malloc;
-pub use open_stream::OpenStream;
-pub use pool::{Pool, Pooled};
+pub(crate) use budget::{Budget, Reclaim, Reservation};
+pub(crate) use cache::ByteCache;
+pub(crate) use compressors::{Compressors, Original, STREAMED};
+pub(crate) use malloc::set_up_malloc;
+pub(crate) use open_stream::OpenStream;
+pub(crate) use pool::{Pool, Pooled};

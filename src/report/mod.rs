@@ -3,11 +3,11 @@
 //! It prints nothing: `cli` does.
 
 mod details;
-pub mod diff;
+pub(crate) mod diff;
 mod page;
 mod sizes;
 mod summary;
-pub mod table;
+pub(crate) mod table;
 mod tables;
 mod text;
 
@@ -19,14 +19,14 @@ use crate::view::WheelSet;
 
 use sizes::SizedParts;
 
-pub use page::{Page, PageFile};
-pub use sizes::{MakingProgress, PartSize, Sizes, UserSize, WheelSize};
-pub use summary::{ArchiveSummary, BinarySummary, DatabaseSummary, DeviceSummary, EmbeddedSummary, Summary};
-pub use text::escaped;
+pub(crate) use page::{Page, PageFile};
+pub(crate) use sizes::{MakingProgress, PartSize, Sizes, UserSize};
+pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
+pub(crate) use text::escaped;
 
 /// All that `inspect` tells about a wheel or a tree. As JSON it is described in `docs/json.md`.
 #[derive(Debug, Serialize)]
-pub struct InspectReport {
+pub(crate) struct InspectReport {
     /// What the split consists of.
     #[serde(flatten)]
     pub summary: Summary,
@@ -39,7 +39,7 @@ pub struct InspectReport {
 
 impl InspectReport {
     /// What is known now; see [`Sizes::make`].
-    pub fn known(
+    pub(crate) fn known(
         input: &Input,
         plan: &Plan,
         wheels: Option<&WheelSet>,

@@ -16,7 +16,7 @@ use crate::view::{WheelPart, WheelSet};
 
 /// Sizes in bytes. What is not known without work, or what there is none of, is `None`.
 #[derive(Debug, Serialize)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// The wheel that is split.
     pub input_wheel_size: Option<u64>,
     /// The host wheel, and the variant wheel if there is one.
@@ -29,7 +29,7 @@ pub struct Sizes {
 
 /// A wheel.
 #[derive(Clone, Debug, Serialize)]
-pub struct WheelSize {
+pub(crate) struct WheelSize {
     /// Its file name.
     pub name: String,
     /// Its size.
@@ -38,7 +38,7 @@ pub struct WheelSize {
 
 /// A device part.
 #[derive(Debug, Serialize)]
-pub struct PartSize {
+pub(crate) struct PartSize {
     /// All archives together.
     pub archive_size: Option<u64>,
     /// The wheel of it, if the input is one.
@@ -47,7 +47,7 @@ pub struct PartSize {
 
 /// What an installation for one GPU consists of.
 #[derive(Debug, Serialize)]
-pub struct UserSize {
+pub(crate) struct UserSize {
     /// Keys of the device parts.
     pub keys: Vec<String>,
     /// The host wheel and the device wheels.
@@ -58,7 +58,7 @@ pub struct UserSize {
 
 /// How far making is, for a progress bar: uncompressed bytes of archives and of rewritten members.
 #[derive(Debug, Default)]
-pub struct MakingProgress {
+pub(crate) struct MakingProgress {
     /// What there is to do.
     pub total: AtomicU64,
     /// What is done.
@@ -142,7 +142,7 @@ impl SizedParts {
 impl Sizes {
     /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
     /// members of a wheel. Little of it is kept but the sizes.
-    pub fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &MakingProgress) -> Result<(), ReadError> {
+    pub(crate) fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &MakingProgress) -> Result<(), ReadError> {
         let archives: Vec<_> = plan.archives.iter().map(|planned| &*planned.archive).collect();
         let of_archives: u64 = archives.iter().map(|archive| archive.original_size()).sum();
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);

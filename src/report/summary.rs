@@ -11,7 +11,7 @@ use crate::split::{Destination, Embedded, Plan, PlannedBinary};
 
 /// Numbers of a split, for people and for scripts. Sizes are in bytes.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// First part of the archives' names.
     pub group: String,
     /// Number of entries in the input.
@@ -32,7 +32,7 @@ pub struct Summary {
 
 /// A binary with device code.
 #[derive(Debug, Serialize)]
-pub struct BinarySummary {
+pub(crate) struct BinarySummary {
     /// Where it is in the input.
     pub path: String,
     /// Its name in archives.
@@ -53,7 +53,7 @@ pub struct BinarySummary {
 
 /// Offload bundles in a binary to which no wrapper leads.
 #[derive(Clone, Debug, Serialize)]
-pub struct EmbeddedSummary {
+pub(crate) struct EmbeddedSummary {
     /// Where the binary is in the input.
     pub path: String,
     /// Number of bundles.
@@ -66,7 +66,7 @@ pub struct EmbeddedSummary {
 
 /// The database files of one library.
 #[derive(Debug, Default, Serialize)]
-pub struct DatabaseSummary {
+pub(crate) struct DatabaseSummary {
     /// Number of files.
     pub files: usize,
     /// Bytes of these files.
@@ -77,7 +77,7 @@ pub struct DatabaseSummary {
 
 /// A device part.
 #[derive(Debug, Default, Serialize)]
-pub struct DeviceSummary {
+pub(crate) struct DeviceSummary {
     /// Target, sub-family or family.
     pub level: String,
     /// Its archives.
@@ -90,7 +90,7 @@ pub struct DeviceSummary {
 
 /// An archive.
 #[derive(Debug, Serialize)]
-pub struct ArchiveSummary {
+pub(crate) struct ArchiveSummary {
     /// Where it is.
     pub path: String,
     /// Number of code objects.
@@ -101,7 +101,7 @@ pub struct ArchiveSummary {
 
 impl Summary {
     /// Counts what a plan consists of; reads nothing.
-    pub fn of(input: &Input, plan: &Plan) -> Self {
+    pub(crate) fn of(input: &Input, plan: &Plan) -> Self {
         let mut summary = Self {
             group: plan.group.clone(),
             entries: input.entries.len(),
@@ -196,7 +196,7 @@ impl Summary {
 
 impl EmbeddedSummary {
     /// What was found in a binary.
-    pub fn of(path: &EntryPath, found: &Embedded) -> Self {
+    pub(crate) fn of(path: &EntryPath, found: &Embedded) -> Self {
         let targets = found.targets.iter().map(ToString::to_string).collect();
         Self { path: path.to_string(), bundles: found.bundles, size: found.size, targets }
     }

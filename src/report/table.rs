@@ -6,7 +6,7 @@ use super::text::escaped;
 
 /// How tables are written.
 #[derive(Clone, Copy, Debug)]
-pub enum Style {
+pub(crate) enum Style {
     /// Aligned columns, for terminals.
     Text,
     /// Tables of GitHub's Markdown.
@@ -15,7 +15,7 @@ pub enum Style {
 
 impl Style {
     /// A text from an input for a line of its own.
-    pub fn line(self, text: &str) -> String {
+    pub(crate) fn line(self, text: &str) -> String {
         let text = escaped(text);
         match self {
             Self::Text => text.into_owned(),
@@ -26,7 +26,7 @@ impl Style {
 
 /// A column: its title, and whether it holds numbers.
 #[derive(Clone, Copy, Debug)]
-pub enum Column {
+pub(crate) enum Column {
     /// Left-aligned.
     Text(&'static str),
     /// Right-aligned.
@@ -35,7 +35,7 @@ pub enum Column {
 
 /// Rows of cells under a title.
 #[derive(Debug)]
-pub struct Table {
+pub(crate) struct Table {
     title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -53,29 +53,29 @@ impl Column {
 
 impl Table {
     /// A table without rows.
-    pub fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, columns: impl Into<Vec<Column>>) -> Self {
         Self { title: title.into(), columns: columns.into(), rows: Vec::new(), left_out: 0 }
     }
 
     /// Adds a row, which has a cell for each column.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// Keeps the first rows only, and says how many more there are.
-    pub fn shorten(&mut self, most: usize) {
+    pub(crate) fn shorten(&mut self, most: usize) {
         let more = self.rows.len().saturating_sub(most) + self.left_out;
         self.rows.truncate(most);
         self.left_out = more;
     }
 
     /// Notes rows that were left out.
-    pub fn add_left_out(&mut self, rows: usize) {
+    pub(crate) fn add_left_out(&mut self, rows: usize) {
         self.left_out += rows;
     }
 
     /// Writes the table, without columns that are empty; nothing if there are no rows.
-    pub fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
+    pub(crate) fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
         self.drop_empty_columns();
         if self.rows.is_empty() {
             return Ok(());
@@ -153,22 +153,22 @@ fn in_markdown(cell: &str) -> String {
 }
 
 /// A size for people, in powers of 1024.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
 /// A number of things, which have a name if it is one and another if it is not.
-pub fn counted(number: usize, one: &str, several: &str) -> String {
+pub(crate) fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// A size if it is known, or nothing.
-pub fn known_size(bytes: Option<u64>) -> String {
+pub(crate) fn known_size(bytes: Option<u64>) -> String {
     bytes.map(size).unwrap_or_default()
 }
 
 /// How much of `whole` a part is, in percent; nothing if there is no whole.
-pub fn percent(part: u64, whole: u64) -> String {
+pub(crate) fn percent(part: u64, whole: u64) -> String {
     // Tenths, rounded.
     let tenths = (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);
     tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).unwrap_or_default()

@@ -5,12 +5,12 @@ use super::{InspectReport, PartSize};
 
 impl InspectReport {
     /// What it says, for people.
-    pub fn tables(&self) -> [Table; 6] {
+    pub(crate) fn tables(&self) -> [Table; 6] {
         [self.parts(), self.binaries(), self.embedded(), self.databases(), self.keys(), self.users()]
     }
 
     /// Whether all sizes are known.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let is_complete = |part: &PartSize| {
             part.archive_size.is_some() && part.wheel.as_ref().is_none_or(|wheel| wheel.size.is_some())
         };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// A text on one line in which nothing is invisible: control characters and those that change the direction or the place of
 /// what follows are written as Rust writes them (`\n`, `\u{1b}`).
-pub fn escaped(text: &str) -> Cow<'_, str> {
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_special) {
         return Cow::Borrowed(text);
     }

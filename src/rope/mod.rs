@@ -4,6 +4,26 @@
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 //!
 //! It imports no other room: a source is whatever implements [`Content`].
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use kpackfs::rope::{Content, Edit, ReadError, Rope, Segment, edited};
+//!
+//! let segments = [Segment::literal(*b"Hello, "), Segment::zeros(3), Segment::literal(*b"!")];
+//! let text: Arc<dyn Content> = Arc::new(Rope::new(segments)?);
+//! assert_eq!(text.size(), 11);
+//!
+//! // A changed copy has the same segments but for what is changed.
+//! let changed = edited(&text, vec![Edit::replace(7, 10, *b"world")])?;
+//! assert_eq!(changed.to_vec()?, b"Hello, world!");
+//!
+//! let mut bytes = [0; 5];
+//! changed.read_at(7, &mut bytes)?;
+//! assert_eq!(&bytes, b"world");
+//! assert!(matches!(changed.read_at(9, &mut bytes), Err(ReadError::OutOfRange { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod compare;
 mod edit;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::input::{PartsKind, SingleFile};
-use super::lookup::{OverlaidArchives, named_target};
+use super::lookup::OverlaidArchives;
 use super::report::{Check, Findings, enumerate};
 use super::{Choices, VerifyProgress};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
-use crate::kpack::ArchiveReader;
+use crate::kpack::{ArchiveReader, named_target};
 use crate::memory::Budget;
 
 /// Checks an archive that was named itself.

@@ -12,8 +12,8 @@ use super::binary::{Binaries, WrapperRequest};
 use super::input::{Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use crate::gpu::TargetId;
-pub use crate::kpack::named_target;
-use crate::kpack::{ArchiveReader, toc_key};
+
+use crate::kpack::{ArchiveReader, named_target, toc_key};
 pub(super) use crate::kpack::{is_archive, resolve};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::EntryPath;

@@ -40,7 +40,6 @@ use distributions::Distribution;
 pub use distributions::{devices as devices_of, key as key_of_device};
 use input::{Part, Parts, PartsKind, VerifyInput};
 use lookup::OverlaidArchives;
-pub use lookup::named_target;
 use report::Findings;
 pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 use said::Said;

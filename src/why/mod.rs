@@ -26,11 +26,11 @@ use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
 /// Processors with an ECC memory whose state is a part of their ISA's name (LLVM, "User Guide for AMDGPU Backend").
 const WITH_SRAMECC: [&str; 7] = ["gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"];
 
-pub use runtime::is_runtime;
+pub(crate) use runtime::is_runtime;
 
 /// What is asked.
 #[derive(Debug)]
-pub struct Question {
+pub(crate) struct Question {
     /// Libraries, or directories that hold some.
     pub paths: Vec<PathBuf>,
     /// The GPUs, in the order in which a runtime sees them.
@@ -47,7 +47,7 @@ pub struct Question {
 
 /// What is answered.
 #[derive(Debug, Serialize)]
-pub struct Explanation {
+pub(crate) struct Explanation {
     /// Whether every library has code for every GPU.
     pub found: bool,
     /// That in one sentence, or the cause.
@@ -62,7 +62,7 @@ pub struct Explanation {
 
 /// What a runtime does with a library for a GPU.
 #[derive(Debug, Serialize)]
-pub struct Lookup {
+pub(crate) struct Lookup {
     /// The library.
     pub library: String,
     /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
@@ -81,7 +81,7 @@ pub struct Lookup {
 
 /// A cause with what mends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub(crate) struct Cause {
     /// One sentence without its end.
     pub reason: String,
     /// A command for a shell, if there is one.
@@ -90,7 +90,7 @@ pub struct Cause {
 
 /// Something that was seen or follows.
 #[derive(Debug, Serialize)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     /// Whether it is how runtimes work rather than what was seen.
     pub model: bool,
     /// What it is.
@@ -99,7 +99,7 @@ pub struct Evidence {
 
 /// Why nothing can be said.
 #[derive(Debug, thiserror::Error)]
-pub enum WhyError {
+pub(crate) enum WhyError {
     /// Something cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -156,7 +156,7 @@ impl Lookup {
 
 impl Question {
     /// Looks at everything that is named.
-    pub fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
+    pub(crate) fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
         let mut lookups = Vec::new();
         let mut is_nothing = true;
         let mut unread = Vec::new();

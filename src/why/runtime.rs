@@ -87,6 +87,6 @@ fn begins(name: &OsStr, begin: &str) -> bool {
 }
 
 /// Whether a file is called as the HIP runtime is.
-pub fn is_runtime(name: &OsStr) -> bool {
+pub(crate) fn is_runtime(name: &OsStr) -> bool {
     begins(name, RUNTIME)
 }

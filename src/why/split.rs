@@ -10,8 +10,8 @@ use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
 use super::{Cause, Lookup, installed, quoted};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
+use crate::kpack::named_target;
 use crate::rope::to_usize;
-use crate::verify::named_target;
 
 /// A place where a runtime looks.
 struct ArchiveCandidate {

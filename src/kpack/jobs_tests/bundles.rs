@@ -67,7 +67,7 @@ fn large_code_objects_are_compressed_as_streams() {
     let directory = tempfile::tempdir().unwrap();
     let target: TargetId = "gfx942".parse().unwrap();
     let raw: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(large.clone())]).unwrap());
-    let object = CodeObject { target, content: Arc::clone(&raw), bundle: None, offset: 0 };
+    let object = CodeObject::new(target, Arc::clone(&raw));
     let expected = frame_of(object.clone(), &Resources::new(64 << 20));
     assert_eq!(zstd::bulk::decompress(&expected, large.len()).unwrap(), large);
     assert!(frame_of(object, &with_store(0, directory.path(), 1 << 30)) == expected);

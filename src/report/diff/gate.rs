@@ -10,7 +10,7 @@ const NAMED: usize = 3;
 
 /// What was asked for, and what grew by more.
 #[derive(Debug, Serialize)]
-pub struct Gate {
+pub(crate) struct Gate {
     /// The most that anything may grow.
     pub percent: f64,
     /// What grew by more, the largest growth first.
@@ -21,7 +21,7 @@ pub struct Gate {
 
 /// Something that grew.
 #[derive(Clone, Debug, Serialize)]
-pub struct Exceeded {
+pub(crate) struct Exceeded {
     /// Of what kind it is.
     pub what: Gated,
     /// The target, or what is downloaded; empty for the host part.
@@ -37,7 +37,7 @@ pub struct Exceeded {
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Gated {
+pub(crate) enum Gated {
     /// The host part.
     Host,
     /// Device code and databases of a target.
@@ -48,7 +48,7 @@ pub enum Gated {
 
 impl Diff {
     /// Notes what grew by more than `percent`. What came has no size to grow from; it counts in the download.
-    pub fn set_gate(&mut self, percent: f64) {
+    pub(crate) fn set_gate(&mut self, percent: f64) {
         let inputs = &self.inputs;
         let host = (Gated::Host, "", inputs.before.host_size, inputs.after.host_size, false);
         let targets = self.targets.iter().map(|(name, target)| {
@@ -80,7 +80,7 @@ impl Diff {
 
 impl Gate {
     /// Whether nothing grew by more.
-    pub fn is_passed(&self) -> bool {
+    pub(crate) fn is_passed(&self) -> bool {
         self.exceeded.is_empty()
     }
 }

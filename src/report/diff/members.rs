@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 
 /// What became of the files and symlinks.
 #[derive(Debug, Default, Serialize)]
-pub struct Members {
+pub(crate) struct Members {
     /// All of them.
     #[serde(flatten)]
     pub all: Changes,
@@ -29,7 +29,7 @@ pub struct Members {
 
 /// A file or a symlink.
 #[derive(Debug, Serialize)]
-pub struct MemberChange {
+pub(crate) struct MemberChange {
     /// Where it is.
     pub path: String,
     /// What became of it.

@@ -9,7 +9,7 @@ use crate::wheel::Metadata;
 
 /// METADATA of two wheels.
 #[derive(Debug, Serialize)]
-pub struct MetadataChange {
+pub(crate) struct MetadataChange {
     /// The distributions.
     pub name: Pair<String>,
     /// Their versions.
@@ -46,7 +46,7 @@ impl MetadataChange {
     }
 
     /// Whether anything but the version is different.
-    pub fn is_different(&self) -> bool {
+    pub(crate) fn is_different(&self) -> bool {
         let lists = [&self.requirements_came, &self.requirements_went, &self.extras_came, &self.extras_went];
         self.name.before != self.name.after
             || self.requires_python.before != self.requires_python.after

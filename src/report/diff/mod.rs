@@ -27,15 +27,15 @@ use crate::split::SplitError;
 use code::KernelNames;
 use inventory::Inventory;
 
-pub use gate::{Exceeded, Gate, Gated};
-pub use members::{MemberChange, Members};
-pub use metadata::MetadataChange;
-pub use side::{InputForm, Settings, Side};
-pub use tables::growth;
+pub(crate) use gate::Gate;
+pub(crate) use members::Members;
+pub(crate) use metadata::MetadataChange;
+pub(crate) use side::{InputForm, Settings, Side};
+pub(crate) use tables::growth;
 
 /// Why two inputs cannot be compared.
 #[derive(Debug, thiserror::Error)]
-pub enum DiffError {
+pub(crate) enum DiffError {
     /// One cannot be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -60,7 +60,7 @@ pub enum DiffError {
 
 /// How far comparing is, for a progress bar: bytes of code objects, and of files that may be equal.
 #[derive(Debug, Default)]
-pub struct DiffProgress {
+pub(crate) struct DiffProgress {
     /// What there is to read.
     pub total: AtomicU64,
     /// What has been read.
@@ -69,7 +69,7 @@ pub struct DiffProgress {
 
 /// A number of things and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Amount {
+pub(crate) struct Amount {
     /// How many.
     pub count: u64,
     /// Bytes of all of them.
@@ -78,7 +78,7 @@ pub struct Amount {
 
 /// Something before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pair<T> {
+pub(crate) struct Pair<T> {
     /// In the first input.
     pub before: T,
     /// In the second one.
@@ -87,7 +87,7 @@ pub struct Pair<T> {
 
 /// What became of things: equal ones, ones that took the place of others, and the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// In both, and equal.
     pub same: Amount,
     /// In both, and different.
@@ -101,7 +101,7 @@ pub struct Changes {
 /// What became of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub(crate) enum Change {
     /// It is equal.
     Same,
     /// It is different.
@@ -114,7 +114,7 @@ pub enum Change {
 
 /// All that `diff` tells. As JSON it is described in `docs/json.md`.
 #[derive(Debug, Serialize)]
-pub struct Diff {
+pub(crate) struct Diff {
     /// The inputs.
     pub inputs: Pair<Head>,
     /// Name, version, requirements and extras, if both are wheels.
@@ -149,7 +149,7 @@ pub struct Diff {
 
 /// An input as a whole.
 #[derive(Clone, Debug, Serialize)]
-pub struct Head {
+pub(crate) struct Head {
     /// Its file name.
     pub name: String,
     /// What it is.
@@ -166,7 +166,7 @@ pub struct Head {
 
 /// What a user downloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Download {
+pub(crate) struct Download {
     /// Bytes in the first input.
     pub before: Option<u64>,
     /// Bytes in the second one.
@@ -177,7 +177,7 @@ pub struct Download {
 
 /// A target.
 #[derive(Debug, Default, Serialize)]
-pub struct TargetChange {
+pub(crate) struct TargetChange {
     /// Code objects for it.
     pub code: Pair<Amount>,
     /// Files of databases for it.
@@ -190,7 +190,7 @@ pub struct TargetChange {
 
 /// A top-level directory.
 #[derive(Debug, Default, Serialize)]
-pub struct PackageChange {
+pub(crate) struct PackageChange {
     /// Its name; `.` for files in none.
     pub name: String,
     /// Files and symlinks.
@@ -205,7 +205,7 @@ pub struct PackageChange {
 
 /// A library with device code.
 #[derive(Debug, Serialize)]
-pub struct LibraryChange {
+pub(crate) struct LibraryChange {
     /// Where it is.
     pub path: String,
     /// What became of it.
@@ -224,7 +224,7 @@ pub struct LibraryChange {
 
 /// A kernel, summed up over the targets for which it is different.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct KernelChange {
+pub(crate) struct KernelChange {
     /// The library.
     pub library: String,
     /// Its symbol, without `.kd`.
@@ -277,7 +277,7 @@ impl Change {
     }
 
     /// As people read it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
             Self::Changed => "changed",
@@ -289,7 +289,7 @@ impl Change {
 
 impl Diff {
     /// Reads all code objects of both, and the files that may be equal.
-    pub fn of(before: &Side, after: &Side, progress: &DiffProgress) -> Result<Self, DiffError> {
+    pub(crate) fn of(before: &Side, after: &Side, progress: &DiffProgress) -> Result<Self, DiffError> {
         let names = KernelNames::default();
         let inventories =
             Pair { before: Inventory::of(before, &names, progress)?, after: Inventory::of(after, &names, progress)? };

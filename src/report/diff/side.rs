@@ -20,7 +20,7 @@ use crate::wheel::Metadata;
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum InputForm {
+pub(crate) enum InputForm {
     /// A `.whl` file.
     Wheel,
     /// A directory that holds nothing but wheels: a split, as wheels.
@@ -37,7 +37,7 @@ pub enum InputForm {
 
 /// How inputs are planned.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Of all but artifacts.
     pub options: PlanOptions,
     /// Of artifacts.
@@ -48,7 +48,7 @@ pub struct Settings {
 
 /// An input that has been listed and planned.
 #[derive(Debug)]
-pub struct Side {
+pub(crate) struct Side {
     pub(super) name: String,
     pub(super) form: InputForm,
     pub(super) parts: Vec<SidePart>,
@@ -81,7 +81,7 @@ pub(super) struct Downloads {
 
 impl Side {
     /// Lists and plans.
-    pub fn open(
+    pub(crate) fn open(
         location: &Path,
         settings: &Settings,
         resources: &Arc<Resources>,
@@ -186,12 +186,12 @@ impl Side {
     }
 
     /// What the work on it shares.
-    pub fn resources(&self) -> &Arc<Resources> {
+    pub(crate) fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }
 
     /// Does the work of a split, after which the sizes of its wheels are known.
-    pub fn make_sizes(&self, progress: &MakingProgress) -> Result<(), DiffError> {
+    pub(crate) fn make_sizes(&self, progress: &MakingProgress) -> Result<(), DiffError> {
         for part in &self.parts {
             Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
         }

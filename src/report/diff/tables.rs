@@ -8,7 +8,7 @@ const NAME: usize = 90;
 
 impl Diff {
     /// What it says, in a sentence.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let Pair { before, after } = &self.inputs;
         let mut parts = vec![
             format!("Host part {}", growth(before.host_size, after.host_size)),
@@ -39,12 +39,12 @@ impl Diff {
     }
 
     /// The targets that were not there before.
-    pub fn came(&self) -> Vec<&str> {
+    pub(crate) fn came(&self) -> Vec<&str> {
         self.targets_with(|is| !is.before && is.after)
     }
 
     /// The targets that are no longer there.
-    pub fn went(&self) -> Vec<&str> {
+    pub(crate) fn went(&self) -> Vec<&str> {
         self.targets_with(|is| is.before && !is.after)
     }
 
@@ -60,7 +60,7 @@ impl Diff {
     }
 
     /// The tables, each with up to so many rows.
-    pub fn tables(&self, most: usize) -> Vec<Table> {
+    pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
         let mut tables = vec![self.inputs_table(), self.metadata_table(), self.downloads_table(), self.targets_table()];
         tables.extend([self.libraries_table(), self.databases_table(), self.packages_table()]);
         tables.extend([self.kernels_table(), self.members_table()]);
@@ -302,7 +302,7 @@ impl Diff {
 
 impl LibraryChange {
     /// All of its code objects.
-    pub fn code(&self) -> Pair<Amount> {
+    pub(crate) fn code(&self) -> Pair<Amount> {
         let sum = |of: fn(&Pair<Amount>) -> Amount| self.targets.values().map(of).fold(Amount::default(), Amount::plus);
         Pair { before: sum(|pair| pair.before), after: sum(|pair| pair.after) }
     }
@@ -310,17 +310,17 @@ impl LibraryChange {
 
 impl Changes {
     /// All that was there.
-    pub fn before(&self) -> Amount {
+    pub(crate) fn before(&self) -> Amount {
         self.same.plus(self.changed.before).plus(self.went)
     }
 
     /// All that is there.
-    pub fn after(&self) -> Amount {
+    pub(crate) fn after(&self) -> Amount {
         self.same.plus(self.changed.after).plus(self.came)
     }
 
     /// The share of equal ones in what is there; `None` if there is nothing, or was nothing.
-    pub fn equal(&self) -> Option<String> {
+    pub(crate) fn equal(&self) -> Option<String> {
         let all = self.after().count;
         (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
     }
@@ -345,7 +345,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// By how much something grew or shrank: bytes and percent.
-pub fn growth(before: u64, after: u64) -> String {
+pub(crate) fn growth(before: u64, after: u64) -> String {
     let sign = match after.cmp(&before) {
         std::cmp::Ordering::Equal => return "=".to_owned(),
         std::cmp::Ordering::Less => "−",

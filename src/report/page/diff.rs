@@ -28,7 +28,7 @@ struct DiffData<'a> {
 
 impl Diff {
     /// The comparison as a page.
-    pub fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let Pair { before, after } = &self.inputs;
         let title = html! { (shown(&before.name)) " → " (shown(&after.name)) };
         document(&title, &self.body(&title), &DiffData { json_version: JSON_VERSION, diff: self })

@@ -35,7 +35,7 @@ const SCRIPT: &str = include_str!("script.js");
 const MOST: usize = 200;
 
 /// A page about an input.
-pub struct Page {
+pub(crate) struct Page {
     input: String,
     report: InspectReport,
     details: Details,
@@ -45,7 +45,7 @@ pub struct Page {
 /// The page as a file. Planning has counted what it shows; sizes are looked up, and the page is written, when it is asked
 /// for it.
 #[derive(Debug)]
-pub struct PageFile {
+pub(crate) struct PageFile {
     outline: Mutex<Option<Outline>>,
     html: OnceLock<Arc<dyn Content>>,
 }
@@ -120,7 +120,7 @@ impl Outline {
 
 impl PageFile {
     /// The page about an input, of which this is the summary.
-    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
+    pub(crate) fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
         let outline = Outline::of(input, plan, wheels, summary);
         Self { outline: Mutex::new(Some(outline)), html: OnceLock::new() }
     }
@@ -128,12 +128,17 @@ impl PageFile {
 
 impl Page {
     /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
-    pub fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, embedded: Option<Vec<EmbeddedSummary>>) -> Self {
+    pub(crate) fn new(
+        input: &Input,
+        plan: &Plan,
+        wheels: Option<&WheelSet>,
+        embedded: Option<Vec<EmbeddedSummary>>,
+    ) -> Self {
         Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
     }
 
     /// The page about artifacts, each of which is a package, by the name of what holds them.
-    pub fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
+    pub(crate) fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
         Outline::of_artifacts(name, artifacts).page(None)
     }
 
@@ -154,7 +159,7 @@ impl Page {
     }
 
     /// The page.
-    pub fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let Self { report, details, folded, .. } = self;
         let data = InspectData { json_version: JSON_VERSION, report, details, folded };
         let title = html! { (shown(&self.input)) " by GPU architecture" };
