@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
+mod common;
+
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use common::fixture;
 use tempfile::TempDir;
-
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
 /// A directory with inputs, in which commands run.
 struct Place(TempDir);
@@ -46,10 +46,6 @@ impl Place {
         assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
         said
     }
-}
-
-fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new(FIXTURES).join(name)).unwrap()
 }
 
 #[test]

@@ -13,8 +13,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::wait_until;
 use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
@@ -105,14 +106,6 @@ impl Drop for Place {
 
 fn kill(signal: &str, process: &str) {
     assert!(Command::new("kill").args([signal, process]).status().unwrap().success());
-}
-
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited too long until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn is_gone(process: &str) -> bool {

@@ -6,23 +6,24 @@
     reason = "allowed in test functions only, not in their helpers"
 )]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{fixture, program};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn run(place: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(place).output().unwrap()
+    program().args(arguments).current_dir(place).output().unwrap()
 }
 
 #[track_caller]
 fn kpackfs(place: &Path, arguments: &[&str]) -> String {
-    let output = run(place, arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    common::run(program().args(arguments).current_dir(place))
 }
 
 #[track_caller]
@@ -34,10 +35,6 @@ fn put(place: &Path, path: &str, bytes: &[u8]) {
     let path = place.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-}
-
-fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new("tests/fixtures").join(name)).unwrap()
 }
 
 /// A tree of libraries, and a database.

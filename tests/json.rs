@@ -13,6 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use common::fixture;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -62,7 +63,6 @@ fn inputs() -> TempDir {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     };
-    let fixture = |name: &str| fs::read(Path::new("tests/fixtures").join(name)).unwrap();
     for root in ["tree", "x_lib_gfx90X/stage"] {
         put(&format!("{root}/lib/libx.so"), &fixture("plain.so"));
         put(&format!("{root}/lib/rocblas/library/TensileLibrary_gfx1100.co"), b"database");

@@ -6,6 +6,8 @@
     reason = "allowed in test functions only, not in their helpers"
 )]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -13,24 +15,19 @@ use std::process::Command;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
+use common::{fixture, program, run};
 use serde_json::Value;
 use sha2::Digest;
 use tempfile::TempDir;
 
 fn kpackfs(place: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(place).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    run(program().args(arguments).current_dir(place))
 }
 
 fn put(place: &Path, path: &str, bytes: &[u8]) {
     let path = place.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-}
-
-fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new("tests/fixtures").join(name)).unwrap()
 }
 
 /// A tree, and a wheel.

@@ -5,7 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mounted, Place, can_mount};
+use crate::common::can_mount;
+use crate::place::{Mounted, Place};
 
 const ENDS: [&str; 4] = ["tar", "tar.gz", "tar.zst", "tar.xz"];
 

@@ -1,6 +1,6 @@
 //! All artifacts of a shard.
 
-use crate::support::{Place, set};
+use crate::place::{Place, set};
 
 #[test]
 fn generic_artifacts_are_skipped_and_the_others_called_after_their_component() {

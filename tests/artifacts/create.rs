@@ -4,7 +4,7 @@ use std::fs;
 
 use rocm_kpack::{Archive, ArchiveFile};
 
-use crate::support::{Place, set};
+use crate::place::{Place, set};
 
 /// Code objects of a fixture in a directory, next to files that are none.
 fn loose() -> Place {

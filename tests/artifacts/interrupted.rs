@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Place, set};
+use crate::place::{Place, set};
 
 const SPLIT: [&str; 5] = ["split", "tree", "-o", "out", "--force"];
 const PARTS: [&str; 3] = ["host", "gfx1030", "gfx90a"];

@@ -4,7 +4,8 @@ use std::fs;
 
 use kpackfs::artifact::Kpm;
 
-use crate::support::{Mounted, Place, can_mount, set};
+use crate::common::can_mount;
+use crate::place::{Mounted, Place, set};
 
 const CONFIG: &str = r#"{
     "primary_shard": "a",

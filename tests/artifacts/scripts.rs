@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::support::{Place, can_mount};
+use crate::common::can_mount;
+use crate::place::Place;
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);

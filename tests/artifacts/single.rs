@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::support::{Mounted, Place, can_mount, set};
+use crate::common::can_mount;
+use crate::place::{Mounted, Place, set};
 
 #[test]
 fn a_binary_is_split_with_its_archives_beside_it() {

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crate::support::{Mounted, Place, can_mount, set};
+use crate::common::can_mount;
+use crate::place::{Mounted, Place, set};
 
 const STAGE: &str = "x_lib_gfx110X/math-libs/stage";
 

@@ -1,6 +1,6 @@
 //! gfx1250-strict is a processor of its own to artifacts, though not to wheels.
 
-use crate::support::{Place, renamed, set};
+use crate::place::{Place, renamed, set};
 
 fn shard() -> Place {
     let place = Place::new();

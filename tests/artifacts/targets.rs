@@ -1,6 +1,6 @@
 //! Only some targets.
 
-use crate::support::{Place, set};
+use crate::place::{Place, set};
 
 const LIBRARY: &str = "shard/x_lib_g/stage/lib/rocblas/library";
 

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::support::{Place, set};
+use crate::place::{Place, set};
 
 /// Extracts a fixture, and compares with what `expected.json` says of it.
 fn check(fixture: &str) {

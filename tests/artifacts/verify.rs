@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::Place;
+use crate::place::Place;
 
 /// A component, split.
 fn split() -> Place {

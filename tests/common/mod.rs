@@ -1,13 +1,24 @@
-//! What suites share: whether anything can be mounted here, and saying that something is skipped.
+//! What suites share: whether anything can be mounted here, fixtures, programs that have to succeed, and files that have to be the same.
 
 #![allow(dead_code, reason = "no suite needs all of it")]
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What waits longer hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Files by their path below a directory.
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 /// Says that something is not tested, past the test harness, which shows nothing of a test that passes.
 pub(crate) fn skipped(why: &str) {
-    std::io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
+    io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
 }
 
 /// Whether `/dev/fuse` can be opened. If not, says that the test is skipped, or fails with `KPACKFS_REQUIRE_FUSE=1`, which CI sets: there
@@ -18,4 +29,59 @@ pub(crate) fn can_mount() -> bool {
     assert!(!is_required, "/dev/fuse cannot be opened ({error}), and KPACKFS_REQUIRE_FUSE=1 demands it");
     skipped(&format!("/dev/fuse cannot be opened ({error}); NOTHING was mounted or checked"));
     false
+}
+
+/// A file of `tests/fixtures`.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
+}
+
+/// The program under test, without what the environment says about the time of outputs.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    command.env_remove("SOURCE_DATE_EPOCH");
+    command
+}
+
+/// Runs a command that has to succeed.
+#[track_caller]
+pub(crate) fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Runs a command that has to succeed; its output.
+#[track_caller]
+pub(crate) fn run(command: &mut Command) -> String {
+    String::from_utf8(succeeds(command).stdout).unwrap()
+}
+
+/// Unmounts, also what is busy. Nothing happens if nothing is mounted.
+pub(crate) fn umount(place: &Path) {
+    program().args(["umount", "--lazy"]).arg(place).output().ok();
+}
+
+/// The errno of a failure, 0 of a success.
+pub(crate) fn errno(result: io::Result<impl Sized>) -> i32 {
+    result.err().map_or(0, |error| error.raw_os_error().unwrap())
+}
+
+/// Waits for what happens in the background.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let limit = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < limit, "waited too long until {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Fails with the names of what differs, since contents would fill the screen.
+#[track_caller]
+pub(crate) fn assert_same(left: &Files, right: &Files, what: &str) {
+    let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(left), names(right), "{what}");
+    let differs = left.iter().filter(|&(path, content)| right[path] != *content);
+    assert_eq!(differs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "{what}");
 }

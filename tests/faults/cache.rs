@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use crate::support::{Mount, SmallDisk, Tmpfs, assert_same, run, wheel};
+use crate::common::{assert_same, run};
+use crate::mounts::{Mount, SmallDisk, Tmpfs, wheel};
 
 const VIEWS: [&str; 3] = ["host", "gfx90a", "wheels"];
 
@@ -20,11 +21,11 @@ fn reads_right(folder: &Path, while_mounted: impl FnOnce()) -> Option<String> {
     let expected = Mount::new(&input, &["--no-cache"])?.survey(&VIEWS);
     let mount = Mount::new(&input, &options(folder))?;
     while_mounted();
-    assert_same(&mount.survey(&VIEWS), &expected);
+    assert_same(&mount.survey(&VIEWS), &expected, "survey");
     let log = mount.end();
     // What is there now, or is not, serves the next mount.
     let mount = Mount::new(&input, &options(folder))?;
-    assert_same(&mount.survey(&VIEWS), &expected);
+    assert_same(&mount.survey(&VIEWS), &expected, "survey");
     mount.end();
     Some(log)
 }
@@ -103,7 +104,7 @@ fn a_corrupted_index_is_made_anew() {
     {
         fs::write(&index, damaged).unwrap();
         let mount = Mount::new(&input, &options(&folder)).unwrap();
-        assert_same(&mount.survey(&VIEWS), &expected);
+        assert_same(&mount.survey(&VIEWS), &expected, "survey");
         mount.end();
         assert!(fs::read(&index).unwrap().len() > healthy.len() / 2, "it is made anew");
     }
@@ -118,7 +119,7 @@ fn two_daemons_share_a_cache_folder() {
     let [one, other] = thread::scope(|scope| {
         [&first, &second].map(|mount| scope.spawn(|| mount.survey(&VIEWS))).map(|survey| survey.join().unwrap())
     });
-    assert_same(&one, &other);
+    assert_same(&one, &other, "survey");
     first.end();
     second.end();
     assert_eq!(indexes(&folder).len(), 1);
@@ -131,7 +132,7 @@ fn two_daemons_share_a_cache_folder() {
     for (name, bytes) in &one {
         assert_eq!(third.at(name).metadata().unwrap().len(), bytes.len() as u64, "{}", name.display());
     }
-    assert_same(&third.survey(&VIEWS), &one);
+    assert_same(&third.survey(&VIEWS), &one, "survey");
     assert_eq!(third.status()["counters"]["frames_made"], 0, "all frames were there");
 }
 
@@ -159,7 +160,7 @@ fn damaged_frames_are_made_again() {
         }
         fs::write(&path, damaged).unwrap();
         let mount = Mount::new(&input, &options(&folder)).unwrap();
-        assert_same(&mount.survey(&VIEWS), &expected);
+        assert_same(&mount.survey(&VIEWS), &expected, "survey");
         let again = mount.status()["counters"]["frames_made"].as_u64().unwrap();
         assert!((1..=made).contains(&again), "state {number}: {again}");
         mount.end();
@@ -185,7 +186,7 @@ fn frames_that_are_deleted_or_truncated_under_a_mount_are_read_or_made_again() {
                 fs::remove_file(path).unwrap();
             }
         }
-        assert_same(&mount.survey(&VIEWS), &expected);
+        assert_same(&mount.survey(&VIEWS), &expected, "survey");
         mount.end();
     }
 }
@@ -199,7 +200,7 @@ fn a_killed_session_leaves_frames_that_are_right() {
     let expected = mount.survey(&VIEWS);
     mount.kill();
     let mount = Mount::new(&input, &options(&folder)).unwrap();
-    assert_same(&mount.survey(&VIEWS), &expected);
+    assert_same(&mount.survey(&VIEWS), &expected, "survey");
     assert_eq!(mount.status()["counters"]["frames_made"], 0);
 }
 

@@ -12,7 +12,8 @@ use kpackfs::rope::{Content, ReadError, copy_from};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};
 
-use crate::support::{Mount, assert_same, can_mount, errno, noise, of_each_input, tree, wheel};
+use crate::common::{assert_same, can_mount, errno};
+use crate::mounts::{Mount, noise, of_each_input, tree, wheel};
 
 const DEFLATED: &str = "host/demo/deflated.txt";
 const STORED: &str = "host/demo/stored.bin";
@@ -38,7 +39,7 @@ fn after(fault: fn(&Path), check: fn(&mut Mount, bool)) {
             fault(&victim);
         }
         check(&mut mount, input.is_file());
-        assert_eq!(errno(&fs::metadata(mount.at("host/demo/small.txt"))), 0, "it lives on");
+        assert_eq!(errno(fs::metadata(mount.at("host/demo/small.txt"))), 0, "it lives on");
         mount.is_at_rest();
         mount.end();
     });
@@ -47,14 +48,14 @@ fn after(fault: fn(&Path), check: fn(&mut Mount, bool)) {
 /// Both files are stale, and the log names them.
 fn are_stale(mount: &mut Mount, is_wheel: bool) {
     for name in [DEFLATED, STORED] {
-        assert_eq!(errno(&mount.read(name, FAR, 100_000)), libc::ESTALE, "{name}");
+        assert_eq!(errno(mount.read(name, FAR, 100_000)), libc::ESTALE, "{name}");
         let entry = name.strip_prefix("host/").unwrap();
         let log = mount.log();
         assert!(log.lines().any(|line| line.contains(entry) && line.contains("changed since it was opened")), "{log}");
     }
     // In a tree, other files are not concerned.
     let other = mount.read("host/demo/small.txt", 0, 5);
-    assert_eq!(errno(&other), if is_wheel { libc::ESTALE } else { 0 });
+    assert_eq!(errno(other), if is_wheel { libc::ESTALE } else { 0 });
 }
 
 #[test]
@@ -129,7 +130,7 @@ fn files_of_a_tree_that_nobody_has_opened_are_stale() {
         first.end();
         let mut mount = Mount::new(&input, &options).unwrap();
         fault(&input.join("demo/deflated.txt"));
-        assert_eq!(errno(&mount.read(DEFLATED, 0, 1000)), libc::ESTALE, "{}", mount.log());
+        assert_eq!(errno(mount.read(DEFLATED, 0, 1000)), libc::ESTALE, "{}", mount.log());
         assert!(mount.log().contains("demo/deflated.txt"));
         mount.is_at_rest();
         mount.end();
@@ -191,7 +192,7 @@ fn an_input_on_a_failing_disk_gives_errors_until_the_disk_works_again() {
         fails.store(true, Ordering::SeqCst);
         // Pages of the disk that the kernel has already do not fail.
         for _ in 0..2 {
-            assert_eq!(errno(&mount.read(DEFLATED, FAR, 500_000)), libc::EIO, "{}", mount.log());
+            assert_eq!(errno(mount.read(DEFLATED, FAR, 500_000)), libc::EIO, "{}", mount.log());
         }
         let log = mount.log();
         assert!(log.lines().any(|line| line.contains("demo/deflated.txt") && line.contains("os error 5")), "{log}");
@@ -214,11 +215,11 @@ fn one_damaged_member_does_not_concern_others() {
     bytes[at + name.len() + 1_500_000..][..100].fill(0);
     fs::write(&input, bytes).unwrap();
     let Some(mut mount) = Mount::new(&input, &[]) else { return };
-    assert_eq!(errno(&mount.read(DEFLATED, 0, 3_500_000)), libc::EIO);
+    assert_eq!(errno(mount.read(DEFLATED, 0, 3_500_000)), libc::EIO);
     assert!(mount.log().contains("demo/deflated.txt"), "{}", mount.log());
     assert_eq!(mount.read(STORED, 0, 3_000_000).unwrap(), noise(3_000_000, 2));
     let healthy = mount.survey(&["gfx90a", "merged/gfx90a/demo/lib"]);
-    assert_same(&healthy, &mount.survey(&["gfx90a", "merged/gfx90a/demo/lib"]));
+    assert_same(&healthy, &mount.survey(&["gfx90a", "merged/gfx90a/demo/lib"]), "survey");
     assert!(!healthy.is_empty());
     mount.is_at_rest();
     mount.end();

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::thread;
 
-use crate::support::{Mount, assert_same, bounded, noise, of_each_input, tree, wheel};
+use crate::common::assert_same;
+use crate::mounts::{Mount, bounded, noise, of_each_input, tree, wheel};
 
 #[test]
 fn few_descriptors_are_enough() {
@@ -39,7 +40,7 @@ fn a_small_budget_reads_the_same() {
         let Some(large) = Mount::new(input, &[]) else { return };
         let expected = large.survey(&["host", "gfx90a", "merged/gfx90a"]);
         let mut small = Mount::new(input, &["--memory", "16"]).unwrap();
-        assert_same(&small.survey(&["host", "gfx90a", "merged/gfx90a"]), &expected);
+        assert_same(&small.survey(&["host", "gfx90a", "merged/gfx90a"]), &expected, "survey");
         small.is_at_rest();
         let memory = &small.status()["memory"];
         let held = ["frames", "spans", "streams"].map(|name| memory[name].as_u64().unwrap()).iter().sum::<u64>();
@@ -68,7 +69,7 @@ fn an_address_space_that_is_limited_reads_the_same() {
             }
         });
     });
-    assert_same(&mount.survey(&["host", "gfx90a"]), &expected);
+    assert_same(&mount.survey(&["host", "gfx90a"]), &expected, "survey");
     mount.is_at_rest();
     mount.end();
 }

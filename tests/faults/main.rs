@@ -9,6 +9,6 @@ mod common;
 mod input;
 mod limits;
 mod memory;
+mod mounts;
 mod readers;
 mod remount;
-mod support;

@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Mount, bounded, run};
+use crate::common::run;
+use crate::mounts::{Mount, bounded};
 
 /// KiB above the budget that a process may take: its code, stacks and tables.
 const BESIDES: u64 = 32 << 10;

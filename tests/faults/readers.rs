@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Mount, PATIENCE, bounded, noise, of_each_input};
+use crate::common::PATIENCE;
+use crate::mounts::{Mount, bounded, noise, of_each_input};
 
 const FILES: [&str; 4] =
     ["host/demo/deflated.txt", "host/demo/stored.bin", "gfx90a", "wheels/demo-1.0-py3-none-any.whl"];

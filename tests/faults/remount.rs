@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{bounded, can_mount, run, wheel};
+use crate::common::{can_mount, run};
+use crate::mounts::{bounded, wheel};
 
 /// Mounts by a daemon, does something, and unmounts without waiting for the daemon. `None` if this machine cannot mount.
 fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Option<T> {

@@ -10,7 +10,8 @@ use kpackfs::metrics::RequestKind;
 use memmap2::MmapMut;
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 
-use super::support::{Mount, errno, output, run};
+use super::mounts::{Mount, output, run};
+use crate::common::errno;
 
 type Attempt = fn(file: &Path, other: &Path, fresh: &Path) -> io::Result<()>;
 

@@ -10,7 +10,8 @@ use kpackfs::rope::{Content, Materialize, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
 use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
-use super::support::{DIRECTORY, FILE, Mount, pattern, wait_until};
+use super::mounts::{DIRECTORY, FILE, Mount, pattern};
+use crate::common::wait_until;
 
 const FILES: usize = 200;
 

@@ -9,7 +9,7 @@ use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
 use kpackfs::resources::Resources;
 use kpackfs::view::Tree;
 
-use super::support::{DIRECTORY, Mount, run};
+use super::mounts::{DIRECTORY, Mount, run};
 
 #[test]
 fn unmounting_from_outside_ends_the_session() {

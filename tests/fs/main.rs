@@ -8,9 +8,9 @@ mod common;
 mod directory_readahead;
 mod lifecycle;
 mod model;
+mod mounts;
 mod opening;
 mod semantics;
-mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,8 +21,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use common::errno;
 use kpackfs::fs::list_mounts;
-use support::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, errno, output, pattern, run};
+use mounts::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, output, pattern, run};
 
 /// Every path below `root` with what a copy has to keep: kind and permissions, time, content.
 fn survey(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {

@@ -19,7 +19,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::support::{DIRECTORY, Mount, can_mount};
+use super::mounts::{DIRECTORY, Mount};
+use crate::common::can_mount;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,8 @@ use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{EntryPath, open_file};
 use kpackfs::view::{Body, NodeKind, ROOT, Tree};
 
-use super::support::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, errno, pattern, run, wait_until};
+use super::mounts::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, pattern, run};
+use crate::common::{errno, wait_until};
 
 /// Size of a file that is worth passing through.
 const LARGE: usize = 5 << 20;

@@ -16,7 +16,8 @@ use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 use rustix::fs::{FlockOperation, SeekFrom};
 use rustix::io::Errno;
 
-use super::support::{BIG_SIZE, DIRECTORY, FILE, Mount, errno, output, pattern, run};
+use super::mounts::{BIG_SIZE, DIRECTORY, FILE, Mount, output, pattern, run};
+use crate::common::errno;
 
 /// The value of an extended attribute, read into a buffer of this size.
 fn extended(path: &Path, name: &str, size: usize) -> Result<Vec<u8>, Errno> {

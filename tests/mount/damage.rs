@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Mount, can_mount, fat, has, kpackfs, succeeds, survey};
+use crate::common::{can_mount, program, succeeds};
+use crate::mounts::{Mount, fat, has, survey};
 
 const WHEEL: &str = "demo-1.0-py3-none-any.whl";
 
@@ -72,7 +73,7 @@ fn what_is_no_input_is_named() {
     for (input, options) in
         [(not_a_wheel, &[][..]), (place.path().join("nothing"), &["-f"]), ("Cargo.toml".into(), &[])]
     {
-        let mut command = kpackfs();
+        let mut command = program();
         let output = command.arg("mount").args(options).arg(&input).arg(mount_point.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
@@ -85,7 +86,7 @@ fn what_is_no_input_is_named() {
 fn foreign_mounts_are_left_alone() {
     let place = tempfile::tempdir().unwrap();
     for path in [place.path(), Path::new("/proc"), &place.path().join("nothing")] {
-        let output = kpackfs().arg("umount").arg(path).output().unwrap();
+        let output = program().arg("umount").arg(path).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains(path.file_name().unwrap().to_str().unwrap()), "{text}");
@@ -93,7 +94,7 @@ fn foreign_mounts_are_left_alone() {
     assert!(Path::new("/proc/self").exists());
     let fat = fat();
     let Some(mount) = Mount::new(fat.path(), &[]) else { return };
-    assert_eq!(kpackfs().arg("umount").arg(mount.at("host")).output().unwrap().status.code(), Some(1));
-    succeeds(kpackfs().arg("umount").arg(mount.path()));
+    assert_eq!(program().arg("umount").arg(mount.at("host")).output().unwrap().status.code(), Some(1));
+    succeeds(program().arg("umount").arg(mount.path()));
     assert!(!mount.at("host").exists());
 }

@@ -10,7 +10,8 @@ use std::process::Command;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::support::{Mount, can_mount, has, kpackfs, succeeds};
+use crate::common::{can_mount, program, succeeds};
+use crate::mounts::{Mount, has};
 
 /// Fixtures that this machine's loader cannot take, that have no wrapper, that stay fat, or that bring a HIP runtime of their
 /// own or want that of a sanitizer.
@@ -238,7 +239,7 @@ fn every_wrapper_gets_its_code_from_a_view() {
     }
     // On a disk archives are mapped; in a mount they are read.
     let written = tempfile::tempdir().unwrap();
-    let mut split = kpackfs();
+    let mut split = program();
     split.arg("split").arg(fat.path()).arg("--output").arg(written.path());
     succeeds(split.args(["--view", "merged/gfx90a", "--view", "merged/gfx1030", "--view", "merged/gfx1100"]));
     assert!(check(written.path()) > 250);

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Mount, can_mount, fat, has, succeeds};
+use crate::common::{can_mount, succeeds};
+use crate::mounts::{Mount, fat, has};
 
 /// Writes a line for each wrapper: magic, version, index, and the first bytes of what the pointer leads to. Without the C
 /// library, which programs among the fixtures do not start.

@@ -8,9 +8,9 @@ mod common;
 mod damage;
 mod kernels;
 mod loading;
+mod mounts;
 mod numbers;
 mod status;
-mod support;
 mod thin;
 
 use std::ffi::OsStr;
@@ -20,7 +20,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Mount, ODD, fat, kpackfs, names, same, succeeds, survey, tar};
+use common::{program, succeeds};
+use mounts::{Mount, ODD, fat, names, same, survey, tar};
 use tempfile::TempDir;
 
 const VIEWS: [&str; 5] = ["gfx1030", "gfx11", "gfx1100", "gfx90a", "host"];
@@ -28,7 +29,7 @@ const VIEWS: [&str; 5] = ["gfx1030", "gfx11", "gfx1100", "gfx90a", "host"];
 /// What `kpackfs split` writes.
 fn split(input: &Path, options: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
-    succeeds(kpackfs().arg("split").args(options).arg(input).arg("--output").arg(out.path()));
+    succeeds(program().arg("split").args(options).arg(input).arg("--output").arg(out.path()));
     out
 }
 
@@ -45,7 +46,7 @@ fn a_mount_is_what_split_writes() {
         for view in VIEWS {
             same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
         }
-        succeeds(kpackfs().arg("verify").arg(mount.path()).arg("--against").arg(fat.path()));
+        succeeds(program().arg("verify").arg(mount.path()).arg("--against").arg(fat.path()));
     }
 }
 
@@ -127,7 +128,7 @@ fn a_page_is_made_when_it_is_opened() {
     let size = page.metadata().unwrap().len();
     let text = fs::read_to_string(page).unwrap();
     assert_eq!(text.len() as u64, size);
-    let output = kpackfs().args(["inspect", "--html", "-"]).arg(fat.path()).output().unwrap();
+    let output = program().args(["inspect", "--html", "-"]).arg(fat.path()).output().unwrap();
     // A mount does not search for device code that no wrapper leads to.
     let (searched, other) = (r#""embedded":[]"#, r#""embedded":null"#);
     let expected = String::from_utf8(output.stdout).unwrap();
@@ -153,7 +154,7 @@ fn restricted_mounts_have_nothing_of_others() {
         same(&survey(&mount.at(view)), &survey(&written.path().join(view)));
     }
     assert!(!mount.at("host/share/miopen/db/gfx90a68.db.txt").exists());
-    succeeds(kpackfs().args(["verify", "--gpu-targets", "gfx1100"]).arg(mount.path()).arg("--against").arg(fat.path()));
+    succeeds(program().args(["verify", "--gpu-targets", "gfx1100"]).arg(mount.path()).arg("--against").arg(fat.path()));
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn merged_views_are_host_and_chain() {
         }
     }
     assert_eq!(fs::read(mount.at("host/share/miopen/db/gfx90a68.db.txt")).unwrap(), b"miopen, gfx90a");
-    let output = kpackfs().args(["mount", "--arch", "gfx942"]).arg(fat.path()).arg(host.path()).output().unwrap();
+    let output = program().args(["mount", "--arch", "gfx942"]).arg(fat.path()).arg(host.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("--arch gfx942: the input has nothing for it"), "{text}");
@@ -199,7 +200,7 @@ fn odd_entries_survive() {
 #[test]
 fn verify_tells_by_its_exit_code() {
     let fat = fat();
-    let verify = |path: &Path| kpackfs().arg("verify").arg(path).output().unwrap();
+    let verify = |path: &Path| program().arg("verify").arg(path).output().unwrap();
     let written = split(fat.path(), &[]);
     assert_eq!(verify(written.path()).status.code(), Some(0));
     let archive = written.path().join("gfx90a/.kpack/rocm_gfx90a.kpack");

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Mount, fat};
+use crate::mounts::{Mount, fat};
 
 /// The number of everything that is listed, by path.
 fn numbers(root: &Path) -> BTreeMap<PathBuf, u64> {

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Mount, fat, kpackfs, succeeds};
+use crate::common::{program, succeeds};
+use crate::mounts::{Mount, fat};
 
 fn text(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -16,11 +17,11 @@ fn status_is_shown_for_people_and_for_programs() {
     let fat = fat();
     let Some(mount) = Mount::new(fat.path(), &[]) else { return };
     fs::read(mount.at("gfx90a/.kpack/rocm_gfx90a.kpack")).unwrap();
-    let shown = text(&succeeds(kpackfs().arg("status").arg(mount.path())));
+    let shown = text(&succeeds(program().arg("status").arg(mount.path())));
     for what in [fat.path().to_str().unwrap(), "frames made", "bytes read", "lookup", "memory for frames"] {
         assert!(shown.contains(what), "{what:?} in {shown}");
     }
-    let json = text(&succeeds(kpackfs().args(["status", "--json"]).arg(mount.path())));
+    let json = text(&succeeds(program().args(["status", "--json"]).arg(mount.path())));
     let status: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(status["input"], fat.path().to_str().unwrap());
     assert!(status["uptime_seconds"].as_f64().unwrap() > 0.0);
@@ -38,11 +39,11 @@ fn status_is_shown_for_people_and_for_programs() {
 fn watching_ends_with_the_mount() {
     let fat = fat();
     let Some(mount) = Mount::new(fat.path(), &[]) else { return };
-    let mut command = kpackfs();
+    let mut command = program();
     let mut watcher = command.args(["status", "--watch"]).arg(mount.path()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watcher.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("per second")));
-    succeeds(kpackfs().arg("umount").arg("--lazy").arg(mount.path()));
+    succeeds(program().arg("umount").arg("--lazy").arg(mount.path()));
     assert!(lines.all(|line| line.is_ok()));
     assert!(watcher.wait().unwrap().success());
 }
@@ -55,7 +56,7 @@ fn only_mounts_have_a_status() {
         (Path::new("/proc"), "not a kpackfs mount"),
         (Path::new("/no"), "No such"),
     ] {
-        let output = kpackfs().arg("status").arg(path).output().unwrap();
+        let output = program().arg("status").arg(path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1));
         assert!(said.contains(reason) && said.contains(path.to_str().unwrap()), "{said}");

@@ -18,8 +18,9 @@ use kpackfs::split::{FatBinaries, Plan, PlanOptions, PlanProgress};
 use kpackfs::view::{self, NodeKind, ThinViews};
 use sha2::{Digest, Sha256};
 
+use crate::common::{program, succeeds};
 use crate::kernels::{Expected, Programs, fat_programs, files};
-use crate::support::{Mount, fat, kpackfs, succeeds};
+use crate::mounts::{Mount, fat};
 
 /// The views that code is loaded from, and what has to be found there.
 const VIEWS: [(&str, &[&str]); 5] = [
@@ -92,7 +93,7 @@ fn every_wrapper_has_the_code_of_its_gpu() {
         VIEWS.iter().map(|(view, targets)| check(&programs, &mount.at("thin").join(view), targets, &expected)).sum();
     assert!(compared > 150, "{compared}");
     let written = tempfile::tempdir().unwrap();
-    let mut split = kpackfs();
+    let mut split = program();
     split.args(["split", "--view", "thin/gfx90a", "-o"]).arg(written.path()).arg(fat.path());
     succeeds(&mut split);
     check(&programs, &written.path().join("thin/gfx90a"), VIEWS[0].1, &expected);
@@ -141,7 +142,7 @@ fn sets_that_are_named_are_listed() {
         ("gfx9x:y", "--thin gfx9x:y"),
     ] {
         let place = tempfile::tempdir().unwrap();
-        let output = kpackfs().args(["mount", "--thin", wanted]).arg(fat.path()).arg(place.path()).output().unwrap();
+        let output = program().args(["mount", "--thin", wanted]).arg(fat.path()).arg(place.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(message), "{text}");
     }

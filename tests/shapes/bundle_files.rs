@@ -12,7 +12,8 @@ use kpackfs::split::{PlanProgress, embedded};
 use kpackfs::view::ROOT;
 use md5::{Digest, Md5};
 
-use crate::support::{Shown, content, fixture, whole};
+use crate::common::fixture;
+use crate::shown::{Shown, content, whole};
 
 /// A bundle as clang writes it ("Clang Offload Bundler"), with code at multiples of `alignment`.
 fn bundle(entries: &[(&str, Vec<u8>)], alignment: usize) -> Vec<u8> {

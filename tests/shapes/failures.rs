@@ -7,9 +7,10 @@ use std::path::Path;
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::{Compression, marker};
 
-use crate::support::{
-    Header, LOAD, PHDR, RELRO, STACK, Shown, UNCHANGED, UNKNOWN, address, content, expected, fixture, is_rewritten_elf,
-    loads, pointers, program_headers, sha256, whole, word, wrappers,
+use crate::common::fixture;
+use crate::shown::{
+    Header, LOAD, PHDR, RELRO, STACK, Shown, UNCHANGED, UNKNOWN, address, content, expected, is_rewritten_elf, loads,
+    pointers, program_headers, sha256, whole, word, wrappers,
 };
 
 /// Checks all code objects of a fixture, the unit number in each of them included.

@@ -11,7 +11,8 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use rayon::prelude::*;
 
-use crate::support::{Shown, content, fixture, program_headers, whole, word};
+use crate::common::fixture;
+use crate::shown::{Shown, content, program_headers, whole, word};
 
 const MARKER: &[u8] = b"the marker";
 

@@ -32,20 +32,23 @@
 )]
 
 mod bundle_files;
+#[path = "../common/mod.rs"]
+mod common;
 mod failures;
 mod headers;
-mod support;
+mod shown;
 mod thin;
 
 use std::fs;
 
+use common::fixture;
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::Compression;
 use kpackfs::view::{NodeId, ROOT, Tree};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian as LE, Object, ObjectSection};
 use proptest::prelude::*;
-use support::{Shown, UNCHANGED, content, expected, fixture, is_rewritten_elf, loads, sha256, whole, wrappers};
+use shown::{Shown, UNCHANGED, content, expected, is_rewritten_elf, loads, sha256, whole, wrappers};
 
 /// All fixtures, split.
 fn all(compression: Compression) -> Shown {

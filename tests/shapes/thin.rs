@@ -13,7 +13,8 @@ use kpackfs::source::EntryKind;
 use kpackfs::split::{Destination, ThinBinary};
 use md5::{Digest, Md5};
 
-use crate::support::{CodeObject, Shown, content, expected, fixture, is_rewritten_elf, loads, sha256, whole};
+use crate::common::fixture;
+use crate::shown::{CodeObject, Shown, content, expected, is_rewritten_elf, loads, sha256, whole};
 
 /// Sets of GPUs that the fixtures are cut down to.
 const GPUS: [&[&str]; 8] = [
@@ -98,7 +99,7 @@ fn files_can_be_loaded() {
             for load in &loads {
                 assert_eq!(load.offset % load.alignment, load.address % load.alignment, "{name}: {load:x?}");
             }
-            let end = |loads: &[crate::support::Header]| loads.iter().map(|load| load.address + load.memory_size).max();
+            let end = |loads: &[crate::shown::Header]| loads.iter().map(|load| load.address + load.memory_size).max();
             assert!(end(&before) >= end(&loads), "{name}");
             for bundle in code(&file).1 {
                 let load =

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use kpackfs::verify::Check;
 
-use crate::support::{Elf, GFX90A, PLAIN, XNACK, copy, edit, edit_toc, replace, run, write_at};
+use crate::splits::{Elf, GFX90A, PLAIN, XNACK, copy, edit, edit_toc, replace, run, write_at};
 
 #[test]
 fn files_that_differ_are_named() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kpackfs::verify::Check;
 
-use crate::support::{FEATURES, GFX90A, GFX1030, PLAIN, XNACK, copy, edit, edit_toc, run, write_at};
+use crate::splits::{FEATURES, GFX90A, GFX1030, PLAIN, XNACK, copy, edit, edit_toc, run, write_at};
 
 fn grow(toc: &mut kpackfs::kpack::Toc, key: &str) {
     toc.toc.get_mut(key).unwrap().values_mut().next().unwrap().original_size += 1;

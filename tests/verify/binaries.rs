@@ -6,7 +6,7 @@ use std::path::Path;
 use kpackfs::kpack::marker;
 use kpackfs::verify::Check;
 
-use crate::support::{Elf, PLAIN, Segment, edit, offset_of, run, write_at};
+use crate::splits::{Elf, PLAIN, Segment, edit, offset_of, run, write_at};
 
 const NO_HEADERS: &str = "host/lib/noheaders.so";
 

@@ -4,7 +4,7 @@
 
 use kpackfs::verify::Check;
 
-use crate::support::{edit, run, write_at};
+use crate::splits::{edit, run, write_at};
 
 const DLL: &str = "host/lib/win.dll";
 const EXE: &str = "host/lib/win.exe";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
-use crate::support::{copy, edit, verify, write_at};
+use crate::splits::{copy, edit, verify, write_at};
 use crate::wheels::{split, unpacked};
 
 const ARCHIVE: &str = "fat/.kpack/fat_gfx1100.kpack";

@@ -14,7 +14,7 @@ mod images;
 mod installations;
 mod nothing;
 mod records;
-mod support;
+mod splits;
 mod thin;
 mod views;
 mod wheels;
@@ -23,7 +23,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Check, VerifyOptions};
-use support::{FEATURES, GFX90A, PLAIN, Split, copy, expect, verify};
+use splits::{FEATURES, GFX90A, PLAIN, Split, copy, expect, verify};
 
 #[test]
 fn a_split_is_clean_in_every_form() {
@@ -60,7 +60,7 @@ fn what_could_not_be_split_is_named() {
 #[test]
 fn a_restricted_split_is_clean_if_verify_knows_of_it() {
     let keys = vec!["gfx1030".parse().unwrap()];
-    let split = Split::restricted(&kpackfs::split::PlanOptions { gpu_targets: Some(keys.clone()), ..support::all() });
+    let split = Split::restricted(&kpackfs::split::PlanOptions { gpu_targets: Some(keys.clone()), ..splits::all() });
     let options = VerifyOptions { gpu_targets: Some(keys), ..VerifyOptions::default() };
     assert_eq!(verify(&[split.out()], Some(&split.fat()), &options).findings, []);
     assert!(!verify(&[split.out()], Some(&split.fat()), &VerifyOptions::default()).findings.is_empty());

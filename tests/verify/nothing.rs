@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::resources::Resources;
 use kpackfs::verify::{VerifyError, VerifyOptions, VerifyProgress};
 
-use crate::support::{GFX90A, PLAIN, Split, verify};
+use crate::splits::{GFX90A, PLAIN, Split, verify};
 
 fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::verify::{Check, Finding, VerifyOptions};
 
-use crate::support::{edit, verify};
+use crate::splits::{edit, verify};
 use crate::wheels::{split, unpacked};
 
 const VERSION: &str = "host/fat/version.py";

@@ -7,7 +7,7 @@ use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
 use crate::installations::{fat, installed};
-use crate::support::{Split, copy, edit, verify};
+use crate::splits::{Split, copy, edit, verify};
 use crate::wheels::split;
 
 const DATABASE: &str = "lib/rocblas/library/TensileLibrary_gfx90a.dat";

@@ -12,7 +12,7 @@ use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
 use kpackfs::view::{self, WheelOptions, WheelSet};
 use tempfile::TempDir;
 
-use crate::support::{all, copy, edit, verify};
+use crate::splits::{all, copy, edit, verify};
 use crate::wheels::{split, unpacked};
 
 /// A wheel with fat libraries and programs wherever a wheel can have them.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
-use crate::support::{copy, edit, verify};
+use crate::splits::{copy, edit, verify};
 
 const WHEEL: &str = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
 

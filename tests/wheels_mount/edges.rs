@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::support::{Mount, complaints, files, fixture, kpackfs, python, run, skipped, unpacked, wheel, wheel_names};
+use crate::common::{fixture, run, skipped};
+use crate::wheels::{Mount, complaints, files, kpackfs, python, unpacked, wheel, wheel_names};
 
 const FILE: u32 = 0o100_644;
 
@@ -206,7 +207,7 @@ fn archives_of_the_input_keep_their_names() {
     let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
     assert_eq!(said, "");
     let merged = files(&out.join("merged/gfx90a"));
-    let names = |merged: &crate::support::Files| -> Vec<String> {
+    let names = |merged: &crate::common::Files| -> Vec<String> {
         merged.keys().map(|path| path.to_str().unwrap().to_owned()).collect()
     };
     let archives = [".kpack/rocm_gfx90a.kpack", ".kpack/rocm_gfx90a:xnack+.kpack"];

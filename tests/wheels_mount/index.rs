@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::support::{Files, Mount, assert_same, files, fixture, run, small, split, torch, wheel};
+use crate::common::{Files, assert_same, fixture, run};
+use crate::wheels::{Mount, files, small, split, torch, wheel};
 
 /// An argument that names the directory of indexes.
 fn cache(directory: &Path) -> String {

@@ -6,16 +6,14 @@
 mod common;
 mod edges;
 mod index;
-mod support;
+mod wheels;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{
-    Mount, assert_same, complaints, files, fixture, inspect, kpackfs, python, run, skipped, small, split, torch,
-    unpacked, wheel, wheel_names,
-};
+use common::{assert_same, fixture, run, skipped};
+use wheels::{Mount, complaints, files, inspect, kpackfs, python, small, split, torch, unpacked, wheel, wheel_names};
 
 /// Every way to a wheel gives the same bytes, and they are right.
 fn check(input: &Path, minimum: usize) {

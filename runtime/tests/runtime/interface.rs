@@ -9,7 +9,8 @@ use std::process::{Command, Output};
 use rocm_kpack::Scheme;
 use serde_json::json;
 
-use crate::support::{archive, around, with_toc};
+use crate::archives::{archive, around};
+use crate::malformed::with_toc;
 
 /// The interface, and nothing else.
 const SYMBOLS: [&str; 14] = [

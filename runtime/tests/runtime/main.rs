@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "tests")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 
+mod allocations;
 mod archives;
 #[path = "../../../fuzz/bodies/runtime_archive.rs"]
 mod body;
@@ -10,4 +11,3 @@ mod interface;
 mod malformed;
 mod parallel;
 mod search;
-mod support;

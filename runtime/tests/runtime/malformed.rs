@@ -12,8 +12,9 @@ use rocm_kpack::ffi::{kpack_close, kpack_free_kernel, kpack_get_kernel, kpack_op
 use rocm_kpack::{Archive, Scheme};
 use serde_json::{Value, json};
 
+use crate::allocations::largest_allocation;
+use crate::archives::{archive, around};
 use crate::body;
-use crate::support::{archive, around, largest_allocation, with_toc};
 
 const CODE: &[u8] = b"a code object, a code object, a code object";
 
@@ -23,6 +24,11 @@ fn plain() -> Value {
         "compression_scheme": "none", "blobs": [{"offset": 64, "size": CODE.len()}],
         "toc": {"x#0": {"gfx90a": {"type": "hsaco", "ordinal": 0, "original_size": CODE.len()}}},
     })
+}
+
+/// An archive with this table of contents.
+pub(crate) fn with_toc(stored: &[u8], toc: &Value) -> Vec<u8> {
+    around(stored, &rmp_serde::to_vec_named(toc).unwrap())
 }
 
 /// An uncompressed archive in which the value at a JSON pointer is another one, or is missing.

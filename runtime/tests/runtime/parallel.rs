@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rocm_kpack::{Archive, ArchiveFile, Cache, Environment, Marker, Scheme, toc_key};
 
-use crate::support::archive;
+use crate::archives::archive;
 
 const THREADS: usize = 8;
 const OBJECTS: usize = 100;

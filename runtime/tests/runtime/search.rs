@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rocm_kpack::ErrorCode::{self, *};
 use rocm_kpack::{Cache, Environment, Marker, Scheme};
 
-use crate::support::archive;
+use crate::archives::archive;
 
 /// An archive: its path, the targets that it lists, and its code objects by name and target. Each code object is the text
 /// "path name target".

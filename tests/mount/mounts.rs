@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tempfile::TempDir;
 
-pub(crate) use crate::common::can_mount;
+use crate::common::{can_mount, program, succeeds, umount};
 
 /// A name that is no UTF-8.
 pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
@@ -22,17 +22,6 @@ pub(crate) fn has(program: &str) -> bool {
         eprintln!("\n*** SKIPPED: there is no {program}; NOTHING was loaded or run from a mount ***\n");
     }
     found
-}
-
-pub(crate) fn kpackfs() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kpackfs"))
-}
-
-#[track_caller]
-pub(crate) fn succeeds(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    output
 }
 
 /// An install tree with fixtures, databases, links, and odd names and modes.
@@ -85,7 +74,7 @@ impl Mount {
             return None;
         }
         let mount = Self { place: tempfile::tempdir().unwrap(), temporary: tempfile::tempdir().unwrap() };
-        let mut command = kpackfs();
+        let mut command = program();
         command.env("TMPDIR", mount.temporary.path()).arg("mount").args(options).arg(input).arg(mount.path());
         succeeds(&mut command);
         Some(mount)
@@ -111,7 +100,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        kpackfs().args(["umount", "--lazy"]).arg(self.place.path()).output().ok();
+        umount(self.place.path());
     }
 }
 

@@ -22,6 +22,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::common::fixture;
+
 /// Fixtures that have no device code for a loader, or whose device code cannot be moved.
 pub(crate) const UNCHANGED: [&str; 4] = ["debuginfo.so.debug", "extra-pointer.so", "host-only.so", "object.o"];
 
@@ -42,10 +44,6 @@ pub(crate) struct CodeObject {
 
 pub(crate) fn expected() -> BTreeMap<String, Expected> {
     serde_json::from_slice(&fixture("expected.json")).unwrap()
-}
-
-pub(crate) fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new("tests/fixtures").join(name)).unwrap()
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {

@@ -1,16 +1,7 @@
-//! Archives of any content, and what watches a test's memory.
+//! The largest piece of memory that a test asked for.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-
-use serde_json::Value;
-
-pub(crate) use crate::archives::{archive, around};
-
-/// An archive with this table of contents.
-pub(crate) fn with_toc(stored: &[u8], toc: &Value) -> Vec<u8> {
-    around(stored, &rmp_serde::to_vec_named(toc).unwrap())
-}
 
 /// Remembers the largest piece of memory that each thread asked for.
 pub(crate) struct Watch;

@@ -1,6 +1,5 @@
 //! Inputs, and mounts by a process of their own whose log can be read.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,19 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use crate::common::{can_mount, skipped};
-
-/// A process that waits longer hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Files by their path.
-pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
-
-pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
+use crate::common::{Files, PATIENCE, can_mount, fixture, run, skipped};
 
 /// Does something that must not take forever.
 pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -40,11 +27,6 @@ pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + 
         // It has panicked, which joining tells.
         _ => worker.join().unwrap(),
     }
-}
-
-/// The errno of a failure, 0 of a success.
-pub(crate) fn errno(result: &io::Result<impl Sized>) -> i32 {
-    result.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap())
 }
 
 /// Bytes that neither repeat nor compress to nothing.
@@ -66,7 +48,7 @@ pub(crate) fn tree(place: &Path) -> PathBuf {
         fs::write(path, bytes).unwrap();
     };
     for name in ["plain.so", "mixed.so", "compressed.so"] {
-        write(&format!("demo/lib/{name}"), &fs::read(Path::new("tests/fixtures").join(name)).unwrap());
+        write(&format!("demo/lib/{name}"), &fixture(name));
     }
     write("demo/deflated.txt", &noise(3_500_000, 1));
     write("demo/stored.bin", &noise(3_000_000, 2));
@@ -295,12 +277,4 @@ impl Drop for Mount {
         self.process.kill().ok();
         self.process.wait().ok();
     }
-}
-
-/// Fails with the names of what differs, since contents would fill the screen.
-pub(crate) fn assert_same(found: &Files, expected: &Files) {
-    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    let differ: Vec<_> =
-        found.iter().filter(|(name, bytes)| expected[*name] != **bytes).map(|(name, _)| name).collect();
-    assert_eq!(differ, Vec::<&PathBuf>::new());
 }

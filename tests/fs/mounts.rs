@@ -2,14 +2,11 @@
 
 use std::ffi::OsStr;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use kpackfs::fs::{MountOptions, Mounted, Served, mount};
 use kpackfs::metrics::RequestKind;
@@ -18,7 +15,7 @@ use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
 use kpackfs::view::{Body, LiveReport, Materialize, NodeKind, Origin, OriginKind, ROOT, Tree};
 
-pub(crate) use crate::common::can_mount;
+use crate::common::can_mount;
 
 pub(crate) const DIRECTORY: Attributes =
     Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 1_600_000_000, mtime_nanoseconds: 123_456_789 };
@@ -241,18 +238,4 @@ pub(crate) fn run<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr>; 
 
 pub(crate) fn output<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr>; N]) -> Output {
     Command::new(program).args(arguments.iter().map(AsRef::as_ref)).output().unwrap()
-}
-
-/// The errno of a failure, 0 of a success.
-pub(crate) fn errno(result: io::Result<impl Sized>) -> i32 {
-    result.err().map_or(0, |error| error.raw_os_error().unwrap())
-}
-
-/// Waits for what happens in the background.
-pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < limit, "{what}");
-        thread::yield_now();
-    }
 }

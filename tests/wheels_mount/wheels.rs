@@ -2,31 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use crate::common::{can_mount, skipped};
-
-/// Files by their path below a directory.
-pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+use crate::common::{Files, can_mount, fixture, program, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Runs the program under test.
 pub(crate) fn kpackfs<const N: usize>(arguments: [&str; N]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).env_remove("SOURCE_DATE_EPOCH").output().unwrap()
-}
-
-/// Runs a command that has to succeed; its output.
-pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+    program().args(arguments).output().unwrap()
 }
 
 pub(crate) fn python<const N: usize>(arguments: [&str; N]) -> String {
@@ -36,16 +24,13 @@ pub(crate) fn python<const N: usize>(arguments: [&str; N]) -> String {
 /// Splits into a new directory.
 pub(crate) fn split(input: &Path, arguments: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    command.arg("split").arg(input).arg("-o").arg(out.path()).args(arguments).env_remove("SOURCE_DATE_EPOCH");
-    run(&mut command);
+    run(program().arg("split").arg(input).arg("-o").arg(out.path()).args(arguments));
     out
 }
 
 /// What `inspect --json` says.
 pub(crate) fn inspect(input: &Path, arguments: &[&str]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    serde_json::from_str(&run(command.args(["inspect", "--json"]).arg(input).args(arguments))).unwrap()
+    serde_json::from_str(&run(program().args(["inspect", "--json"]).arg(input).args(arguments))).unwrap()
 }
 
 /// The file names of the wheels, by the directory that holds the same files.
@@ -76,14 +61,6 @@ pub(crate) fn files(root: &Path) -> Files {
     found
 }
 
-/// Fails with the names of what differs, since contents would fill the screen.
-pub(crate) fn assert_same(left: &Files, right: &Files, what: &str) {
-    let names = |files: &Files| files.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(left), names(right), "{what}");
-    let differs = left.iter().filter(|&(path, content)| right[path] != *content);
-    assert_eq!(differs.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "{what}");
-}
-
 /// What Python finds wrong with the wheels in a directory.
 pub(crate) fn complaints(directory: &Path) -> String {
     let wheels = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -103,10 +80,6 @@ pub(crate) fn torch(directory: &TempDir) -> PathBuf {
     let script = Path::new(ROOT).join("scripts/make-torch-wheel");
     run(Command::new("python3").arg(script).arg(directory.path()).args(["--size", "tiny"]));
     directory.path().join("torch-2.10.0+rocm7.1-cp312-cp312-manylinux_2_28_x86_64.whl")
-}
-
-pub(crate) fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new(ROOT).join("tests/fixtures").join(name)).unwrap()
 }
 
 /// Deflates files to the wheel `name`, version 1.0, with Python.
@@ -165,9 +138,7 @@ impl Mount {
             return None;
         }
         let place = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-        command.arg("mount").arg(input).arg(place.path()).args(arguments).env_remove("SOURCE_DATE_EPOCH");
-        run(&mut command);
+        run(program().arg("mount").arg(input).arg(place.path()).args(arguments));
         Some(Self(place))
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,7 +11,7 @@ use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use tempfile::TempDir;
 
-pub(crate) use crate::common::can_mount;
+use crate::common::{fixture, umount};
 
 /// A directory to fill.
 pub(crate) struct Place(TempDir);
@@ -34,7 +33,7 @@ impl Place {
     }
 
     pub(crate) fn fixture(&self, path: &str, name: &str) -> &Self {
-        self.file(path, fs::read(Path::new("tests/fixtures").join(name)).unwrap())
+        self.file(path, fixture(name))
     }
 
     pub(crate) fn link(&self, path: &str, to: &str) -> &Self {
@@ -115,9 +114,9 @@ pub(crate) fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 
 /// A binary whose offload bundles name other targets. The room for the tables is large enough: code objects begin on the
 /// next page.
-pub(crate) fn renamed(fixture: &str, names: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn renamed(name: &str, names: &[(&str, &str)]) -> Vec<u8> {
     const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
-    let mut bytes = fs::read(Path::new("tests/fixtures").join(fixture)).unwrap();
+    let mut bytes = fixture(name);
     let starts: Vec<_> = (0..bytes.len()).step_by(4096).filter(|&at| bytes[at..].starts_with(MAGIC)).collect();
     assert!(!starts.is_empty());
     for start in starts {
@@ -146,6 +145,6 @@ pub(crate) struct Mounted<'a>(pub(crate) &'a Path);
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
-        Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["umount", "--lazy"]).arg(self.0).output().ok();
+        umount(self.0);
     }
 }
