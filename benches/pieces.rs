@@ -22,7 +22,7 @@ use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::source::{EntryKind, EntryPath, Input};
-use kpackfs::wheel::{self, Claims, FatWheel, File, Part, Stamp, Wheels};
+use kpackfs::wheel::{self, Claims, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use tempfile::TempDir;
 
 /// Files of the wheel that is made. The largest ROCm wheels have some ten thousand.
@@ -87,16 +87,18 @@ fn compressible(size: usize) -> Vec<u8> {
     std::iter::repeat_with(|| format!("{:02x} kernel ", next()[0] & 0x3F).into_bytes()).flatten().take(size).collect()
 }
 
-fn deflated_file(name: &str, bytes: Vec<u8>) -> File {
+fn deflated_file(name: &str, bytes: Vec<u8>) -> WheelEntry {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(6));
     encoder.write_all(&bytes).unwrap();
-    File { deflated: Some(literal(encoder.finish().unwrap())), ..File::stored(path(name), literal(bytes)) }
+    WheelEntry { deflated: Some(literal(encoder.finish().unwrap())), ..WheelEntry::stored(path(name), literal(bytes)) }
 }
 
 static MADE: LazyLock<Made> = LazyLock::new(|| {
     let directory = tempfile::tempdir().unwrap();
     let mut files: Vec<_> = (0..FILES)
-        .map(|number| File::stored(path(&format!("made/package_{}/{number}.py", number % 100)), literal(*b"pass\n")))
+        .map(|number| {
+            WheelEntry::stored(path(&format!("made/package_{}/{number}.py", number % 100)), literal(*b"pass\n"))
+        })
         .collect();
     let digest = "A".repeat(43);
     let mut record = String::new();
@@ -105,9 +107,9 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
     }
     files.push(deflated_file("made/library.bin", compressible(8 << 20)));
     for (name, text) in [("METADATA", METADATA), ("WHEEL", WHEEL), ("RECORD", &record)] {
-        files.push(File::stored(path(&format!("made-1.dist-info/{name}")), literal(text.as_bytes())));
+        files.push(WheelEntry::stored(path(&format!("made-1.dist-info/{name}")), literal(text.as_bytes())));
     }
-    let bytes = wheel::archive(&files, Stamp::default()).unwrap().to_vec().unwrap();
+    let bytes = wheel::archive(&files, DosTime::default()).unwrap().to_vec().unwrap();
     std::fs::write(directory.path().join("made-1-py3-none-linux_x86_64.whl"), bytes).unwrap();
     Made { directory, record: record.into_bytes() }
 });
@@ -139,12 +141,13 @@ fn parse_a_record(bencher: Bencher) {
 fn assemble_a_wheel_with_its_record(bencher: Bencher) {
     let input = Input::open(&made_wheel(), &resources()).unwrap();
     let keys: [BundleKey; 1] = ["gfx942".parse().unwrap()];
-    let wheels = Wheels::new(FatWheel::read(&input, &resources()).unwrap(), keys, &wheel::Options::default()).unwrap();
-    let file = |number: usize| File::stored(path(&format!("made/{number}.py")), literal(*b"pass\n"));
+    let wheels =
+        Wheels::new(FatWheel::read(&input, &resources()).unwrap(), keys, &wheel::AssemblyOptions::default()).unwrap();
+    let file = |number: usize| WheelEntry::stored(path(&format!("made/{number}.py")), literal(*b"pass\n"));
     let files: Vec<_> = (0..FILES).map(file).collect();
-    bencher
-        .with_inputs(|| files.clone())
-        .bench_local_values(|files| wheels.assemble(&Part::Host, files).unwrap().wheel(Stamp::default()).unwrap());
+    bencher.with_inputs(|| files.clone()).bench_local_values(|files| {
+        wheels.assemble(&SplitWheel::Host, files).unwrap().wheel(DosTime::default()).unwrap()
+    });
 }
 
 /// The table of contents of an archive with as many code objects as the largest known ones.

@@ -17,7 +17,7 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
 use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions, PlanProgress};
-use kpackfs::wheel::{Assembled, FatWheel, File, Label, Options, Part, Stamp, Wheels};
+use kpackfs::wheel::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, VariantLabel, WheelEntry, Wheels};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
     License-Expression: MIT\r\nLicense-File: LICENSE\r\nProvides-Extra: all\r\nRequires-Dist: numpy; extra == \"all\"\r\n\
@@ -74,7 +74,7 @@ fn python(arguments: &[&str]) -> Option<String> {
 }
 
 /// All wheels of an input, as they would be shown and written.
-fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -> (Wheels, Vec<Assembled>) {
+fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<String>) -> (Wheels, Vec<Assembled>) {
     let resources = Resources::new(64 << 20);
     let input = Input::open(location, &resources).unwrap();
     let options =
@@ -82,10 +82,10 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
     let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
     assert!(!plan.keys.is_empty());
     let fat = FatWheel::read(&input, &resources).unwrap();
-    let options = Options { device_prefix: None, device_requires };
+    let options = AssemblyOptions { device_prefix: None, device_requires };
     let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options).unwrap();
 
-    let host = Part::Host;
+    let host = SplitWheel::Host;
     let places = input.entries.iter().zip(&plan.places);
     let payload = places.filter_map(|(entry, place)| match place {
         Destination::Host => wheels.unchanged(&host, entry).unwrap(),
@@ -96,20 +96,21 @@ fn split(location: &Path, label: Option<&Label>, device_requires: Vec<String>) -
         }
         Destination::Device(..) | Destination::Unwanted(..) => None,
     });
-    let payload: Vec<File> = payload.collect();
-    let finish = |part: &Part, mut files: Vec<File>| {
+    let payload: Vec<WheelEntry> = payload.collect();
+    let finish = |part: &SplitWheel, mut files: Vec<WheelEntry>| {
         let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
         files.extend(wheels.dist_info(part, &paths).unwrap());
         wheels.assemble(part, files).unwrap()
     };
     let mut parts: Vec<Assembled> = Vec::new();
-    parts.extend(label.map(|label| finish(&Part::Variant(label.clone()), payload.clone())));
+    parts.extend(label.map(|label| finish(&SplitWheel::Variant(label.clone()), payload.clone())));
     parts.push(finish(&host, payload));
     for key in &plan.keys {
-        let part = Part::Device(key.clone());
+        let part = SplitWheel::Device(key.clone());
         let places = input.entries.iter().zip(&plan.places);
         let databases = places.filter(|(_, place)| matches!(place, Destination::Device(of, _) if of == key));
-        let mut files: Vec<File> = databases.filter_map(|(entry, _)| wheels.unchanged(&part, entry).unwrap()).collect();
+        let mut files: Vec<WheelEntry> =
+            databases.filter_map(|(entry, _)| wheels.unchanged(&part, entry).unwrap()).collect();
         for archive in plan.archives.iter().filter(|archive| archive.key == *key) {
             let content = archive.archive.make().unwrap();
             files.extend(wheels.made(&part, &archive.path, archive.attributes.mode, content, None).unwrap());
@@ -136,7 +137,7 @@ fn write(parts: &[Assembled], directory: &Path) -> Vec<PathBuf> {
     fs::create_dir_all(directory).unwrap();
     let write = |part: &Assembled| {
         let path = directory.join(part.name.to_string());
-        let rope = part.wheel(Stamp::default()).unwrap();
+        let rope = part.wheel(DosTime::default()).unwrap();
         let mut file = fs::File::create(&path).unwrap();
         let mut buffer = vec![0; 1 << 20];
         let mut at = 0;
@@ -165,7 +166,7 @@ fn python_finds_nothing_wrong() {
     if python(&["pack", tree.to_str().unwrap(), fat.to_str().unwrap()]).is_none() {
         return;
     }
-    let label = Label::new("rocm7.1").unwrap();
+    let label = VariantLabel::new("rocm7.1").unwrap();
     let requires = || vec!["rocm-sdk-device-@GFXARCH@==7.1".to_owned()];
     let (wheels, parts) = split(&fat, Some(&label), requires());
     let names: Vec<_> = parts.iter().map(|part| part.name.to_string()).collect();
@@ -202,7 +203,7 @@ fn the_same_input_gives_the_same_bytes() {
     unpacked(&tree);
     let all = || -> BTreeMap<String, Vec<u8>> {
         let (_, parts) = split(&tree, None, Vec::new());
-        let wheel = |part: &Assembled| bytes(&part.wheel(Stamp::default()).unwrap());
+        let wheel = |part: &Assembled| bytes(&part.wheel(DosTime::default()).unwrap());
         // The second time from the end, so that digests are asked for in another order.
         parts.iter().rev().map(|part| (part.name.to_string(), wheel(part))).collect()
     };
@@ -213,7 +214,7 @@ fn the_same_input_gives_the_same_bytes() {
             digest.sums().unwrap();
         }
         assert!(part.unknown_digests().is_empty());
-        let rope = part.wheel(Stamp::default()).unwrap();
+        let rope = part.wheel(DosTime::default()).unwrap();
         let expected = &first[&part.name.to_string()];
         // Any read is a slice of the whole, in whatever order.
         for start in [rope.size() - 30, 0, rope.size() / 2] {

@@ -13,7 +13,7 @@ use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::WheelOptions;
-use crate::wheel::{self, Label, Stamp, WheelError};
+use crate::wheel::{self, DosTime, VariantLabel, WheelError};
 
 /// What to split.
 #[derive(Clone, Debug, Args)]
@@ -113,8 +113,8 @@ pub(super) struct SplitOptions {
     pub(super) generate_variant_wheel: bool,
 
     /// The label of the variant wheel
-    #[arg(long, value_name = "LABEL", default_value = "variant", value_parser = Label::new, requires = "generate_variant_wheel", help_heading = "Wheels")]
-    variant_label: Label,
+    #[arg(long, value_name = "LABEL", default_value = "variant", value_parser = VariantLabel::new, requires = "generate_variant_wheel", help_heading = "Wheels")]
+    variant_label: VariantLabel,
 
     #[command(flatten)]
     ignored: Ignored,
@@ -226,12 +226,12 @@ impl SplitOptions {
     /// (reproducible-builds.org).
     pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {
         let stamp = match std::env::var("SOURCE_DATE_EPOCH") {
-            Ok(seconds) => Stamp::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
-            Err(_) => Stamp::default(),
+            Ok(seconds) => DosTime::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
+            Err(_) => DosTime::default(),
         };
         let statement = Statement::of(&self.to_options(Packaging::Bundles)?);
         let options = WheelOptions {
-            names: wheel::Options {
+            names: wheel::AssemblyOptions {
                 device_prefix: self.device_package_prefix.clone(),
                 device_requires: self.device_requires_dist.clone(),
             },

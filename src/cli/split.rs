@@ -21,7 +21,7 @@ use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
-use crate::wheel::Part;
+use crate::wheel::SplitWheel;
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
@@ -133,9 +133,9 @@ impl Split {
             (OutputFormat::Directory, Some(wheels)) if self.view.is_empty() => {
                 let place = |part: &WheelPart| {
                     let name = match part.part() {
-                        Part::Host => HOST,
-                        Part::Device(key) => key.as_str(),
-                        Part::Variant(_) | Part::Fat | Part::Thin { .. } => return Ok(None),
+                        SplitWheel::Host => HOST,
+                        SplitWheel::Device(key) => key.as_str(),
+                        SplitWheel::Variant(_) | SplitWheel::Fat | SplitWheel::Thin { .. } => return Ok(None),
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };

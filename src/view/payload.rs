@@ -8,7 +8,7 @@ use crate::kpack::ArchiveRope;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
-use crate::wheel::{File, Part, Paths, Unchanged, WheelError, Wheels};
+use crate::wheel::{Paths, SplitWheel, Unchanged, WheelEntry, WheelError, Wheels};
 
 /// A file of a wheel but for its dist-info.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub(super) enum Payload {
     /// A file of the input as it is.
     Unchanged(Unchanged),
     /// A binary that is joined with its archives, and its path in the input.
-    Joined(Box<(File, EntryPath)>),
+    Joined(Box<(WheelEntry, EntryPath)>),
     /// A binary that is rewritten, and its path in the input.
-    Rewritten(Box<(File, Arc<Rewritten>, EntryPath)>),
+    Rewritten(Box<(WheelEntry, Arc<Rewritten>, EntryPath)>),
     /// A binary or a bundle that is cut down.
     Thin(EntryPath, bool, Arc<ThinBinary>),
     /// An archive at its path in the input.
@@ -27,7 +27,7 @@ pub(super) enum Payload {
 
 /// What stays, and binaries without device code.
 pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
-    let paths = wheels.paths(&Part::Host)?;
+    let paths = wheels.paths(&SplitWheel::Host)?;
     let mut payload = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         match (place, &entry.kind) {
@@ -39,7 +39,7 @@ pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
                     continue;
                 }
                 let (mode, whole): (_, Arc<dyn Content>) = (entry.attributes.mode, content.clone());
-                let file = wheels.made(&Part::Host, &entry.path, mode, whole, None)?;
+                let file = wheels.made(&SplitWheel::Host, &entry.path, mode, whole, None)?;
                 let rewritten = |file| Payload::Rewritten(Box::new((file, Arc::clone(content), entry.path.clone())));
                 payload.extend(file.map(rewritten));
             }
@@ -57,7 +57,7 @@ pub(super) fn device_payload(
     wheels: &Wheels,
     key: &BundleKey,
 ) -> Result<Vec<Payload>, WheelError> {
-    let paths = wheels.paths(&Part::Device(key.clone()))?;
+    let paths = wheels.paths(&SplitWheel::Device(key.clone()))?;
     let mut payload = Vec::new();
     for (entry, place) in input.entries.iter().zip(&plan.places) {
         if matches!(place, Destination::Device(of, _) if of == key) {
@@ -74,13 +74,13 @@ pub(super) fn device_payload(
 
 /// All of the input, with its binaries as they are when they are joined with their archives.
 pub(super) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
-    let paths = wheels.paths(&Part::Fat)?;
+    let paths = wheels.paths(&SplitWheel::Fat)?;
     let mut payload = Vec::with_capacity(input.entries.len());
     for entry in &input.entries {
         match &entry.kind {
             EntryKind::File { content, .. } if plan.joined.contains(&entry.path) => {
                 let whole = Arc::clone(content);
-                let file = wheels.made(&Part::Fat, &entry.path, entry.attributes.mode, whole, None)?;
+                let file = wheels.made(&SplitWheel::Fat, &entry.path, entry.attributes.mode, whole, None)?;
                 payload.extend(file.map(|file| Payload::Joined(Box::new((file, entry.path.clone())))));
             }
             _ => payload.extend(unchanged(wheels, &paths, entry)),

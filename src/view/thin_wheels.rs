@@ -15,7 +15,7 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
-use crate::wheel::{File, Part, STATEMENT, WheelError};
+use crate::wheel::{STATEMENT, SplitWheel, WheelEntry, WheelError};
 
 /// Wheels whose list of files is remembered at most. It is as long as that of the input.
 const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();
@@ -59,7 +59,7 @@ impl ThinWheels {
     }
 
     /// The dist-info files but for RECORD, which are the same for all GPUs.
-    pub(super) fn dist_info(&self) -> Result<Vec<File>, WheelError> {
+    pub(super) fn dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
         self.host.thin_dist_info()
     }
 
@@ -108,7 +108,7 @@ impl ThinWheel {
             return Ok(Arc::clone(part));
         }
         let Self { wheels, gpus, .. } = self;
-        let part = Part::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
+        let part = SplitWheel::Thin { gpus: GpuSet::clone(gpus), has_local_version: wheels.has_local_version };
         let keys = gpus.keys();
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
         let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &|path| {

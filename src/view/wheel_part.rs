@@ -15,16 +15,16 @@ use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
-use crate::wheel::{Assembled, Digest, File, Part, Stamp, WheelError, Wheels, line_size, warnings_of};
+use crate::wheel::{Assembled, Digest, DosTime, SplitWheel, WheelEntry, WheelError, Wheels, line_size, warnings_of};
 
 /// One wheel. What it consists of is known; what has to be made is made when it is asked for.
 #[derive(Debug)]
 pub struct WheelPart {
-    part: Part,
+    part: SplitWheel,
     wheels: Arc<Wheels>,
     payload: Vec<Payload>,
-    dist_info: Vec<File>,
-    stamp: Stamp,
+    dist_info: Vec<WheelEntry>,
+    stamp: DosTime,
     resources: Arc<Resources>,
     /// The files, and when they were asked for last. They are as many as there are members, and leave when nobody reads.
     assembled: Mutex<Option<(Arc<Assembled>, u64)>>,
@@ -34,11 +34,11 @@ pub struct WheelPart {
 
 impl WheelPart {
     pub(super) fn new(
-        part: Part,
+        part: SplitWheel,
         wheels: &Arc<Wheels>,
         payload: Vec<Payload>,
-        dist_info: Vec<File>,
-        stamp: Stamp,
+        dist_info: Vec<WheelEntry>,
+        stamp: DosTime,
         resources: &Arc<Resources>,
     ) -> Arc<Self> {
         let (wheels, resources) = (Arc::clone(wheels), Arc::clone(resources));
@@ -52,7 +52,7 @@ impl WheelPart {
     /// A wheel of the files of `host` and those of `devices` that are no archives, but for those that are cut down: `binary`
     /// gives these for paths of the input.
     pub(super) fn thin(
-        part: Part,
+        part: SplitWheel,
         host: &Self,
         devices: &[&Self],
         statement: String,
@@ -89,7 +89,7 @@ impl WheelPart {
     }
 
     /// The dist-info files of thin wheels with the version of this one, without RECORD.
-    pub(super) fn thin_dist_info(&self) -> Result<Vec<File>, WheelError> {
+    pub(super) fn thin_dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
         self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
     }
 
@@ -107,12 +107,12 @@ impl WheelPart {
     }
 
     /// Which wheel it is.
-    pub fn part(&self) -> &Part {
+    pub fn part(&self) -> &SplitWheel {
         &self.part
     }
 
     /// The dist-info files that the part has instead of the input's, without RECORD.
-    pub fn dist_info(&self) -> &[File] {
+    pub fn dist_info(&self) -> &[WheelEntry] {
         &self.dist_info
     }
 

@@ -15,21 +15,23 @@ use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, EntryKind, Input, InputKind};
 use crate::split::{Destination, Plan, Statement};
-use crate::wheel::{Digest, FatWheel, Label, Options, Part, Paths, Stamp, WheelError, Wheels, normalise};
+use crate::wheel::{
+    AssemblyOptions, Digest, DosTime, FatWheel, Paths, SplitWheel, VariantLabel, WheelError, Wheels, normalise,
+};
 
 /// What a user can choose about wheels.
 #[derive(Clone, Debug, Default)]
 pub struct WheelOptions {
     /// How device wheels are called and what they require.
-    pub names: Options,
+    pub names: AssemblyOptions,
     /// The label of the variant wheel, if there is to be one.
-    pub variant: Option<Label>,
+    pub variant: Option<VariantLabel>,
     /// What host wheels say of the split's restrictions, if there are any. Thin wheels name their GPUs as well.
     pub statement: Statement,
     /// Whether the versions of thin wheels name the GPUs.
     pub has_local_versions: bool,
     /// The time that all files in the wheels have.
-    pub stamp: Stamp,
+    pub stamp: DosTime,
     /// Differs when options differ that the wheels depend on. It becomes a part of their time of change, because uv takes
     /// a wheel of the same path and time for the same wheel.
     pub fingerprint: u32,
@@ -77,15 +79,15 @@ impl WheelSet {
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
         let mut wheels = wheels.with_statement(statement);
         let host = host_payload(input, plan, &wheels)?;
-        let variant = options.variant.as_ref().map(|label| (Part::Variant(label.clone()), host.clone()));
+        let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
-        let mut contents = vec![(Part::Host, host)];
+        let mut contents = vec![(SplitWheel::Host, host)];
         contents.extend(variant);
         for key in &plan.keys {
-            contents.push((Part::Device(key.clone()), device_payload(input, plan, &wheels, key)?));
+            contents.push((SplitWheel::Device(key.clone()), device_payload(input, plan, &wheels, key)?));
         }
         if is_split {
-            contents.push((Part::Fat, fat_payload(input, plan, &wheels)?));
+            contents.push((SplitWheel::Fat, fat_payload(input, plan, &wheels)?));
         }
         let contents = contents.into_iter().map(|(part, payload)| {
             let paths = wheels.paths(&part)?;
@@ -102,9 +104,9 @@ impl WheelSet {
         for (part, payload, dist_info) in contents {
             let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
             match part.part() {
-                Part::Device(key) => drop(devices.insert(key.clone(), part)),
-                Part::Fat => fat = Some(part),
-                Part::Host | Part::Variant(_) | Part::Thin { .. } => hosts.push(part),
+                SplitWheel::Device(key) => drop(devices.insert(key.clone(), part)),
+                SplitWheel::Fat => fat = Some(part),
+                SplitWheel::Host | SplitWheel::Variant(_) | SplitWheel::Thin { .. } => hosts.push(part),
             }
         }
         let mut warnings = wheels.warnings();
@@ -160,7 +162,7 @@ impl WheelSet {
 
     /// The file name of the thin wheel for some GPUs.
     pub fn thin_file_name(&self, gpus: &GpuSet) -> Result<String, WheelError> {
-        let part = Part::Thin { gpus: gpus.clone(), has_local_version: self.has_local_versions };
+        let part = SplitWheel::Thin { gpus: gpus.clone(), has_local_version: self.has_local_versions };
         Ok(self.wheels.name(&part)?.to_string())
     }
 
@@ -177,7 +179,7 @@ impl WheelSet {
     }
 
     /// Where paths of the input are in a part.
-    pub(super) fn paths(&self, part: &Part) -> Result<Paths<'_>, WheelError> {
+    pub(super) fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         self.wheels.paths(part)
     }
 }

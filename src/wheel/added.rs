@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::headers::Header;
+use super::headers::HeaderField;
 use super::metadata::{BOOTSTRAP, pin_of_extra};
 use super::{Metadata, WheelError, normalise};
 use crate::gpu::{BundleKey, begins_with_target};
@@ -82,7 +82,7 @@ impl Metadata {
     }
 
     /// The extra that needs a device distribution, and that in normal form.
-    fn device_pin(&self, header: &Header) -> Option<(Extra, String)> {
+    fn device_pin(&self, header: &HeaderField) -> Option<(Extra, String)> {
         let (extra, name, version) = pin_of_extra(&header.value).filter(|_| header.is("Requires-Dist"))?;
         let extra = Extra::parse(&extra)?;
         (normalise(version) == normalise(&self.version)).then_some((extra, name))
@@ -108,7 +108,7 @@ impl Extra {
     }
 
     /// The extra that a header declares.
-    fn declared(header: &Header) -> Option<Self> {
+    fn declared(header: &HeaderField) -> Option<Self> {
         if header.is("Provides-Extra") { Self::parse(&normalise(&header.value)) } else { None }
     }
 

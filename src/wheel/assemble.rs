@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
 use super::{
-    Claims, Devices, Digest, FatWheel, File, Label, Paths, STATEMENT, Stamp, Unchanged, WheelError, WheelName, archive,
-    record,
+    Claims, Devices, Digest, DosTime, FatWheel, Paths, STATEMENT, Unchanged, VariantLabel, WheelEntry, WheelError,
+    WheelName, archive, record,
 };
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
@@ -16,7 +16,7 @@ use crate::source::{Entry, EntryKind, EntryPath};
 
 /// What a user can choose.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct AssemblyOptions {
     /// What the device distributions' names begin with; `amd-<name>-device` if `None`.
     pub device_prefix: Option<String>,
     /// Further requirements of the device wheels; `@GFXARCH@` stands for the bundle key.
@@ -25,11 +25,11 @@ pub struct Options {
 
 /// One of the wheels that a fat wheel is split into.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SplitWheel {
     /// What is left without device code.
     Host,
     /// The host wheel once more, with markers that choose the device wheels.
-    Variant(Label),
+    Variant(VariantLabel),
     /// The device code of a bundle key.
     Device(BundleKey),
     /// All of it, as it was before it was split.
@@ -59,7 +59,7 @@ impl Wheels {
     pub fn new(
         fat: FatWheel,
         keys: impl IntoIterator<Item = BundleKey>,
-        options: &Options,
+        options: &AssemblyOptions,
     ) -> Result<Self, WheelError> {
         let default = || Devices::default_prefix(&fat.metadata.name);
         let prefix = options.device_prefix.clone().or_else(|| fat.added.prefix()).unwrap_or_else(default);
@@ -86,34 +86,36 @@ impl Wheels {
     }
 
     /// The file name of a part's wheel.
-    pub fn name(&self, part: &Part) -> Result<WheelName, WheelError> {
+    pub fn name(&self, part: &SplitWheel) -> Result<WheelName, WheelError> {
         let name = &self.fat.name;
         match part {
-            Part::Host | Part::Fat | Part::Thin { has_local_version: false, .. } => Ok(name.clone()),
-            Part::Variant(label) => match &name.variant {
+            SplitWheel::Host | SplitWheel::Fat | SplitWheel::Thin { has_local_version: false, .. } => Ok(name.clone()),
+            SplitWheel::Variant(label) => match &name.variant {
                 Some(there) => Err(WheelError::IsVariant(there.clone())),
                 None => Ok(name.of_variant(label.as_str())),
             },
-            Part::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
-            Part::Thin { gpus, .. } => Ok(WheelName { version: local_version(&name.version, gpus), ..name.clone() }),
+            SplitWheel::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
+            SplitWheel::Thin { gpus, .. } => {
+                Ok(WheelName { version: local_version(&name.version, gpus), ..name.clone() })
+            }
         }
     }
 
     /// Where a path of the input is in a part's wheel; `None` if the part makes that file again or does without it.
-    pub fn path(&self, part: &Part, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
+    pub fn path(&self, part: &SplitWheel, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         Ok(self.paths(part)?.of(path))
     }
 
     /// Where paths of the input are in a part's wheel.
-    pub fn paths(&self, part: &Part) -> Result<Paths<'_>, WheelError> {
+    pub fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         // A variant wheel has variant.json, but its own.
-        let name = if let Part::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
+        let name = if let SplitWheel::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
         Ok(self.fat.paths(&name))
     }
 
     /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes again or does
     /// without.
-    pub fn unchanged(&self, part: &Part, entry: &Entry) -> Result<Option<File>, WheelError> {
+    pub fn unchanged(&self, part: &SplitWheel, entry: &Entry) -> Result<Option<WheelEntry>, WheelError> {
         let Some(path) = self.path(part, &entry.path)? else { return Ok(None) };
         Ok(Unchanged::of(entry, &self.fat.claims).map(|unchanged| self.taken_over(path, &unchanged)))
     }
@@ -134,7 +136,7 @@ impl Wheels {
     }
 
     /// Where another part has a file of one part: the dist-info and data directories have the part's own name.
-    pub fn renamed(&self, from: &Part, to: &Part, path: &EntryPath) -> Result<EntryPath, WheelError> {
+    pub fn renamed(&self, from: &SplitWheel, to: &SplitWheel, path: &EntryPath) -> Result<EntryPath, WheelError> {
         let [from, to] = [self.name(from)?, self.name(to)?];
         let first = path.components().next().unwrap_or_default();
         let suffix =
@@ -145,23 +147,23 @@ impl Wheels {
     }
 
     /// A new file at its path in a wheel.
-    pub fn file(&self, path: EntryPath, executable: bool, content: Arc<dyn Content>) -> File {
+    pub fn file(&self, path: EntryPath, executable: bool, content: Arc<dyn Content>) -> WheelEntry {
         let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
-        File { path, executable, digest, deflated: None }
+        WheelEntry { path, executable, digest, deflated: None }
     }
 
     /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
     /// `content`, if there is one.
     pub fn made(
         &self,
-        part: &Part,
+        part: &SplitWheel,
         path: &EntryPath,
         mode: u16,
         content: Arc<dyn Content>,
         deflated: Option<Arc<dyn Content>>,
-    ) -> Result<Option<File>, WheelError> {
+    ) -> Result<Option<WheelEntry>, WheelError> {
         let digest = Arc::new(Digest::remembered(path.to_text(), content, None, &self.fat.resources));
-        let file = |path| File { path, executable: mode & 0o111 != 0, digest, deflated };
+        let file = |path| WheelEntry { path, executable: mode & 0o111 != 0, digest, deflated };
         Ok(self.path(part, path)?.map(file))
     }
 
@@ -169,38 +171,38 @@ impl Wheels {
     /// payload (in the part's wheel), not on contents.
     pub fn dist_info(
         &self,
-        part: &Part,
+        part: &SplitWheel,
         payload: impl IntoIterator<Item = impl Borrow<EntryPath>>,
-    ) -> Result<Vec<File>, WheelError> {
+    ) -> Result<Vec<WheelEntry>, WheelError> {
         let name = self.name(part)?;
         let directory = dist_info(&name);
         let mut files = Vec::new();
         let mut add = |file: &[u8], text: Vec<u8>| -> Result<(), WheelError> {
             let content = Arc::new(Rope::new([Segment::literal(text)])?);
-            files.push(File::stored(directory.child(file), content));
+            files.push(WheelEntry::stored(directory.child(file), content));
             Ok(())
         };
         match part {
-            Part::Host | Part::Variant(_) => {
+            SplitWheel::Host | SplitWheel::Variant(_) => {
                 if let Some(statement) = &self.statement {
                     add(STATEMENT.as_bytes(), statement.clone().into_bytes())?;
                 }
             }
-            Part::Device(_) | Part::Fat | Part::Thin { .. } => {}
+            SplitWheel::Device(_) | SplitWheel::Fat | SplitWheel::Thin { .. } => {}
         }
         match part {
-            Part::Host => {
+            SplitWheel::Host => {
                 add(b"METADATA", self.fat.metadata.host(&self.devices).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
             }
-            Part::Fat | Part::Thin { .. } => return self.whole_dist_info(&name),
-            Part::Variant(label) => {
+            SplitWheel::Fat | SplitWheel::Thin { .. } => return self.whole_dist_info(&name),
+            SplitWheel::Variant(label) => {
                 let targets = self.variant_targets()?;
                 add(b"METADATA", self.fat.metadata.variant(&self.devices, &targets).bytes)?;
                 add(b"WHEEL", self.fat.wheel_file.host(&name))?;
                 add(b"variant.json", variant_json(label, &targets).into_bytes())?;
             }
-            Part::Device(key) => {
+            SplitWheel::Device(key) => {
                 let licences: Vec<_> = self.fat.licences.iter().map(|licence| licence.path.clone()).collect();
                 let metadata = self.fat.metadata.device(&self.devices, key, &self.requires, &licences)?;
                 add(b"METADATA", metadata.into_bytes())?;
@@ -225,26 +227,26 @@ impl Wheels {
     }
 
     /// The dist-info files of a wheel of this name that needs no others, without RECORD.
-    pub fn whole_dist_info(&self, name: &WheelName) -> Result<Vec<File>, WheelError> {
+    pub fn whole_dist_info(&self, name: &WheelName) -> Result<Vec<WheelEntry>, WheelError> {
         let directory = dist_info(name);
         let is_same = name.version == self.fat.name.version;
         let metadata = if is_same { self.fat.metadata.bytes() } else { self.fat.metadata.of_version(&name.version) };
         let metadata = (b"METADATA".as_slice(), metadata);
         let files = [metadata, (b"WHEEL", self.fat.wheel_file.host(name))].into_iter().map(|(file, text)| {
             let content = Arc::new(Rope::new([Segment::literal(text)])?);
-            Ok(File::stored(directory.child(file), content))
+            Ok(WheelEntry::stored(directory.child(file), content))
         });
         files.collect()
     }
 
     /// What a thin wheel of this name says of itself.
-    pub fn thin_statement(&self, name: &WheelName, text: String) -> Result<File, WheelError> {
+    pub fn thin_statement(&self, name: &WheelName, text: String) -> Result<WheelEntry, WheelError> {
         let content = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);
-        Ok(File::stored(dist_info(name).child(STATEMENT.as_bytes()), content))
+        Ok(WheelEntry::stored(dist_info(name).child(STATEMENT.as_bytes()), content))
     }
 
     /// A part with RECORD. `files` are payload and dist-info files.
-    pub fn assemble(&self, part: &Part, mut files: Vec<File>) -> Result<Assembled, WheelError> {
+    pub fn assemble(&self, part: &SplitWheel, mut files: Vec<WheelEntry>) -> Result<Assembled, WheelError> {
         let name = self.name(part)?;
         let directory = dist_info(&name);
         // dist-info comes last, so that it can be exchanged at the end of the file (Binary distribution format).
@@ -254,7 +256,7 @@ impl Wheels {
         }
         let path = directory.child(b"RECORD");
         let record = record::record(&files, &path)?;
-        files.push(File::stored(path, Arc::new(record)));
+        files.push(WheelEntry::stored(path, Arc::new(record)));
         Ok(Assembled { name, files })
     }
 
@@ -267,7 +269,7 @@ impl Wheels {
     /// The RECORD that an installation of a part has.
     pub fn installed_record(&self, part: &Assembled) -> Result<Rope, WheelError> {
         let Some((own, files)) = part.files.split_last() else { return Ok(Rope::default()) };
-        let file = |file: &File| File { path: self.installed(&file.path), ..file.clone() };
+        let file = |file: &WheelEntry| WheelEntry { path: self.installed(&file.path), ..file.clone() };
         let mut files: Vec<_> = files.iter().map(file).collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files.dedup_by(|a, b| a.path == b.path);
@@ -275,8 +277,8 @@ impl Wheels {
     }
 
     /// The index file that has to lie next to variant wheels: its name and its text. uv ignores the wheels without it.
-    pub fn variants_index(&self, label: &Label) -> Result<(String, String), WheelError> {
-        let name = self.name(&Part::Variant(label.clone()))?;
+    pub fn variants_index(&self, label: &VariantLabel) -> Result<(String, String), WheelError> {
+        let name = self.name(&SplitWheel::Variant(label.clone()))?;
         Ok((format!("{}-variants.json", name.stem()), variant_json(label, &self.variant_targets()?)))
     }
 
@@ -297,19 +299,19 @@ pub struct Assembled {
     /// The wheel's file name.
     pub name: WheelName,
     /// Every file, the dist-info files last and RECORD very last.
-    pub files: Vec<File>,
+    pub files: Vec<WheelEntry>,
 }
 
 impl Assembled {
     /// The wheel. Building it reads nothing.
-    pub fn wheel(&self, stamp: Stamp) -> Result<Rope, WheelError> {
+    pub fn wheel(&self, stamp: DosTime) -> Result<Rope, WheelError> {
         archive(&self.files, stamp)
     }
 
     /// What reading the whole wheel has to compute digests of. RECORD's own is not among them, because that needs all
     /// others.
     pub fn unknown_digests(&self) -> Vec<Arc<Digest>> {
-        let unknown = |file: &&File| file.digest.known().is_none() && file.path.name() != b"RECORD";
+        let unknown = |file: &&WheelEntry| file.digest.known().is_none() && file.path.name() != b"RECORD";
         self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
     }
 

@@ -11,7 +11,7 @@ pub(super) const MOST_FIELDS: usize = 1 << 16;
 
 /// A field and where it stands, line ending included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct HeaderField {
     pub(super) name: String,
     /// Without white space at both ends; the lines of a folded field are joined by LF.
     pub(super) value: String,
@@ -21,7 +21,7 @@ pub(super) struct Header {
 /// The fields before the first empty line.
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
-    pub(super) list: Vec<Header>,
+    pub(super) list: Vec<HeaderField>,
     /// Where the line is that ends the block: an empty one, or one that no header can be. `email` takes either for the
     /// start of the body.
     pub(super) end: usize,
@@ -34,7 +34,7 @@ pub(super) struct Headers {
 impl Headers {
     /// Reads the block; `None` if it has more than [`MOST_FIELDS`].
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut list: Vec<Header> = Vec::new();
+        let mut list: Vec<HeaderField> = Vec::new();
         let mut headers = Self { list: Vec::new(), end: 0, newline: "\n", unfinished: false };
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             let text = line.strip_suffix(b"\n").unwrap_or(line);
@@ -48,7 +48,7 @@ impl Headers {
                 if list.len() == MOST_FIELDS {
                     return None;
                 }
-                list.push(Header { name: lossy(name).into_owned(), value: lossy(value).trim().to_owned(), range });
+                list.push(HeaderField { name: lossy(name).into_owned(), value: lossy(value).trim().to_owned(), range });
             } else {
                 break;
             }
@@ -84,7 +84,7 @@ impl Headers {
     }
 }
 
-impl Header {
+impl HeaderField {
     pub(super) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }

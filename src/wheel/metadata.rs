@@ -118,8 +118,8 @@ impl Metadata {
         Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
     }
 
-    fn host_edit(&self, devices: &Devices) -> Edit<'_> {
-        let mut edit = Edit::new(self);
+    fn host_edit(&self, devices: &Devices) -> HeaderEdit<'_> {
+        let mut edit = HeaderEdit::new(self);
         let has_bootstrap = self.headers.all("Requires-Dist").any(|line| normalise(line.trim()) == BOOTSTRAP);
         if !has_bootstrap {
             edit.lines.push(format!("Requires-Dist: {BOOTSTRAP}"));
@@ -242,14 +242,14 @@ pub(super) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
 }
 
 /// Lines for the end of a header.
-struct Edit<'a> {
+struct HeaderEdit<'a> {
     metadata: &'a Metadata,
     declared: BTreeSet<String>,
     lines: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl<'a> Edit<'a> {
+impl<'a> HeaderEdit<'a> {
     fn new(metadata: &'a Metadata) -> Self {
         Self { metadata, declared: metadata.extras(), lines: Vec::new(), warnings: Vec::new() }
     }

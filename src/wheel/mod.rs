@@ -1,6 +1,6 @@
 //! Wheels out of a split: what they are called, what their dist-info says, and their bytes as ropes.
 //!
-//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`Part`] it makes the dist-info files and puts
+//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files and puts
 //! them together with the payload to an [`Assembled`] part: a list of files that a directory can show, and the `.whl`
 //! file of exactly these files.
 //!
@@ -40,7 +40,7 @@ use crate::rope::{Content, ReadError};
 use crate::source::EntryPath;
 
 pub use added::Added;
-pub use assemble::{Assembled, Options, Part, Wheels, warnings_of};
+pub use assemble::{Assembled, AssemblyOptions, SplitWheel, Wheels, warnings_of};
 pub use devices::Devices;
 pub use digest::{Digest, Sums};
 pub use fat::FatWheel;
@@ -51,9 +51,9 @@ pub use paths::Paths;
 pub use record::{Claim, Claims, Stated, line_size};
 pub use requirement::{accepts, check_requirement};
 pub use unchanged::Unchanged;
-pub use variant::Label;
+pub use variant::VariantLabel;
 pub use wheel_file::WheelFile;
-pub use zip::{Stamp, archive};
+pub use zip::{DosTime, archive};
 
 /// What stands in the Generator line of the wheels that are made.
 pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
@@ -63,7 +63,7 @@ pub const STATEMENT: &str = "kpackfs.json";
 
 /// A file of a wheel.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct WheelEntry {
     /// Where it is in the wheel.
     pub path: EntryPath,
     /// Whether it may be executed. Wheels keep nothing else of a mode.
@@ -74,7 +74,7 @@ pub struct File {
     pub deflated: Option<Arc<dyn Content>>,
 }
 
-impl File {
+impl WheelEntry {
     /// A file that was made here, and is stored.
     pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
         let digest = Arc::new(Digest::new(path.to_text(), content, None));

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::digest::{SHA256_TEXT, sha256_of_text};
 use super::writer::Writer;
-use super::{File, WheelError};
+use super::{WheelEntry, WheelError};
 use crate::rope::Rope;
 use crate::source::EntryPath;
 
@@ -105,7 +105,7 @@ fn claim(digest: &[u8], size: &[u8]) -> Option<Claim> {
 
 /// The RECORD of a wheel that consists of `files` and of the RECORD itself at `own`. Its length depends on the names
 /// and sizes only; the digests are computed when they are read.
-pub(super) fn record(files: &[File], own: &EntryPath) -> Result<Rope, WheelError> {
+pub(super) fn record(files: &[WheelEntry], own: &EntryPath) -> Result<Rope, WheelError> {
     let mut names = Vec::with_capacity(files.len());
     for file in files {
         names.push((file.name()?, file));

@@ -61,7 +61,7 @@ proptest! {
         let files: Vec<_> = files
             .into_iter()
             .filter_map(|(name, bytes)| Some((EntryPath::new(name.as_bytes()).ok()?, bytes)))
-            .map(|(path, bytes)| File::stored(path, literal(&bytes)))
+            .map(|(path, bytes)| WheelEntry::stored(path, literal(&bytes)))
             .collect();
         let rope = record(&files, &path("a,\"b.dist-info/RECORD")).unwrap();
         let text = String::from_utf8(rope.to_vec().unwrap()).unwrap();
@@ -159,15 +159,16 @@ fn fat(record: &str, library: Arc<dyn Content>) -> (Input, Wheels) {
     );
     let keys = ["gfx942", "gfx9"].map(|key| key.parse::<BundleKey>().unwrap());
     let wheels =
-        Wheels::new(FatWheel::read(&input, &Resources::new(1 << 20)).unwrap(), keys, &Options::default()).unwrap();
+        Wheels::new(FatWheel::read(&input, &Resources::new(1 << 20)).unwrap(), keys, &AssemblyOptions::default())
+            .unwrap();
     (input, wheels)
 }
 
-fn names(files: &[File]) -> Vec<String> {
+fn names(files: &[WheelEntry]) -> Vec<String> {
     files.iter().map(|file| file.path.to_string()).collect()
 }
 
-fn part(input: &Input, wheels: &Wheels, part: &Part, wanted: &[&str]) -> Assembled {
+fn part(input: &Input, wheels: &Wheels, part: &SplitWheel, wanted: &[&str]) -> Assembled {
     let taken = input.entries.iter().filter(|entry| wanted.iter().any(|wanted| entry.path.to_text().contains(wanted)));
     let mut files: Vec<_> = taken.filter_map(|entry| wheels.unchanged(part, entry).unwrap()).collect();
     let payload: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
@@ -178,7 +179,7 @@ fn part(input: &Input, wheels: &Wheels, part: &Part, wanted: &[&str]) -> Assembl
 #[test]
 fn a_host_wheel_has_a_normal_name_and_new_dist_info() {
     let (input, wheels) = fat("", literal(b"library"));
-    let host = part(&input, &wheels, &Part::Host, &["dist-info", "my_pkg/lib.so"]);
+    let host = part(&input, &wheels, &SplitWheel::Host, &["dist-info", "my_pkg/lib.so"]);
     assert_eq!(host.name.to_string(), "my_pkg-1.0+x.y-py3-none-manylinux2014_x86_64.whl");
     assert_eq!(
         names(&host.files),
@@ -200,7 +201,7 @@ fn a_host_wheel_has_a_normal_name_and_new_dist_info() {
 #[test]
 fn a_device_wheel_has_data_and_licences_under_its_own_name() {
     let (input, wheels) = fat("", literal(b"library"));
-    let device = part(&input, &wheels, &Part::Device("gfx942".parse().unwrap()), &["gfx942"]);
+    let device = part(&input, &wheels, &SplitWheel::Device("gfx942".parse().unwrap()), &["gfx942"]);
     assert_eq!(device.name.to_string(), "amd_my_pkg_device_gfx942-1.0+x.y-py3-none-manylinux2014_x86_64.whl");
     let stem = "amd_my_pkg_device_gfx942-1.0+x.y";
     assert_eq!(
@@ -224,16 +225,16 @@ fn a_device_wheel_has_data_and_licences_under_its_own_name() {
     assert!(text(1).contains("\nLicense-File: COPYING\nLicense-File: a/NOTICE\n"), "{}", text(1));
     assert!(text(2).contains("Root-Is-Purelib: true\nTag: py3-none-manylinux2014_x86_64\n"));
     assert_eq!(text(5), "my_pkg\n");
-    assert!(wheels.name(&Part::Device("gfx1100".parse().unwrap())).is_err());
+    assert!(wheels.name(&SplitWheel::Device("gfx1100".parse().unwrap())).is_err());
 }
 
 #[test]
 fn a_variant_wheel_is_the_host_wheel_with_markers() {
     let (input, wheels) = fat("", literal(b"library"));
-    let label = Label::new("rocm7.1").unwrap();
-    let variant = part(&input, &wheels, &Part::Variant(label.clone()), &["dist-info", "my_pkg/lib.so"]);
+    let label = VariantLabel::new("rocm7.1").unwrap();
+    let variant = part(&input, &wheels, &SplitWheel::Variant(label.clone()), &["dist-info", "my_pkg/lib.so"]);
     assert_eq!(variant.name.to_string(), "my_pkg-1.0+x.y-py3-none-manylinux2014_x86_64-rocm7.1.whl");
-    let mut expected = names(&part(&input, &wheels, &Part::Host, &["dist-info", "my_pkg/lib.so"]).files);
+    let mut expected = names(&part(&input, &wheels, &SplitWheel::Host, &["dist-info", "my_pkg/lib.so"]).files);
     expected.insert(6, "my_pkg-1.0+x.y.dist-info/variant.json".to_owned());
     assert_eq!(names(&variant.files), expected);
     let (index, json) = wheels.variants_index(&label).unwrap();
@@ -253,8 +254,8 @@ fn digests_of_unchanged_members_are_taken_over() {
     ] {
         let library = Counted::new(b"library", crc32);
         let (input, wheels) = fat(&record, Arc::clone(&library) as Arc<dyn Content>);
-        let host = part(&input, &wheels, &Part::Host, &["my_pkg/lib.so"]);
-        let bytes = host.wheel(Stamp::default()).unwrap().to_vec().unwrap();
+        let host = part(&input, &wheels, &SplitWheel::Host, &["my_pkg/lib.so"]);
+        let bytes = host.wheel(DosTime::default()).unwrap().to_vec().unwrap();
         assert_eq!(String::from_utf8_lossy(&bytes).contains(NOTHING), read == 0);
         // The member's own bytes are read in any case.
         assert_eq!(library.read.load(Ordering::Relaxed), read + 7);
@@ -264,10 +265,10 @@ fn digests_of_unchanged_members_are_taken_over() {
 #[test]
 fn files_that_collide_are_refused() {
     let (_, wheels) = fat("", literal(b""));
-    let file = || File::stored(path("a/b"), literal(b""));
-    assert!(matches!(wheels.assemble(&Part::Host, vec![file(), file()]), Err(WheelError::Twice(_))));
-    let odd = File::stored(EntryPath::new(b"a/\xff").unwrap(), literal(b""));
-    assert!(matches!(wheels.assemble(&Part::Host, vec![odd]), Err(WheelError::NotUtf8(_))));
-    let colon = File::stored(path("a/x:xnack+.kpack"), literal(b""));
-    assert_eq!(wheels.assemble(&Part::Host, vec![file(), colon]).unwrap().warnings().len(), 1);
+    let file = || WheelEntry::stored(path("a/b"), literal(b""));
+    assert!(matches!(wheels.assemble(&SplitWheel::Host, vec![file(), file()]), Err(WheelError::Twice(_))));
+    let odd = WheelEntry::stored(EntryPath::new(b"a/\xff").unwrap(), literal(b""));
+    assert!(matches!(wheels.assemble(&SplitWheel::Host, vec![odd]), Err(WheelError::NotUtf8(_))));
+    let colon = WheelEntry::stored(path("a/x:xnack+.kpack"), literal(b""));
+    assert_eq!(wheels.assemble(&SplitWheel::Host, vec![file(), colon]).unwrap().warnings().len(), 1);
 }

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Claims, Digest, File, Paths, Wheels};
+use super::{Claims, Digest, Paths, WheelEntry, Wheels};
 use crate::rope::{Content, Packed};
 use crate::source::{Entry, EntryKind, EntryPath};
 
@@ -68,10 +68,10 @@ impl Wheels {
     }
 
     /// The same as a file of a part, at this path.
-    pub fn taken_over(&self, path: EntryPath, unchanged: &Unchanged) -> File {
+    pub fn taken_over(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
         let packed = unchanged.content.packed().filter(|packed| packed.deflated);
         let digest = self.digest(unchanged);
-        File { path, executable: unchanged.executable, digest, deflated: packed.map(|packed| packed.bytes) }
+        WheelEntry { path, executable: unchanged.executable, digest, deflated: packed.map(|packed| packed.bytes) }
     }
 
     /// The digest of a file that is taken over. One that is as RECORD claims is made again each time.

@@ -12,9 +12,9 @@ const SCHEMA: &str = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json
 
 /// A variant label that keeps the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label(String);
+pub struct VariantLabel(String);
 
-impl Label {
+impl VariantLabel {
     /// Checks a label: `^[0-9a-z_.]+$`, and `null` is reserved for the variant without properties (PEP 825).
     pub fn new(label: &str) -> Result<Self, WheelError> {
         let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte);
@@ -30,7 +30,7 @@ impl Label {
     }
 }
 
-impl fmt::Display for Label {
+impl fmt::Display for VariantLabel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -49,7 +49,7 @@ pub(super) fn has_property(key: &BundleKey) -> bool {
 }
 
 /// variant.json of a wheel with this label. The index file next to the wheels has the same form, and there is one label.
-pub(super) fn variant_json(label: &Label, targets: &[&BundleKey]) -> String {
+pub(super) fn variant_json(label: &VariantLabel, targets: &[&BundleKey]) -> String {
     let mut values: Vec<&str> = targets.iter().map(|key| key.as_str()).collect();
     values.sort_unstable();
     // One variant has all targets: markers see the properties that the system supports, too.
@@ -69,22 +69,22 @@ pub(super) fn variant_json(label: &Label, targets: &[&BundleKey]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, has_property, variant_json};
+    use super::{VariantLabel, has_property, variant_json};
 
     #[test]
     fn labels() {
         for label in ["rocm7.1", "variant", "x_1", "0"] {
-            assert_eq!(Label::new(label).unwrap().as_str(), label);
+            assert_eq!(VariantLabel::new(label).unwrap().as_str(), label);
         }
         for label in ["", "null", "Rocm", "a-b", "a b", "ä", "a/b"] {
-            assert!(Label::new(label).is_err(), "{label}");
+            assert!(VariantLabel::new(label).is_err(), "{label}");
         }
     }
 
     #[test]
     fn one_label_with_all_targets() {
         let keys = ["gfx942", "gfx1100"].map(|name| name.parse().unwrap());
-        let json = variant_json(&Label::new("rocm7.1").unwrap(), &keys.iter().collect::<Vec<_>>());
+        let json = variant_json(&VariantLabel::new("rocm7.1").unwrap(), &keys.iter().collect::<Vec<_>>());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["variants"]["rocm7.1"]["amd"]["gfx_arch"], serde_json::json!(["gfx1100", "gfx942"]));
         assert_eq!(json["variants"].as_object().unwrap().len(), 1);

@@ -5,7 +5,7 @@
 //! sizes only; the CRC-32 fields are computed when they are read.
 
 use super::writer::Writer;
-use super::{File, WheelError};
+use super::{WheelEntry, WheelError};
 use crate::rope::Rope;
 
 /// What a 32-bit field holds whose value stands in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
@@ -26,12 +26,12 @@ const REGULAR: u32 = 0o100_000;
 
 /// The time of all members of a wheel, as MS-DOS writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct DosTime {
     date: u16,
     time: u16,
 }
 
-impl Stamp {
+impl DosTime {
     /// The time `seconds` after 1970-01-01 UTC, such as `SOURCE_DATE_EPOCH` gives it. Zip files can express the years 1980
     /// to 2107, and even seconds; what lies outside becomes the nearest time inside.
     pub fn of(seconds: i64) -> Self {
@@ -56,7 +56,7 @@ impl Stamp {
 }
 
 /// 1980-01-01, the earliest time that a zip file can express.
-impl Default for Stamp {
+impl Default for DosTime {
     fn default() -> Self {
         Self { date: 0x21, time: 0 }
     }
@@ -64,7 +64,7 @@ impl Default for Stamp {
 
 /// A member and where its local header is.
 struct ZipMember<'a> {
-    file: &'a File,
+    file: &'a WheelEntry,
     name: &'a str,
     offset: u64,
     packed_size: u64,
@@ -72,7 +72,7 @@ struct ZipMember<'a> {
 }
 
 /// The zip file that holds `files` in this order. Their names have to be different.
-pub fn archive(files: &[File], stamp: Stamp) -> Result<Rope, WheelError> {
+pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError> {
     let mut writer = Writer::default();
     let mut members = Vec::with_capacity(files.len());
     for file in files {
@@ -102,7 +102,7 @@ fn saturated(value: u64) -> (u32, bool) {
 }
 
 impl ZipMember<'_> {
-    fn local_header(&self, writer: &mut Writer, stamp: Stamp) -> Result<(), WheelError> {
+    fn local_header(&self, writer: &mut Writer, stamp: DosTime) -> Result<(), WheelError> {
         let zip64 = saturated(self.size).1 || saturated(self.packed_size).1;
         // In a local header the extra field holds both sizes, or is not there (APPNOTE.TXT 4.5.3).
         let extra = if zip64 { zip64_extra(&[self.size, self.packed_size]) } else { Vec::new() };
@@ -119,7 +119,7 @@ impl ZipMember<'_> {
         Ok(())
     }
 
-    fn directory_entry(&self, writer: &mut Writer, stamp: Stamp) -> Result<(), WheelError> {
+    fn directory_entry(&self, writer: &mut Writer, stamp: DosTime) -> Result<(), WheelError> {
         let fields = [self.size, self.packed_size, self.offset];
         let [size, packed_size, offset] = fields.map(saturated);
         // Here the extra field holds those values only that do not fit (APPNOTE.TXT 4.5.3).
@@ -145,7 +145,7 @@ impl ZipMember<'_> {
     }
 
     /// What local header and directory entry have in common: flags, method, time, CRC-32.
-    fn common(&self, writer: &mut Writer, stamp: Stamp) {
+    fn common(&self, writer: &mut Writer, stamp: DosTime) {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method: u16 = if self.file.deflated.is_some() { 8 } else { 0 };
         for field in [flags, method, stamp.time, stamp.date] {

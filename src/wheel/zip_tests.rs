@@ -3,14 +3,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Stamp, archive};
+use super::{DosTime, archive};
 use crate::rope::{Content, ReadError, Rope, Segment, check_range};
 use crate::source::EntryPath;
-use crate::wheel::{Digest, File};
+use crate::wheel::{Digest, WheelEntry};
 
-fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> File {
+fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> WheelEntry {
     let content = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
-    let mut file = File::stored(EntryPath::new(name.as_bytes()).unwrap(), content);
+    let mut file = WheelEntry::stored(EntryPath::new(name.as_bytes()).unwrap(), content);
     file.executable = executable;
     if deflate {
         let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(1));
@@ -22,9 +22,9 @@ fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> File {
 }
 
 /// A content as a file, for readers that want one.
-struct Reader<'a>(&'a dyn Content, u64);
+struct ContentFile<'a>(&'a dyn Content, u64);
 
-impl Read for Reader<'_> {
+impl Read for ContentFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(usize::try_from(self.0.size() - self.1).unwrap());
         self.0.read_at(self.1, &mut buffer[..length]).map_err(io::Error::other)?;
@@ -33,7 +33,7 @@ impl Read for Reader<'_> {
     }
 }
 
-impl Seek for Reader<'_> {
+impl Seek for ContentFile<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let size = self.0.size();
         self.1 = match to {
@@ -62,12 +62,12 @@ impl Content for Sevens {
     }
 }
 
-fn sevens(name: &str, size: u64, packed: Option<u64>) -> File {
+fn sevens(name: &str, size: u64, packed: Option<u64>) -> WheelEntry {
     let path = EntryPath::new(name.as_bytes()).unwrap();
     // The CRC-32 is claimed, so nothing reads the bytes.
     let digest = Arc::new(Digest::new(name, Arc::new(Sevens(size)), Some(1)));
     let deflated = packed.map(|packed| Arc::new(Sevens(packed)) as Arc<dyn Content>);
-    File { path, executable: false, digest, deflated }
+    WheelEntry { path, executable: false, digest, deflated }
 }
 
 proptest! {
@@ -78,7 +78,7 @@ proptest! {
         b in any::<prop::sample::Index>(),
     ) {
         let files: Vec<_> = members.iter().map(|(name, (bytes, deflate, exec))| file(name, bytes, *deflate, *exec)).collect();
-        let rope = archive(&files, Stamp::default()).unwrap();
+        let rope = archive(&files, DosTime::default()).unwrap();
         // The first read is one from the middle, before any digest is known.
         let size = usize::try_from(rope.size()).unwrap();
         let (a, b) = (a.index(size + 1), b.index(size + 1));
@@ -112,14 +112,14 @@ proptest! {
 #[test]
 fn sizes_are_known_before_digests() {
     let file = file("a", b"content", false, false);
-    let rope = archive(std::slice::from_ref(&file), Stamp::default()).unwrap();
+    let rope = archive(std::slice::from_ref(&file), DosTime::default()).unwrap();
     // 30 + 1 + 7 + 46 + 1 + 22
     assert_eq!((rope.size(), file.digest.known()), (107, None));
     rope.read_at(20, &mut [0; 30]).unwrap();
     assert_eq!(file.digest.known(), None, "nothing but the CRC-32 needs the digest");
     rope.read_at(17, &mut [0; 1]).unwrap();
     assert_eq!(file.digest.known().unwrap().crc32, crc32fast::hash(b"content"));
-    let again = archive(&[file], Stamp::default()).unwrap();
+    let again = archive(&[file], DosTime::default()).unwrap();
     assert_eq!(again.to_vec().unwrap(), rope.to_vec().unwrap(), "the same bytes when digests are known before");
 }
 
@@ -138,7 +138,7 @@ fn zip64_exactly_where_it_is_needed() {
     ] {
         let files: Vec<_> =
             sizes.iter().zip(["a", "b"]).map(|(&(size, packed), name)| sevens(name, size, packed)).collect();
-        let rope = archive(&files, Stamp::default()).unwrap();
+        let rope = archive(&files, DosTime::default()).unwrap();
         let mut at = 0;
         let mut entry = rope.size() - 22;
         for number in (0..sizes.len()).rev() {
@@ -159,7 +159,7 @@ fn zip64_exactly_where_it_is_needed() {
             assert_eq!((&header[..4], u64::from(header[28])), (&b"PK\x03\x04"[..], local[number]), "{sizes:?}");
             at += 30 + 1 + local[number] + packed.unwrap_or(size);
         }
-        let mut zip = zip::ZipArchive::new(Reader(&rope, 0)).unwrap();
+        let mut zip = zip::ZipArchive::new(ContentFile(&rope, 0)).unwrap();
         for (number, &(size, packed)) in sizes.iter().enumerate() {
             let member = zip.by_index_raw(number).unwrap();
             assert_eq!((member.size(), member.compressed_size()), (size, packed.unwrap_or(size)));
@@ -171,7 +171,7 @@ fn zip64_exactly_where_it_is_needed() {
 fn zip64_for_many_members() {
     for (count, is_zip64) in [(65_534, false), (65_535, true)] {
         let files: Vec<_> = (0..count).map(|number| sevens(&format!("{number:05}"), 0, None)).collect();
-        let rope = archive(&files, Stamp::default()).unwrap();
+        let rope = archive(&files, DosTime::default()).unwrap();
         assert_eq!(rope.size(), count * (30 + 46 + 10) + 22 + if is_zip64 { 76 } else { 0 });
         let bytes = rope.to_vec().unwrap();
         assert_eq!(zip::ZipArchive::new(Cursor::new(bytes)).unwrap().len() as u64, count);
@@ -190,10 +190,10 @@ fn times() {
         (4_107_542_400, (2100, 3, 1), (0, 0, 0)),
         (i64::MAX, (2107, 12, 31), (23, 59, 58)),
     ] {
-        let stamp = Stamp::of(seconds);
+        let stamp = DosTime::of(seconds);
         let unpacked = zip::DateTime::try_from_msdos(stamp.date, stamp.time).unwrap();
         assert_eq!((unpacked.year(), unpacked.month(), unpacked.day()), date, "{seconds}");
         assert_eq!((unpacked.hour(), unpacked.minute(), unpacked.second()), time, "{seconds}");
     }
-    assert_eq!(Stamp::of(0), Stamp::default());
+    assert_eq!(DosTime::of(0), DosTime::default());
 }
