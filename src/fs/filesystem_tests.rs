@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::fs::nodes::FileKind;
 use crate::rope::{Materialize, ReadError, Rope, Segment};
-use crate::source::testing::{Made, made, packed, zipped};
+use crate::source::testing::{TestMember, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::view::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 
@@ -359,7 +359,7 @@ fn bytes_written_to_a_mapping_are_dropped_from_the_page_cache() {
 }
 
 /// A wheel with these members as it is. The directory has to stay.
-fn wheel(members: &[Made]) -> (tempfile::TempDir, Arc<Filesystem>) {
+fn wheel(members: &[TestMember]) -> (tempfile::TempDir, Arc<Filesystem>) {
     let place = tempfile::tempdir().unwrap();
     let location = place.path().join("x-1-py3-none-any.whl");
     std::fs::write(&location, zipped(members)).unwrap();
@@ -375,12 +375,12 @@ fn wheel(members: &[Made]) -> (tempfile::TempDir, Arc<Filesystem>) {
 }
 
 /// Four pages, a bundle's header, and zeros; the CRC-32 is wrong.
-fn damaged(name: &str) -> Made {
+fn damaged(name: &str) -> TestMember {
     let mut bytes: Vec<u8> = (0..4096_u32).flat_map(u32::to_le_bytes).collect();
     bytes.extend(b"__CLANG_OFFLOAD_BUNDLE__");
     bytes.resize(3 << 20, 0);
     let whole = packed(name, &bytes);
-    Made { crc: whole.crc ^ 1, ..whole }
+    TestMember { crc: whole.crc ^ 1, ..whole }
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn damage_is_an_error_of_one_file_and_no_byte_of_it_is_served_any_more() {
 
 #[test]
 fn a_damaged_file_is_not_pushed() {
-    let bad = |name: &str| Made { crc: 1, ..packed(name, name.as_bytes()) };
+    let bad = |name: &str| TestMember { crc: 1, ..packed(name, name.as_bytes()) };
     let names: Vec<_> = (0..8).map(|number| format!("x/{number}")).collect();
     let members: Vec<_> =
         names.iter().map(|name| if name == "x/3" { bad(name) } else { packed(name, name.as_bytes()) }).collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::decoder::{Decoder, Stream};
-use super::inflate::Place;
+use super::inflate::DecoderPosition;
 use super::stream_index::StreamIndex;
 use crate::rope::{BlockBoundary, ReadError};
 
@@ -171,7 +171,7 @@ impl IndexBuilder {
         stream: &Stream,
         decoder: &Decoder,
         piece: &[u8],
-        place: Place,
+        place: DecoderPosition,
     ) -> Result<(), ReadError> {
         if decoder.output > self.indexed_to {
             self.crc.update(piece);
@@ -186,7 +186,7 @@ impl IndexBuilder {
             crc32: self.crc.clone().finalize(),
         };
         match place {
-            Place::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
+            DecoderPosition::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
                 self.last = joint(unused);
                 self.joints.push(self.last);
                 // Nobody would start at the very end.
@@ -197,7 +197,7 @@ impl IndexBuilder {
                     self.checkpoints.push(Arc::clone(&self.checkpoint));
                 }
             }
-            Place::End => {
+            DecoderPosition::End => {
                 let end = joint(0);
                 if end.crc32 != stream.crc32 {
                     return Err(stream.damaged("the content does not have the CRC-32 that the zip file claims"));

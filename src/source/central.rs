@@ -11,7 +11,7 @@ use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 
 use super::SourceError;
-use super::member::WheelFile;
+use super::member::OpenWheel;
 use crate::rope::to_usize;
 
 /// Most members a wheel may have. The largest ROCm wheels have some ten thousand.
@@ -36,7 +36,7 @@ const LOCATOR: u64 = 20;
 
 /// Parses the central directory of the wheel at `location`.
 pub(super) fn parse<'a>(
-    wheel: &'a WheelFile,
+    wheel: &'a OpenWheel,
     entry: &'a Arc<str>,
     location: &Path,
 ) -> Result<ZipArchive<Window<'a>>, SourceError> {
@@ -122,7 +122,7 @@ fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
 
 /// Reads the wheel in blocks and keeps the last one.
 pub(super) struct Window<'a> {
-    wheel: &'a WheelFile,
+    wheel: &'a OpenWheel,
     entry: &'a Arc<str>,
     at: u64,
     start: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::block_index::{Checkpoint, IndexBuilder};
 use super::decoders::Decoders;
-use super::inflate::{Inflater, Place, Refused, Stops, WINDOW};
+use super::inflate::{DecoderPosition, Inflater, Refused, Stops, WINDOW};
 use super::path::EntryPath;
 use super::stamp::Label;
 use crate::resources::Resources;
@@ -130,13 +130,13 @@ impl Decoder {
             }
             room = after;
             match step.place {
-                Place::Stuck => return Err(stream.damaged(ENDS_EARLY)),
-                Place::End if self.output < stream.size => {
+                DecoderPosition::Stuck => return Err(stream.damaged(ENDS_EARLY)),
+                DecoderPosition::End if self.output < stream.size => {
                     let (have, claimed) = (self.output, stream.size);
                     return Err(stream.damaged(format!("inflates to {have} bytes, but claims {claimed}")));
                 }
-                Place::End => return Ok(()),
-                Place::Inside | Place::Boundary(_) => {}
+                DecoderPosition::End => return Ok(()),
+                DecoderPosition::Inside | DecoderPosition::Boundary(_) => {}
             }
         }
         Ok(())

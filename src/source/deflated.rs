@@ -188,7 +188,7 @@ impl Content for Deflated {
         let bytes: Arc<dyn Content> = match self.chunks.damage() {
             Ok(()) => Arc::clone(&stream.packed),
             // What is known to be damaged is not handed on as it is.
-            Err(error) => Arc::new(Damaged { size: stream.packed.size(), error }),
+            Err(error) => Arc::new(CorruptStream { size: stream.packed.size(), error }),
         };
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
@@ -200,12 +200,12 @@ impl Content for Deflated {
 
 /// Compressed bytes of a stream that cannot be inflated.
 #[derive(Debug)]
-struct Damaged {
+struct CorruptStream {
     size: u64,
     error: ReadError,
 }
 
-impl Content for Damaged {
+impl Content for CorruptStream {
     fn size(&self) -> u64 {
         self.size
     }

@@ -43,12 +43,12 @@ pub(super) struct Step {
     /// Bytes put into the output.
     pub(super) produced: usize,
     /// Where the decoder stands.
-    pub(super) place: Place,
+    pub(super) place: DecoderPosition,
 }
 
 /// Where the decoder stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DecoderPosition {
     /// Inside a block, or behind the last block but not yet at the end.
     Inside,
     /// Inside a block, and there is no going on without more input or more room.
@@ -131,15 +131,15 @@ impl Inflater {
         // plus 128 right after an end-of-block code.
         let state = self.stream.data_type;
         let place = match code {
-            Z_STREAM_END => Place::End,
+            Z_STREAM_END => DecoderPosition::End,
             // Z_BUF_ERROR says that neither bytes were taken nor made. An end-of-block code can come out of bits that
             // were taken before, so that is no lack of progress by itself.
             Z_OK | Z_BUF_ERROR if state & 0x80 != 0 => match u8::try_from(state & 0x3f) {
-                Ok(bits @ 0..8) if state & 0x40 == 0 => Place::Boundary(bits),
-                _ => Place::Inside,
+                Ok(bits @ 0..8) if state & 0x40 == 0 => DecoderPosition::Boundary(bits),
+                _ => DecoderPosition::Inside,
             },
-            Z_OK => Place::Inside,
-            Z_BUF_ERROR => Place::Stuck,
+            Z_OK => DecoderPosition::Inside,
+            Z_BUF_ERROR => DecoderPosition::Stuck,
             other => return Err(Refused(other)),
         };
         Ok(Step { consumed, produced, place })

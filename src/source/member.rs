@@ -18,7 +18,7 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 
 /// A `.whl` file that is kept open.
 #[derive(Debug)]
-pub(super) struct WheelFile {
+pub(super) struct OpenWheel {
     pub(super) file: File,
     pub(super) stamp: Stamp,
     /// What the file is, by its stamp.
@@ -27,7 +27,7 @@ pub(super) struct WheelFile {
     pub(super) decoders: Arc<Decoders>,
 }
 
-impl WheelFile {
+impl OpenWheel {
     pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources)
     }
@@ -35,7 +35,7 @@ impl WheelFile {
 
 /// What the central directory says about a member.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(super) struct CentralHeader {
     /// The name as it is written there, unless that is the entry's path.
     pub(super) other_name: Option<Box<[u8]>>,
     pub(super) header_start: u64,
@@ -47,7 +47,7 @@ pub(super) struct Claims {
     pub(super) encrypted: bool,
 }
 
-impl Claims {
+impl CentralHeader {
     /// Why the member cannot be read, if that is known without reading it.
     fn objection(&self) -> Option<String> {
         if self.encrypted {
@@ -70,15 +70,15 @@ impl Claims {
 /// Makes a member's content. Its bytes, with local header, end at or before `limit`. The second result is why it cannot
 /// be read, if that is known already.
 pub(super) fn content(
-    wheel: &Arc<WheelFile>,
+    wheel: &Arc<OpenWheel>,
     entry: EntryPath,
-    claims: Claims,
+    claims: CentralHeader,
     limit: u64,
 ) -> (Arc<dyn Content>, Option<String>) {
     if let Some(reason) = claims.objection() {
         return (Arc::new(Unreadable { entry, size: claims.size, reason: reason.as_str().into() }), Some(reason));
     }
-    let place = Place {
+    let place = MemberPlace {
         wheel: Arc::clone(wheel),
         entry,
         other_name: claims.other_name.map(Box::new),
@@ -95,8 +95,8 @@ pub(super) fn content(
 /// Where a member is, and what is claimed of it. There is one for each member as long as the wheel is shown, so it is kept
 /// small.
 #[derive(Clone, Debug)]
-struct Place {
-    wheel: Arc<WheelFile>,
+struct MemberPlace {
+    wheel: Arc<OpenWheel>,
     entry: EntryPath,
     /// The name in the zip file if that is not the entry's path. Boxed twice, since few have one.
     other_name: Option<Box<Box<[u8]>>>,
@@ -109,7 +109,7 @@ struct Place {
     is_deflated: bool,
 }
 
-impl Place {
+impl MemberPlace {
     /// What the member is.
     fn identity(&self) -> Identity {
         let mut identity = Identity::describe("member");
@@ -174,7 +174,7 @@ impl Place {
 /// A member's bytes as they stand in the wheel.
 #[derive(Debug)]
 struct Raw {
-    place: Place,
+    place: MemberPlace,
     /// Where they start, once the local header has been checked.
     data: OnceLock<u64>,
 }
@@ -215,24 +215,24 @@ impl Content for Raw {
 /// but their places.
 #[derive(Debug)]
 struct Member {
-    place: Place,
-    opened: OnceBox<Opened>,
+    place: MemberPlace,
+    opened: OnceBox<OpenMember>,
 }
 
 /// What is kept of a member that has been read.
 #[derive(Debug)]
-enum Opened {
+enum OpenMember {
     /// It is not compressed. Its CRC-32 is not checked, because nobody has to read it from start to end.
     Stored(Arc<Raw>),
     Deflated(Deflated),
 }
 
 impl Member {
-    fn open(&self) -> &Opened {
+    fn open(&self) -> &OpenMember {
         self.opened.get_or_init(|| {
             let place = &self.place;
-            let deflated = || Opened::Deflated(Deflated::new(place.stream()));
-            Box::new(if place.is_deflated { deflated() } else { Opened::Stored(place.raw()) })
+            let deflated = || OpenMember::Deflated(Deflated::new(place.stream()));
+            Box::new(if place.is_deflated { deflated() } else { OpenMember::Stored(place.raw()) })
         })
     }
 }
@@ -244,15 +244,15 @@ impl Content for Member {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.open() {
-            Opened::Stored(raw) => raw.read_at(offset, buffer),
-            Opened::Deflated(deflated) => deflated.read_at(offset, buffer),
+            OpenMember::Stored(raw) => raw.read_at(offset, buffer),
+            OpenMember::Deflated(deflated) => deflated.read_at(offset, buffer),
         }
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.opened.get() {
-            Some(Opened::Stored(raw)) => raw.peek(buffer),
-            Some(Opened::Deflated(deflated)) => deflated.peek(buffer),
+            Some(OpenMember::Stored(raw)) => raw.peek(buffer),
+            Some(OpenMember::Deflated(deflated)) => deflated.peek(buffer),
             None if self.place.is_deflated => peek(&self.place.stream(), buffer),
             None => self.place.raw().peek(buffer),
         }
@@ -260,8 +260,8 @@ impl Content for Member {
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         match self.opened.get() {
-            Some(Opened::Stored(raw)) => raw.is_nonblocking(offset, length),
-            Some(Opened::Deflated(deflated)) => deflated.is_nonblocking(offset, length),
+            Some(OpenMember::Stored(raw)) => raw.is_nonblocking(offset, length),
+            Some(OpenMember::Deflated(deflated)) => deflated.is_nonblocking(offset, length),
             None => length == 0,
         }
     }
@@ -272,8 +272,8 @@ impl Content for Member {
 
     fn packed(&self) -> Option<Packed> {
         let bytes: Arc<dyn Content> = match self.opened.get() {
-            Some(Opened::Stored(raw)) => Arc::<Raw>::clone(raw),
-            Some(Opened::Deflated(deflated)) => return deflated.packed(),
+            Some(OpenMember::Stored(raw)) => Arc::<Raw>::clone(raw),
+            Some(OpenMember::Deflated(deflated)) => return deflated.packed(),
             None => self.place.raw(),
         };
         Some(Packed { bytes, deflated: self.place.is_deflated, crc32: self.place.crc32 })
@@ -285,8 +285,8 @@ impl Content for Member {
 
     fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         match self.open() {
-            Opened::Stored(_) => Ok(None),
-            Opened::Deflated(deflated) => deflated.joints(),
+            OpenMember::Stored(_) => Ok(None),
+            OpenMember::Deflated(deflated) => deflated.joints(),
         }
     }
 }

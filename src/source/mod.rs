@@ -255,7 +255,7 @@ impl Input {
 /// Whether a file is a tar archive that has to be unpacked as a whole before any of it can be read.
 pub fn is_stream(path: &Path) -> bool {
     let is_file = path.is_file();
-    is_file && matches!(tar::packing(path), Ok(Some(tar::Packing::Zstd | tar::Packing::Xz)))
+    is_file && matches!(tar::packing(path), Ok(Some(tar::TarCompression::Zstd | tar::TarCompression::Xz)))
 }
 
 /// A single file as a content.

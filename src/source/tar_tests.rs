@@ -11,10 +11,10 @@ use crate::resources::Resources;
 use crate::source::{EntryKind, Input, InputKind};
 
 /// A member: its kind, name, link and content.
-type Member<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
+type TarMember<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
 
 /// An archive of these members. Names are taken as they are, also those that a careful program would refuse.
-fn archive(members: &[Member]) -> Vec<u8> {
+fn archive(members: &[TarMember]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (kind, name, link, content) in members {
         let mut header = Header::new_gnu();
@@ -32,13 +32,13 @@ fn archive(members: &[Member]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn file<'a>(name: &'a str, content: &'a [u8]) -> Member<'a> {
+fn file<'a>(name: &'a str, content: &'a [u8]) -> TarMember<'a> {
     (EntryType::Regular, name, "", content)
 }
 
-struct Place(TempDir);
+struct TarDirectory(TempDir);
 
-impl Place {
+impl TarDirectory {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -82,7 +82,7 @@ fn members_are_listed_as_they_would_be_unpacked() {
         file("lib/twice", b"after"),
         file("empty", b""),
     ];
-    let place = Place::new();
+    let place = TarDirectory::new();
     let input = place.open("x.tar", &archive(&members)).unwrap();
     let expected = [
         "deep/",
@@ -115,7 +115,7 @@ fn every_compression_gives_the_same_list() {
         builder.append_data(&mut header, name, &*content).unwrap();
     }
     let tar = builder.into_inner().unwrap();
-    let place = Place::new();
+    let place = TarDirectory::new();
     let plain = listed(&place.open("x.tar", &tar).unwrap());
     assert!(plain.iter().any(|line| line.starts_with(&long)));
     let mut gzip = flate2::GzBuilder::new()
@@ -153,7 +153,7 @@ fn extended_headers_give_names_sizes_and_times() {
     header.set_mode(0o644);
     header.set_cksum();
     builder.append(&header, &b"ok"[..]).unwrap();
-    let input = Place::new().open("x.tar", &builder.into_inner().unwrap()).unwrap();
+    let input = TarDirectory::new().open("x.tar", &builder.into_inner().unwrap()).unwrap();
     let entry = input.entries.last().unwrap();
     assert_eq!(entry.path.to_string(), name);
     assert_eq!((entry.attributes.mtime, entry.attributes.mtime_nanoseconds), (1_700_000_000, 250_000_000));
@@ -161,8 +161,8 @@ fn extended_headers_give_names_sizes_and_times() {
 
 #[test]
 fn what_cannot_be_shown_is_refused_by_name() {
-    let place = Place::new();
-    let refused = |members: &[Member]| place.open("x.tar", &archive(members)).unwrap_err();
+    let place = TarDirectory::new();
+    let refused = |members: &[TarMember]| place.open("x.tar", &archive(members)).unwrap_err();
     for (members, expected) in [
         (&[file("/etc/passwd", b"x")][..], "member \"/etc/passwd\": the name is absolute"),
         (&[file("a/../../b", b"x")], "member \"a/../../b\": the name has a component that is empty, \".\" or \"..\""),
@@ -188,7 +188,7 @@ fn what_cannot_be_shown_is_refused_by_name() {
 
 #[test]
 fn headers_do_not_take_any_amount_of_memory() {
-    let place = Place::new();
+    let place = TarDirectory::new();
     let name = vec![b'x'; 4 << 20];
     let long = (EntryType::GNULongName, "././@LongLink", "", &*name);
     let said = place.open("x.tar", &archive(&[long, file("x", b"x")])).unwrap_err();
@@ -197,7 +197,7 @@ fn headers_do_not_take_any_amount_of_memory() {
 
 #[test]
 fn an_archive_that_changes_is_not_served() {
-    let place = Place::new();
+    let place = TarDirectory::new();
     let path = place.put("x.tar", &archive(&[file("a", b"content")]));
     let input = Input::open(&path, &Resources::new(1 << 20)).unwrap();
     place.put("x.tar", &archive(&[file("a", b"another content")]));

@@ -18,7 +18,7 @@ pub(crate) use super::inflate::testing::{
 
 /// A member of a hand-made zip file; everything can be set to something false.
 #[derive(Clone)]
-pub(crate) struct Made {
+pub(crate) struct TestMember {
     pub(crate) name: Vec<u8>,
     pub(crate) local_name: Vec<u8>,
     pub(crate) bytes: Vec<u8>,
@@ -41,8 +41,8 @@ pub(crate) fn date(year: u16, month: u16, day: u16) -> u16 {
 }
 
 /// A stored member with truthful headers.
-pub(crate) fn made(name: &str, content: &[u8]) -> Made {
-    Made {
+pub(crate) fn made(name: &str, content: &[u8]) -> TestMember {
+    TestMember {
         name: name.into(),
         local_name: name.into(),
         bytes: content.into(),
@@ -60,12 +60,12 @@ pub(crate) fn made(name: &str, content: &[u8]) -> Made {
 }
 
 /// A deflated member with truthful headers.
-pub(crate) fn packed(name: &str, content: &[u8]) -> Made {
+pub(crate) fn packed(name: &str, content: &[u8]) -> TestMember {
     let bytes = deflated(content, 6, content.len().max(1), Z_NO_FLUSH);
-    Made { packed_size: bytes.len() as u64, bytes, method: 8, ..made(name, content) }
+    TestMember { packed_size: bytes.len() as u64, bytes, method: 8, ..made(name, content) }
 }
 
-impl Made {
+impl TestMember {
     /// From the version needed to the extra field's length, which local and central header have in common.
     fn header(&self, name: &[u8]) -> Vec<u8> {
         let sizes = if self.zip64 { [u32::MAX; 2] } else { [self.packed_size, self.size].map(|size| size as u32) };
@@ -89,7 +89,7 @@ impl Made {
 }
 
 /// A zip file with these members, and a dist-info unless there is one.
-pub(crate) fn zipped(members: &[Made]) -> Vec<u8> {
+pub(crate) fn zipped(members: &[TestMember]) -> Vec<u8> {
     let mut members = members.to_vec();
     if !members.iter().any(|member| member.name.ends_with(b".dist-info/WHEEL")) {
         members.push(packed("x-1.dist-info/METADATA", b"Name: x"));

@@ -9,7 +9,7 @@ use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MOST_MEMBERS};
 use super::decoders::Decoders;
-use super::member::{self, Claims, LOCAL_HEADER, WheelFile};
+use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
 use super::tree::attributes;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
@@ -39,7 +39,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let file = File::open(&location).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
     let stamp = Stamp::of(&metadata);
-    let wheel = Arc::new(WheelFile {
+    let wheel = Arc::new(OpenWheel {
         file,
         identity: stamp.identity(),
         stamp,
@@ -56,7 +56,7 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
         Entry { path: member.path.clone(), kind: member.kind(&wheel, limit, &mut warnings), attributes }
     };
     let entries: Vec<Entry> = members.into_iter().zip(limits).map(entry).collect();
-    let mut entries = Tree { location: &location, owner }.complete(entries)?;
+    let mut entries = WheelEntries { location: &location, owner }.complete(entries)?;
     let Some(dist_info) = find_dist_info(&entries) else {
         let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
         return Err(SourceError::NotAWheel { path: location, reason });
@@ -75,11 +75,11 @@ struct WheelMember {
     mtime: i64,
     /// Of the name as it is written in the zip file.
     name_length: usize,
-    claims: Claims,
+    claims: CentralHeader,
 }
 
 /// All members in the order of the central directory, and where that starts.
-fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
+fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
     let label = Arc::from(location.to_string_lossy());
     let archive = central::parse(wheel, &label, location)?;
     let mut members = Vec::with_capacity(archive.len());
@@ -118,7 +118,7 @@ fn members(wheel: &WheelFile, location: &Path) -> Result<(Vec<WheelMember>, u64)
             mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
             name_length: raw_name.len(),
-            claims: Claims {
+            claims: CentralHeader {
                 other_name: (*raw_name != *path.as_bytes()).then(|| raw_name.into()),
                 header_start: found.header_start(),
                 packed_size: found.compressed_size(),
@@ -182,7 +182,7 @@ fn seconds(time: DateTime) -> i64 {
 }
 
 impl WheelMember {
-    fn kind(self, wheel: &Arc<WheelFile>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
+    fn kind(self, wheel: &Arc<OpenWheel>, limit: u64, warnings: &mut Vec<String>) -> EntryKind {
         if self.directory {
             return EntryKind::Directory;
         }
@@ -218,7 +218,7 @@ fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
 }
 
 /// Makes a tree of entries.
-struct Tree<'a> {
+struct WheelEntries<'a> {
     location: &'a Path,
     owner: Attributes,
 }
@@ -232,7 +232,7 @@ struct Above {
     newest: i64,
 }
 
-impl Tree<'_> {
+impl WheelEntries<'_> {
     fn bad(&self, member: &EntryPath, reason: impl Into<String>) -> SourceError {
         SourceError::BadMember { path: self.location.to_owned(), member: member.to_string(), reason: reason.into() }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
-use crate::source::testing::{Made, date, made, packed, zipped};
+use crate::source::testing::{TestMember, date, made, packed, zipped};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
 
 fn open_bytes(bytes: &[u8], resources: &Arc<Resources>) -> Result<Input, SourceError> {
@@ -15,11 +15,11 @@ fn open_bytes(bytes: &[u8], resources: &Arc<Resources>) -> Result<Input, SourceE
     Input::open(&location, resources)
 }
 
-fn open(members: &[Made]) -> Input {
+fn open(members: &[TestMember]) -> Input {
     open_bytes(&zipped(members), &Resources::new(64 << 20)).unwrap()
 }
 
-fn refusal(members: &[Made]) -> String {
+fn refusal(members: &[TestMember]) -> String {
     match open_bytes(&zipped(members), &Resources::new(0)).unwrap_err() {
         SourceError::BadMember { member, reason, .. } => format!("{member}: {reason}"),
         other => panic!("{other}"),
@@ -57,8 +57,8 @@ fn members_are_listed_and_read() {
         made("pkg/b", b"stored"),
         made("pkg/empty", b""),
         packed("pkg/empty2", b""),
-        Made { mode: 0o043_700, date: date(2020, 1, 1), ..made("pkg/dir/", b"") },
-        Made { date: date(2025, 12, 31), ..made("pkg/dir/deep/né", b"1") },
+        TestMember { mode: 0o043_700, date: date(2020, 1, 1), ..made("pkg/dir/", b"") },
+        TestMember { date: date(2025, 12, 31), ..made("pkg/dir/deep/né", b"1") },
     ]);
     assert_eq!(input.kind, InputKind::Wheel(EntryPath::new(b"x-1.dist-info").unwrap()));
     let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
@@ -100,20 +100,20 @@ fn members_are_listed_and_read() {
 
 #[test]
 fn modes_and_symlinks() {
-    let link = |name: &str, target: &[u8]| Made { mode: 0o120_777, ..made(name, target) };
+    let link = |name: &str, target: &[u8]| TestMember { mode: 0o120_777, ..made(name, target) };
     let input = open(&[
-        Made { mode: 0o100_755, ..made("bin", b"") },
-        Made { mode: 0, ..made("none", b"") },
-        Made { system: 0, mode: 0o100_755, ..made("dos", b"") },
-        Made { mode: 0o104_711, ..made("suid", b"") },
-        Made { mode: 0o102_775, ..made("sgid", b"") },
-        Made { mode: 0o101_666, ..made("sticky", b"") },
+        TestMember { mode: 0o100_755, ..made("bin", b"") },
+        TestMember { mode: 0, ..made("none", b"") },
+        TestMember { system: 0, mode: 0o100_755, ..made("dos", b"") },
+        TestMember { mode: 0o104_711, ..made("suid", b"") },
+        TestMember { mode: 0o102_775, ..made("sgid", b"") },
+        TestMember { mode: 0o101_666, ..made("sticky", b"") },
         link("link", b"../elsewhere"),
-        Made { mode: 0o120_777, ..packed("link2", &[b'a'; 4095]) },
+        TestMember { mode: 0o120_777, ..packed("link2", &[b'a'; 4095]) },
         link("long", &[b'a'; 4096]),
         link("nul", b"a\0b"),
         link("void", b""),
-        Made { crc: 1, ..link("false", b"a") },
+        TestMember { crc: 1, ..link("false", b"a") },
     ]);
     let modes = ["bin", "none", "dos", "suid", "sgid", "sticky"].map(|path| entry(&input, path).attributes.mode);
     assert_eq!(modes, [0o755, 0o644, 0o755, 0o755, 0o755, 0o644]);
@@ -130,8 +130,8 @@ fn modes_and_symlinks() {
 #[test]
 fn hostile_wheels_are_refused_with_the_member_named() {
     let deep = "d/".repeat(200) + "f";
-    let link = Made { mode: 0o120_777, ..made("a", b"/etc") };
-    let huge = Made { zip64: true, size: i64::MAX as u64, packed_size: 8, ..packed("huge", b"1") };
+    let link = TestMember { mode: 0o120_777, ..made("a", b"/etc") };
+    let huge = TestMember { zip64: true, size: i64::MAX as u64, packed_size: 8, ..packed("huge", b"1") };
     for (members, expected) in [
         (vec![made("../x", b"")], "../x: the name has a component"),
         (vec![made("a/../../x", b"")], "a/../../x: the name has a component"),
@@ -146,10 +146,13 @@ fn hostile_wheels_are_refused_with_the_member_named() {
         (vec![made("a/b/c", b""), made("a", b"")], "a/b/c: \"a\" is not a directory"),
         (vec![link, made("a/passwd", b"")], "a/passwd: \"a\" is not a directory"),
         (vec![made("a/", b"content")], "a/: a directory with content"),
-        (vec![made("a", b"1"), Made { offset: Some(0), ..made("b", b"1") }], ": it overlaps what comes after it"),
-        (vec![Made { packed_size: 100, ..packed("a", b"1") }, made("b", b"1")], "a: it overlaps what comes after it"),
-        (vec![Made { offset: Some(u32::MAX - 1), ..made("a", b"1") }], "a: it overlaps what comes after it"),
-        (vec![huge.clone(), Made { name: b"huge2".into(), ..huge }], "huge2: the members claim more bytes"),
+        (vec![made("a", b"1"), TestMember { offset: Some(0), ..made("b", b"1") }], ": it overlaps what comes after it"),
+        (
+            vec![TestMember { packed_size: 100, ..packed("a", b"1") }, made("b", b"1")],
+            "a: it overlaps what comes after it",
+        ),
+        (vec![TestMember { offset: Some(u32::MAX - 1), ..made("a", b"1") }], "a: it overlaps what comes after it"),
+        (vec![huge.clone(), TestMember { name: b"huge2".into(), ..huge }], "huge2: the members claim more bytes"),
     ] {
         let refusal = refusal(&members);
         assert!(refusal.contains(expected), "{refusal} / {expected}");
@@ -159,12 +162,12 @@ fn hostile_wheels_are_refused_with_the_member_named() {
 #[test]
 fn members_that_cannot_be_read_harm_nobody_else() {
     let input = open(&[
-        Made { flags: 1, ..packed("encrypted", b"1") },
-        Made { method: 93, ..made("zstd", b"1") },
-        Made { size: 2, ..made("stored", b"1") },
-        Made { size: 1 << 40, zip64: true, ..packed("bomb", b"1") },
-        Made { local_name: b"b".into(), ..packed("a", b"1") },
-        Made { crc: 1, ..packed("crc", b"1") },
+        TestMember { flags: 1, ..packed("encrypted", b"1") },
+        TestMember { method: 93, ..made("zstd", b"1") },
+        TestMember { size: 2, ..made("stored", b"1") },
+        TestMember { size: 1 << 40, zip64: true, ..packed("bomb", b"1") },
+        TestMember { local_name: b"b".into(), ..packed("a", b"1") },
+        TestMember { crc: 1, ..packed("crc", b"1") },
         made("good", b"1"),
     ]);
     assert_eq!(input.warnings.len(), 4, "{:?}", input.warnings);
@@ -205,8 +208,8 @@ fn local_headers_are_checked() {
 
 #[test]
 fn zip64_sizes_and_names_that_are_not_utf8() {
-    let name = Made { name: b"\x81.txt".into(), local_name: b"\x81.txt".into(), ..packed("", b"umlaut") };
-    let input = open(&[Made { zip64: true, ..packed("big", &[1; 5000]) }, name]);
+    let name = TestMember { name: b"\x81.txt".into(), local_name: b"\x81.txt".into(), ..packed("", b"umlaut") };
+    let input = open(&[TestMember { zip64: true, ..packed("big", &[1; 5000]) }, name]);
     assert_eq!(read(&input, "big").unwrap(), vec![1; 5000]);
     // 0x81 is ü in code page 437.
     assert_eq!(read(&input, "ü.txt").unwrap(), b"umlaut");

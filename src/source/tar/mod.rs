@@ -29,7 +29,7 @@ const MOST_PATH_BYTES: usize = 256 << 20;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packing {
+pub(super) enum TarCompression {
     Plain,
     Gzip,
     Zstd,
@@ -37,7 +37,7 @@ pub(super) enum Packing {
 }
 
 /// How the tar archive at `location` is compressed; `None` if it is none. A wheel may begin with anything.
-pub(super) fn packing(location: &Path) -> io::Result<Option<Packing>> {
+pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
     let name = location.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(".whl") {
         return Ok(None);
@@ -45,21 +45,26 @@ pub(super) fn packing(location: &Path) -> io::Result<Option<Packing>> {
     let mut head = Vec::new();
     File::open(location)?.take(BLOCK).read_to_end(&mut head)?;
     Ok(match &*head {
-        [0x1f, 0x8b, ..] => Some(Packing::Gzip),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstd),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Packing::Xz),
-        head if head.get(257..262) == Some(b"ustar") || name.contains(".tar") => Some(Packing::Plain),
+        [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(TarCompression::Zstd),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(TarCompression::Xz),
+        head if head.get(257..262) == Some(b"ustar") || name.contains(".tar") => Some(TarCompression::Plain),
         _ => None,
     })
 }
 
 /// Lists the members of the archive at `location`.
-pub(super) fn list(location: PathBuf, packing: Packing, resources: &Arc<Resources>) -> Result<Input, SourceError> {
+pub(super) fn list(
+    location: PathBuf,
+    packing: TarCompression,
+    resources: &Arc<Resources>,
+) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
     let of_file = attributes(&location.metadata().map_err(io)?);
     let file = open_file(&location, resources)?;
     let archive = unpacked::open(&location, &file, packing, resources)?;
-    let mut tree = Tree { location: &location, owner: of_file, entries: BTreeMap::new(), links: 0, path_bytes: 0 };
+    let mut tree =
+        TarEntries { location: &location, owner: of_file, entries: BTreeMap::new(), links: 0, path_bytes: 0 };
     tree.read(&archive)?;
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
@@ -72,7 +77,7 @@ pub(super) fn list(location: PathBuf, packing: Packing, resources: &Arc<Resource
 }
 
 /// The entries while they are collected.
-struct Tree<'a> {
+struct TarEntries<'a> {
     location: &'a Path,
     owner: Attributes,
     entries: BTreeMap<EntryPath, Entry>,
@@ -81,7 +86,7 @@ struct Tree<'a> {
     path_bytes: usize,
 }
 
-impl Tree<'_> {
+impl TarEntries<'_> {
     fn read(&mut self, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
         let unusable =
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };

@@ -17,7 +17,7 @@ use super::super::decoders::Decoders;
 use super::super::deflated::Deflated;
 use super::super::stamp::is_cached;
 use super::super::{EntryPath, SourceError};
-use super::{ContentReader, Packing};
+use super::{ContentReader, TarCompression};
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
@@ -35,20 +35,22 @@ const MOST_MEMORY: u32 = 132 << 10;
 pub(super) fn open(
     location: &Path,
     file: &Arc<dyn Content>,
-    packing: Packing,
+    packing: TarCompression,
     resources: &Arc<Resources>,
 ) -> Result<Arc<dyn Content>, SourceError> {
     let unusable = |error: io::Error| SourceError::NotATar { path: location.to_owned(), reason: error.to_string() };
     let input = BufReader::with_capacity(PIECE, ContentReader::new(file));
     match packing {
-        Packing::Plain => Ok(Arc::clone(file)),
-        Packing::Gzip => gzip(location, file, resources).map_err(unusable),
-        Packing::Zstd => {
+        TarCompression::Plain => Ok(Arc::clone(file)),
+        TarCompression::Gzip => gzip(location, file, resources).map_err(unusable),
+        TarCompression::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(input).map_err(unusable)?;
             decoder.window_log_max(WINDOW_LOG).map_err(unusable)?;
             unpack(decoder, file, resources).map_err(unusable)
         }
-        Packing::Xz => unpack(XzReader::new_mem_limit(input, true, MOST_MEMORY), file, resources).map_err(unusable),
+        TarCompression::Xz => {
+            unpack(XzReader::new_mem_limit(input, true, MOST_MEMORY), file, resources).map_err(unusable)
+        }
     }
 }
 
