@@ -51,7 +51,7 @@ const MOST_UNSAVED: u64 = 4 << 20;
 /// The records about one input.
 #[derive(Debug, Default)]
 pub struct Index {
-    records: DashMap<Key, Held>,
+    records: DashMap<RecordKey, IndexState>,
     /// Where they are kept; nowhere if `None`, and then nothing is put down.
     place: Option<RecordPlace>,
     changed: AtomicBool,
@@ -69,7 +69,7 @@ pub struct Index {
     pending: Mutex<Option<Pending>>,
 }
 
-type Key = (u8, Identity);
+type RecordKey = (u8, Identity);
 
 #[derive(Debug)]
 struct RecordPlace {
@@ -80,7 +80,7 @@ struct RecordPlace {
 }
 
 #[derive(Debug)]
-struct Held {
+struct IndexState {
     /// The last day on which a session had use for it, counted from 1970.
     day: u32,
     length: u64,
@@ -96,7 +96,7 @@ fn is_resident(kind: u8, length: usize) -> bool {
     length < LARGE || kind == RecordKind::Plain as u8
 }
 
-impl Held {
+impl IndexState {
     /// One that was read from the file.
     fn stored(record: Record) -> Self {
         let Record { kind, day, bytes, .. } = record;
@@ -115,7 +115,7 @@ impl RecordPlace {
     }
 
     /// Reads a record from the file.
-    fn read(&self, key: Key) -> Option<Arc<[u8]>> {
+    fn read(&self, key: RecordKey) -> Option<Arc<[u8]>> {
         let file = self.stored().clone()?;
         let mut found = None;
         let visit = |record: Record| {
@@ -166,7 +166,7 @@ impl Index {
             return;
         }
         let used = AtomicBool::new(true);
-        let held = Held { day: records::today(), length, bytes: Some(bytes.into()), used };
+        let held = IndexState { day: records::today(), length, bytes: Some(bytes.into()), used };
         self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
             if self.is_mounted.load(Ordering::Acquire) {
@@ -307,7 +307,7 @@ impl Index {
                 if !is_resident(record.kind, record.bytes.len()) {
                     there.insert(key);
                 }
-                self.records.entry(key).or_insert_with(|| Held::stored(record));
+                self.records.entry(key).or_insert_with(|| IndexState::stored(record));
             })?;
             // Another session may have begun before it knew of all that this one has saved.
             self.records.retain(|key, held| held.bytes.is_some() || there.contains(key));

@@ -17,7 +17,7 @@ use dashmap::DashMap;
 
 pub use disk::{FramesUsage, frames_usage, remove_frames};
 pub use segment::Location;
-use segment::{Appender, Segment};
+use segment::{Appender, FrameSegment};
 
 use super::records;
 use crate::rope::{Identity, to_usize};
@@ -63,9 +63,9 @@ pub struct FrameStore {
 struct StoreState {
     /// The first one is in use. The next one comes when it is full or fails.
     sinks: VecDeque<Sink>,
-    segment: Option<Arc<Segment>>,
+    segment: Option<Arc<FrameSegment>>,
     /// The session's segment in the folder.
-    named: Option<(Arc<Segment>, PathBuf)>,
+    named: Option<(Arc<FrameSegment>, PathBuf)>,
     /// Bytes in the segment in use.
     bytes: u64,
     /// Bytes that may be appended before the bound is checked again.
@@ -168,7 +168,7 @@ impl FrameStore {
         for other in disk::segments(folder).unwrap_or_default() {
             let fits = other.size <= SMALL && other.size <= disk::half_of_free(&segment.file, 0);
             if other.path != own && fits {
-                disk::remove_unused_after(&other.path, |file| merge(&Segment::new(file), &segment).is_ok());
+                disk::remove_unused_after(&other.path, |file| merge(&FrameSegment::new(file), &segment).is_ok());
             }
         }
     }
@@ -183,7 +183,7 @@ impl FrameStore {
         for found in disk::segments(folder).unwrap_or_default() {
             let Some(file) = disk::open(&found.path) else { continue };
             disk::touch(&file);
-            let located = Segment::new(file).scan().unwrap_or_default();
+            let located = FrameSegment::new(file).scan().unwrap_or_default();
             for (identity, location) in located {
                 self.table.insert(identity, location);
             }
@@ -191,7 +191,7 @@ impl FrameStore {
     }
 
     /// The segment that takes the next `bytes` bytes, if there is room for them.
-    fn segment_for(&self, bytes: u64) -> Option<Arc<Segment>> {
+    fn segment_for(&self, bytes: u64) -> Option<Arc<FrameSegment>> {
         let mut state = self.lock();
         loop {
             let segment = match self.segment(&mut state) {
@@ -222,17 +222,17 @@ impl FrameStore {
     }
 
     /// The segment of the sink that is in use.
-    fn segment(&self, state: &mut StoreState) -> io::Result<Option<Arc<Segment>>> {
+    fn segment(&self, state: &mut StoreState) -> io::Result<Option<Arc<FrameSegment>>> {
         if state.segment.is_none() {
             let segment = match (state.sinks.front(), &self.folder) {
                 (Some(Sink::Folder), Some(folder)) => {
                     let (file, path) = disk::create(folder)?;
-                    let segment = Segment::new(file);
+                    let segment = FrameSegment::new(file);
                     state.named = Some((Arc::clone(&segment), path));
                     segment
                 }
                 (Some(Sink::Unnamed(directory) | Sink::Spool(directory)), _) => {
-                    Segment::new(tempfile::tempfile_in(directory)?)
+                    FrameSegment::new(tempfile::tempfile_in(directory)?)
                 }
                 (Some(Sink::Folder), None) | (None, _) => return Ok(None),
             };
@@ -242,7 +242,7 @@ impl FrameStore {
     }
 
     /// Bytes that may be appended now to the sink in use.
-    fn room(&self, state: &StoreState, segment: &Segment, wanted: u64) -> u64 {
+    fn room(&self, state: &StoreState, segment: &FrameSegment, wanted: u64) -> u64 {
         match (state.sinks.front(), &self.folder) {
             (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
             (Some(Sink::Spool(_)), _) => u64::MAX,
@@ -251,7 +251,7 @@ impl FrameStore {
     }
 
     /// So many bytes of those that a frame could have taken are left.
-    fn give_back(&self, segment: &Arc<Segment>, bytes: u64) {
+    fn give_back(&self, segment: &Arc<FrameSegment>, bytes: u64) {
         let mut state = self.lock();
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
             state.left = state.left.saturating_add(bytes);
@@ -259,7 +259,7 @@ impl FrameStore {
         }
     }
 
-    fn give_up(&self, segment: &Arc<Segment>, error: &io::Error) {
+    fn give_up(&self, segment: &Arc<FrameSegment>, error: &io::Error) {
         let mut state = self.lock();
         // Several writers can fail at the same time.
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
@@ -282,7 +282,7 @@ impl StoreState {
 
 /// Copies the records of a segment that another one lacks to it. What is damaged is left out: it is made again when it is
 /// needed.
-fn merge(from: &Arc<Segment>, to: &Arc<Segment>) -> io::Result<()> {
+fn merge(from: &Arc<FrameSegment>, to: &Arc<FrameSegment>) -> io::Result<()> {
     let mut there: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
     for (identity, location) in from.scan()? {
         if there.insert(identity) {

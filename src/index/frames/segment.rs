@@ -34,7 +34,7 @@ const BLOCK: usize = 16 << 10;
 
 /// A segment that is open.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct FrameSegment {
     pub(super) file: File,
     /// Where the next record goes. Nobody appends to another session's segment.
     end: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct Segment {
 /// Where a frame is.
 #[derive(Clone, Debug)]
 pub struct Location {
-    segment: Arc<Segment>,
+    segment: Arc<FrameSegment>,
     /// Of the record.
     at: u64,
     /// Of the frame in the record.
@@ -53,7 +53,7 @@ pub struct Location {
 
 /// Appends one record.
 pub(super) struct Appender {
-    segment: Arc<Segment>,
+    segment: Arc<FrameSegment>,
     identity: Identity,
     at: u64,
     start: u64,
@@ -63,7 +63,7 @@ pub(super) struct Appender {
     block: crc32fast::Hasher,
 }
 
-impl Segment {
+impl FrameSegment {
     pub(super) fn new(file: File) -> Arc<Self> {
         Arc::new(Self { file, end: AtomicU64::new(0) })
     }
