@@ -15,7 +15,7 @@ use super::progress::show_bytes;
 use super::statement::StatementChange;
 use super::terminal::message;
 use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
-use crate::export::{self, Progress, Reflink};
+use crate::export::{self, ExportProgress, Reflink};
 use crate::gpu::{BundleKey, begins_with_target};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
@@ -316,7 +316,7 @@ impl Split {
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let mut output = self.prepare_output(&views, stated, prepared)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-        let progress = Progress { total: unmade_size(&archives).into(), ..Progress::default() };
+        let progress = ExportProgress { total: unmade_size(&archives).into(), ..ExportProgress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
             WheelSet::make(&parts, &progress.done)?;
             Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), &progress)?)
@@ -391,7 +391,7 @@ pub(super) fn write_with_archives(
     archives: &[&ArchiveRope],
     writing: Writing,
 ) -> anyhow::Result<()> {
-    let progress = Progress { total: unmade_size(archives).into(), ..Progress::default() };
+    let progress = ExportProgress { total: unmade_size(archives).into(), ..ExportProgress::default() };
     show_bytes("Writing", &progress.done, &progress.total, || {
         make_archives(archives, &progress.done)?;
         Ok(export::write_with(tree, views, writing.reflink(), &progress)?)

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, futimens, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::sharing::{Kernel, Sharing};
+use super::sharing::{Sharing, SystemCalls};
 use super::{ExportError, at, file, times};
 use crate::rope::Content;
 use crate::source::Attributes;
@@ -60,7 +60,7 @@ pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
 
 impl Batch {
     /// Writes the files. Adds their bytes to `done`.
-    pub(super) fn write<K: Kernel>(&self, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
+    pub(super) fn write<K: SystemCalls>(&self, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, &self.directory, flags, Mode::empty());
         let directory = directory.map_err(|error| at(&self.directory)(error.into()))?;
@@ -84,7 +84,7 @@ impl Ready {
     }
 
     /// Gives a new file its bytes and attributes.
-    fn fill<K: Kernel>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
+    fn fill<K: SystemCalls>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let refused = |error: Errno| at(&self.path)(error.into());
         let metadata = file.metadata().map_err(at(&self.path))?;
         file::write(&*self.content, file, &metadata, &self.path, sharing, done)?;

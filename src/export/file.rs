@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use super::sharing::{Kernel, Sharing, Way};
+use super::sharing::{Sharing, SystemCalls, Way};
 use super::{ExportError, at, reading};
 use crate::rope::{Backing, Content, Extent, ReadError, Source, to_usize};
 
@@ -55,7 +55,7 @@ struct Range {
 }
 
 /// Writes a content to an empty file with this metadata, which errors call `path`. Adds the bytes to `done`.
-pub(super) fn write<K: Kernel>(
+pub(super) fn write<K: SystemCalls>(
     content: &dyn Content,
     file: &File,
     metadata: &Metadata,
@@ -155,7 +155,7 @@ impl Range {
     }
 }
 
-impl<K: Kernel> TargetFile<'_, K> {
+impl<K: SystemCalls> TargetFile<'_, K> {
     /// Writes a range of a file of the input.
     fn write_range(&mut self, input: &InputFile<'_>, range: Range) -> Result<(), ExportError> {
         let is_end_of_both = range.from + range.length == input.size && range.to + range.length == self.content.size();

@@ -49,7 +49,7 @@ fn transfer(from: &File, offset: u64, to: &File, at: u64, length: u64) -> u64 {
     done as u64
 }
 
-impl Kernel for Simulated {
+impl SystemCalls for Simulated {
     fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno> {
         self.refuse(Way::Share)?;
         let (size, target) = (from.metadata().unwrap().len(), to.metadata().unwrap().len());

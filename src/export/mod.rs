@@ -30,7 +30,7 @@ const STEP: usize = 1 << 20;
 
 /// How far writing is, for a progress bar, in bytes.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ExportProgress {
     /// What there is to do.
     pub total: AtomicU64,
     /// What is done.
@@ -70,7 +70,7 @@ pub enum ExportError {
 }
 
 /// A file to write, and where.
-struct Job {
+struct WriteJob {
     path: PathBuf,
     body: Body,
     attributes: Attributes,
@@ -79,14 +79,14 @@ struct Job {
 /// A directory to write, with its jobs still to do.
 #[derive(Default)]
 struct Jobs {
-    files: Vec<Job>,
+    files: Vec<WriteJob>,
     /// Further names of files, with the name they are links to.
     links: Vec<(PathBuf, PathBuf)>,
     directories: Vec<(PathBuf, Attributes)>,
 }
 
 /// Writes the nodes `views` of a tree, each to the place that is given with it, sharing blocks with the input where it can.
-pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
+pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &ExportProgress) -> Result<(), ExportError> {
     write_with(tree, views, Reflink::default(), progress)
 }
 
@@ -96,7 +96,7 @@ pub fn write_with(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     reflink: Reflink,
-    progress: &Progress,
+    progress: &ExportProgress,
 ) -> Result<(), ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
@@ -155,16 +155,16 @@ fn write_directories(
                 return Ok(());
             }
             first_names.extend(link_group.map(|group| (group, path.to_owned())));
-            jobs.files.push(Job { path: path.to_owned(), body, attributes });
+            jobs.files.push(WriteJob { path: path.to_owned(), body, attributes });
         }
     }
     Ok(())
 }
 
-fn write_files(files: Vec<Job>, reflink: Reflink, progress: &Progress) -> Result<(), ExportError> {
+fn write_files(files: Vec<WriteJob>, reflink: Reflink, progress: &ExportProgress) -> Result<(), ExportError> {
     // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
     let mut ready = Vec::with_capacity(files.len());
-    for Job { path, body, attributes } in files {
+    for WriteJob { path, body, attributes } in files {
         let content = body.content().map_err(reading(&path))?;
         progress.total.fetch_add(content.size(), Ordering::Relaxed);
         ready.push(Ready { path, content, attributes });

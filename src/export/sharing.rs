@@ -31,7 +31,7 @@ pub(super) enum Way {
 }
 
 /// The system calls, which tests exchange.
-pub(super) trait Kernel: Sync {
+pub(super) trait SystemCalls: Sync {
     /// Shares blocks.
     fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno>;
 
@@ -55,7 +55,7 @@ struct FileCloneRange {
 /// `FICLONERANGE` (`linux/fs.h`): `_IOW(0x94, 13, struct file_clone_range)`.
 const FICLONERANGE: ioctl::Opcode = opcode::write::<FileCloneRange>(0x94, 13);
 
-impl Kernel for Linux {
+impl SystemCalls for Linux {
     fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno> {
         let argument =
             FileCloneRange { src_fd: from.as_raw_fd().into(), src_offset: offset, src_length: length, dest_offset: at };
@@ -77,11 +77,11 @@ impl Kernel for Linux {
 pub(super) struct Sharing<K> {
     pub(super) kernel: K,
     reflink: Reflink,
-    refused: Mutex<HashSet<(Way, Pair)>>,
+    refused: Mutex<HashSet<(Way, DevicePair)>>,
 }
 
 /// The devices of two files.
-pub(super) type Pair = (u64, u64);
+pub(super) type DevicePair = (u64, u64);
 
 impl<K> Sharing<K> {
     pub(super) fn new(kernel: K, reflink: Reflink) -> Self {
@@ -89,7 +89,7 @@ impl<K> Sharing<K> {
     }
 
     /// Whether a way is worth a try. On filesystems that share blocks, copying in the kernel shares them, too.
-    pub(super) fn may(&self, way: Way, pair: Pair) -> bool {
+    pub(super) fn may(&self, way: Way, pair: DevicePair) -> bool {
         let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&(way, pair));
         self.reflink != Reflink::Never && !refused()
     }
@@ -100,7 +100,7 @@ impl<K> Sharing<K> {
     }
 
     /// Takes note of an error after which there is another way. Fails if it is one of the disk.
-    pub(super) fn falls_back(&self, way: Way, pair: Pair, error: Errno) -> io::Result<()> {
+    pub(super) fn falls_back(&self, way: Way, pair: DevicePair, error: Errno) -> io::Result<()> {
         match error {
             // Of these two filesystems, or of the kernel.
             Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS => {

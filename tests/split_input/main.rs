@@ -135,7 +135,7 @@ fn write(opened: &Opened, plan: &Plan, out: &Path) {
     let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
     let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.join(view.as_path()))).collect();
-    export::write(&tree, &views, &export::Progress::default()).unwrap();
+    export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
 }
 
 /// A fat tree, its split, and that laid over each other.
@@ -309,7 +309,8 @@ fn there_is_a_limit_to_wrappers() {
 /// The view `fat/`, written.
 fn fat_view(opened: &Opened, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
-    export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &export::Progress::default()).unwrap();
+    export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &export::ExportProgress::default())
+        .unwrap();
     files(out)
 }
 

@@ -59,7 +59,7 @@ impl Split {
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
         let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
         let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.path().join(view.as_path()))).collect();
-        export::write(&tree, &views, &export::Progress::default()).unwrap();
+        export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
         Self { fat: Some(fat), out }
     }
 

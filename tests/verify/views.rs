@@ -39,7 +39,7 @@ fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let names = ["host", "merged"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let out = tempfile::tempdir().unwrap();
     let views: Vec<_> = names.map(|name| (EntryPath::new(name.as_bytes()).unwrap(), out.path().join(name))).collect();
-    export::write(&tree, &views, &export::Progress::default()).unwrap();
+    export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
     let parts = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).map(str::to_owned);
     let parts = parts.chain(plan.keys.iter().map(|key| format!("merged/{key}")));
     let statement = Statement::of(&all()).with_arch(&arch).with_parts(parts).to_json();
