@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::sharing::{Sharing, SystemCalls, Way};
 use super::{ExportError, at, reading};
-use crate::rope::{Backing, Content, Extent, ReadError, Source, to_usize};
+use crate::rope::{Backing, Content, Extent, ExtentSource, ReadError, to_usize};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -70,9 +70,9 @@ pub(super) fn write<K: SystemCalls>(
     let mut to = 0;
     for Extent { length, source } in content.extents(0, content.size()) {
         match source {
-            Source::Zeros => {}
-            Source::Read => target.write_read(to, length, |offset, piece| content.read_at(offset, piece))?,
-            Source::File { file, offset } => {
+            ExtentSource::Zeros => {}
+            ExtentSource::Read => target.write_read(to, length, |offset, piece| content.read_at(offset, piece))?,
+            ExtentSource::File { file, offset } => {
                 if !input.as_ref().is_some_and(|input| std::ptr::addr_eq(input.backing, file)) {
                     input.iter().try_for_each(InputFile::check).map_err(reading(path))?;
                     input = Some(InputFile::open(file).map_err(reading(path))?);

@@ -10,12 +10,12 @@ pub struct Extent<'a> {
     /// How many.
     pub length: u64,
     /// What they are.
-    pub source: Source<'a>,
+    pub source: ExtentSource<'a>,
 }
 
 /// What some bytes of a content are.
 #[derive(Clone, Copy)]
-pub enum Source<'a> {
+pub enum ExtentSource<'a> {
     /// Those of a file of the operating system, from an offset on.
     File {
         /// The file.
@@ -29,7 +29,7 @@ pub enum Source<'a> {
     Read,
 }
 
-impl fmt::Debug for Source<'_> {
+impl fmt::Debug for ExtentSource<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { offset, .. } => write!(formatter, "File({offset})"),

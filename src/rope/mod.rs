@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 pub use compare::equal;
 pub use edit::{Edit, EditError, edited};
-pub use extent::{Extent, Source};
+pub use extent::{Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
 pub use packed::{BlockBoundary, Packed};
@@ -67,7 +67,7 @@ pub trait Content: Send + Sync + fmt::Debug {
 
     /// What these bytes are, in their order: ranges of files of the operating system, zeros, or what has to be read.
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
-        let source = self.backing().map_or(Source::Read, |file| Source::File { file, offset });
+        let source = self.backing().map_or(ExtentSource::Read, |file| ExtentSource::File { file, offset });
         vec![Extent { length, source }]
     }
 
@@ -357,8 +357,8 @@ impl Content for Rope {
             let length = piece.length as u64;
             match &piece.segment.origin {
                 SegmentSource::Range { content, offset } => content.extents(offset + piece.skip, length),
-                SegmentSource::Literal(_) => vec![Extent { length, source: Source::Read }],
-                SegmentSource::Zeros => vec![Extent { length, source: Source::Zeros }],
+                SegmentSource::Literal(_) => vec![Extent { length, source: ExtentSource::Read }],
+                SegmentSource::Zeros => vec![Extent { length, source: ExtentSource::Zeros }],
             }
         });
         extents.collect()

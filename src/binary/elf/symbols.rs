@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::image::{ElfImage, ElfSection};
 use super::relocation;
 use crate::binary::changes::{Patch, PatchPiece};
-use crate::rope::{Content, Extent, ReadError, Segment, Source, check_range, head, tail, to_usize};
+use crate::rope::{Content, Extent, ExtentSource, ReadError, Segment, check_range, head, tail, to_usize};
 
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
@@ -147,12 +147,12 @@ impl Content for Changed {
 
     /// Most tables are large, and few symbols are of the device code.
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
-        let all = || vec![Extent { length, source: Source::Read }];
+        let all = || vec![Extent { length, source: ExtentSource::Read }];
         let Some(file) = self.original.backing() else { return all() };
         let Ok(parts) = self.parts(offset..offset.saturating_add(length)) else { return all() };
         let mut at = self.symbols.offset + offset;
         let extent = |(length, changes): (u64, bool)| {
-            let source = if changes { Source::Read } else { Source::File { file, offset: at } };
+            let source = if changes { ExtentSource::Read } else { ExtentSource::File { file, offset: at } };
             at += length;
             Extent { length, source }
         };
@@ -197,13 +197,13 @@ mod tests {
                 let mut bytes = [vec![0; usize::try_from(extent.length).unwrap()], Vec::new()];
                 table.read_at(at, &mut bytes[0]).unwrap();
                 match extent.source {
-                    Source::File { offset: place, .. } => {
+                    ExtentSource::File { offset: place, .. } => {
                         bytes[1] = vec![0; bytes[0].len()];
                         original.read_at(place, &mut bytes[1]).unwrap();
                         assert!(bytes[0] == bytes[1], "{at}+{}", extent.length);
                     }
-                    Source::Read => read += extent.length,
-                    Source::Zeros => panic!("no zeros"),
+                    ExtentSource::Read => read += extent.length,
+                    ExtentSource::Zeros => panic!("no zeros"),
                 }
                 at += extent.length;
             }
