@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::executor::Executor;
 use crate::index::{FrameStore, Index};
@@ -93,7 +95,7 @@ impl Resources {
     /// What all users of these resources have together, made by the first of them. It goes with the last one.
     #[doc(hidden)]
     pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = self.shared.lock();
         if let Some(found) = shared.upgrade().and_then(|found| found.downcast().ok()) {
             return found;
         }

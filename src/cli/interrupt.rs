@@ -4,10 +4,10 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::Context;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::fs::signals::{self, ENDING, Signal};
 
@@ -40,7 +40,7 @@ fn listen(signals: &[Signal]) {
 
 /// The directory that goes when the process is interrupted. It does not go while this is locked.
 pub(super) fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    UNFINISHED.lock()
 }
 
 fn remove(directory: &Path) {

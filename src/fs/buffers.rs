@@ -1,7 +1,8 @@
 //! What files are read into.
 
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::rope::head_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Buffers that are kept for the next reads.
 const KEPT: usize = 8;
@@ -27,6 +28,6 @@ impl Buffers {
     }
 
     fn kept(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

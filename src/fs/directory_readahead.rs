@@ -2,8 +2,10 @@
 //! those that come next before it asks for them. A request costs more than the bytes of a small file.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::filesystem::Filesystem;
 use super::nodes::Nodes;
@@ -103,7 +105,7 @@ impl DirectoryReadahead {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Sequence>> {
-        self.sequences.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sequences.lock()
     }
 
     /// Whether nothing is being pushed.

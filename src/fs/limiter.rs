@@ -1,7 +1,8 @@
 //! Keeps a broken input from flooding the log: every `read` of a damaged file would warn.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 const BURST: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(30);
@@ -20,7 +21,7 @@ struct LimiterState {
 impl Limiter {
     /// Whether a message may pass now; if so, the number of messages suppressed since the last one that passed.
     pub(super) fn pass(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
             state.since = Some(now);
             state.passed = 0;

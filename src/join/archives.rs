@@ -1,7 +1,9 @@
 //! The archives of an input. One is opened when a search path leads to it.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use super::{Unasked, sets};
 use crate::gpu::TargetId;
@@ -69,7 +71,7 @@ impl InputArchives {
     /// Takes down that a binary which stays split needs archives.
     pub(super) fn need(&self, numbers: &BTreeSet<usize>, binary: &EntryPath) {
         for archive in numbers.iter().filter_map(|number| self.0.get(*number)) {
-            archive.needed.lock().unwrap_or_else(PoisonError::into_inner).insert(binary.clone());
+            archive.needed.lock().insert(binary.clone());
         }
     }
 
@@ -77,7 +79,7 @@ impl InputArchives {
     pub(super) fn note(&self, asked: &[(usize, String, String)]) {
         for (number, key, target) in asked {
             let Some(archive) = self.0.get(*number) else { continue };
-            let mut known = archive.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = archive.asked.lock();
             known.insert((key.clone(), target.clone()));
         }
     }
@@ -94,11 +96,11 @@ impl InputArchives {
                 }
                 None => continue,
             };
-            if let Some(binary) = archive.needed.lock().unwrap_or_else(PoisonError::into_inner).first() {
+            if let Some(binary) = archive.needed.lock().first() {
                 settled.left.push((archive.path.clone(), format!("it stays for {binary}")));
                 continue;
             }
-            let asked = archive.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let asked = archive.asked.lock();
             let others =
                 reader.entries().filter(|(key, target, _)| !asked.contains(&((*key).into(), (*target).into())));
             let others: Vec<_> = others.collect();

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lru::LruCache;
 use once_cell::sync::OnceCell;
+use parking_lot::Mutex;
 
 use super::scan::{DeviceCode, Holder, find};
 use crate::binary::{Replaced, Rewritten, ThinChanges};
@@ -98,7 +99,7 @@ impl FatBinaries {
     /// The thin form of what is at a path of the input; `None` if it has none.
     pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
         let source = self.list.get(path)?;
-        let mut thin = self.thin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thin = self.thin.lock();
         let binary = thin.get_or_insert((Arc::clone(gpus), path.clone()), || Arc::new(ThinBinary::of(source, gpus)));
         Some(Arc::clone(binary))
     }
@@ -234,7 +235,7 @@ impl ThinSource {
     /// have a view are planned: the jobs make them when they decompress a bundle again, so that looking at all views does
     /// not decompress it for each.
     fn planned(&self, gpus: &Arc<GpuSet>, bundles: &[&Bundle]) -> BTreeMap<u64, PackedBundle> {
-        let mut planned = self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut planned = self.planned.lock();
         let PlannedBundles { first, others } = &mut *planned;
         let first = first.get_or_insert_with(|| Arc::clone(gpus));
         if first == gpus {

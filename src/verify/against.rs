@@ -1,8 +1,9 @@
 //! The comparison with the fat input: nothing lost, nothing changed, nothing added.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::binary::Binaries;
@@ -270,7 +271,7 @@ impl<'a> Comparison<'a> {
 
     /// Whatever is in archives and belongs to no wrapper of the fat input.
     fn extra_code_objects(&self) {
-        let accounted = self.accounted.lock().unwrap_or_else(PoisonError::into_inner);
+        let accounted = self.accounted.lock();
         let mut by_archive: HashMap<usize, HashSet<(&str, &str)>> = HashMap::new();
         for (archive, key, target) in &*accounted {
             by_archive.entry(*archive).or_default().insert((key, target));

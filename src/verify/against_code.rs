@@ -1,7 +1,7 @@
 //! The comparison of code objects: what a runtime finds for each wrapper and target is what the fat binary had.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use ring::digest::{Context, Digest, SHA256};
@@ -242,7 +242,7 @@ impl Comparison<'_> {
 
     /// Notes that a code object belongs to a wrapper. `false` if that was known.
     fn account(&self, step: &LookupStep, key: &str) -> bool {
-        let mut accounted = self.accounted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounted = self.accounted.lock();
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
 

@@ -1,9 +1,10 @@
 //! The way from a wrapper to its code object, as runtimes go it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 use rocm_kpack::search;
 
@@ -56,14 +57,14 @@ impl OverlaidArchive {
 
     /// The names in it that no wrapper asks for.
     pub(super) fn unasked(&self) -> Vec<&str> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         let names = self.reader.toc().toc.keys().map(String::as_str);
         names.filter(|name| !asked.contains(*name)).collect()
     }
 
     fn note(&self, key: &str, target: &str) {
         if self.reader.holds(key, target) {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.asked.lock();
             if !asked.contains(key) {
                 asked.insert(key.to_owned());
             }

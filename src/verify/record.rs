@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::distributions::{Distribution, RecordRow};
@@ -65,7 +66,7 @@ impl Context<'_> {
             progress.advance(size(row));
         });
         self.check_unnamed();
-        uncompared.into_inner().unwrap_or_else(PoisonError::into_inner).note(self.findings);
+        uncompared.into_inner().note(self.findings);
     }
 
     /// Whether a RECORD can be used at all. There are wheels in the world whose RECORD states no digest; a split has to
@@ -85,7 +86,7 @@ impl Context<'_> {
         let part = distribution.part;
         let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
             self.findings.counts.uncompared_files.add(1);
-            let mut uncompared = uncompared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut uncompared = uncompared.lock();
             of(&mut uncompared).insert(String::from_utf8_lossy(&row.path).into_owned());
         };
         let path = EntryPath::new(&row.path).ok();

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::metrics::Counter;
@@ -113,25 +113,25 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn add(&self, check: Check, path: impl Into<String>, reason: impl fmt::Display) {
         let finding = Finding { path: path.into(), check, reason: reason.to_string() };
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
+        self.found.lock().push(finding);
     }
 
     /// Says what was not checked.
     pub(super) fn note(&self, note: String) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+        self.notes.lock().push(note);
     }
 
     /// How many there are.
     pub(super) fn number(&self) -> usize {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.found.lock().len()
     }
 
     /// The same findings in the same order, whichever thread was faster.
     pub(super) fn into_report(self) -> VerifyReport {
-        let mut findings = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut findings = self.found.into_inner();
         findings.sort();
         findings.dedup();
-        let mut notes = self.notes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.notes.into_inner();
         notes.sort();
         notes.dedup();
         VerifyReport { counts: self.counts, causes: causes(&findings), findings, notes }

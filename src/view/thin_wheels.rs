@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use super::installed::InstalledRecord;
 use super::record::{RecordFile, WheelBody};
@@ -96,7 +97,7 @@ impl ThinWheels {
     }
 
     fn of(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Arc<ThinWheel> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         let new = || ThinWheel { wheels: Arc::clone(self), gpus: Arc::clone(gpus), part: OnceLock::new() };
         Arc::clone(made.get_or_insert(Arc::clone(gpus), || Arc::new(new())))
     }

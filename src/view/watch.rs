@@ -1,8 +1,10 @@
 //! Whether an input is still what it was when it was mounted.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::rope::{Content, ReadError};
 
@@ -37,7 +39,7 @@ impl Watch {
     /// The first file that is no longer the one that was mounted.
     pub(super) fn changed(&self) -> Option<String> {
         // Those who ask at the same time wait for one answer.
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let started = Instant::now();
         if let Some(look) = last.as_ref().filter(|look| started < look.good_until) {
             return look.changed.clone();
@@ -103,10 +105,10 @@ mod tests {
             content.1.load(Ordering::Relaxed)
         };
         assert_eq!(looks(), 1);
-        let rest = watch.last.lock().unwrap().as_ref().unwrap().good_until - Instant::now();
+        let rest = watch.last.lock().as_ref().unwrap().good_until - Instant::now();
         assert!(rest > Duration::from_secs(5) && rest < Duration::from_secs(60), "{rest:?}");
         // As if that time had passed.
-        watch.last.lock().unwrap().as_mut().unwrap().good_until = Instant::now();
+        watch.last.lock().as_mut().unwrap().good_until = Instant::now();
         assert_eq!(looks(), 2);
     }
 }

@@ -1,8 +1,9 @@
 //! One wheel of a split.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::origin::States;
@@ -148,7 +149,7 @@ impl WheelPart {
             *used = self.resources.budget.now();
             Some(Arc::clone(assembled))
         };
-        let lock = || self.assembled.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.assembled.lock();
         if let Some(assembled) = used(&mut lock()) {
             return Ok(assembled);
         }
@@ -218,7 +219,7 @@ impl WheelPart {
 
     /// Has RECORD made once more, which may state claims that were found to be wrong since.
     pub(super) fn forget_record(&self) {
-        *self.assembled.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.assembled.lock() = None;
     }
 
     /// Where an installation of all parts has a file of this one.
@@ -263,7 +264,7 @@ impl WheelPart {
 
     /// The wheel. Makes archives, and the deflate streams of rewritten files.
     pub fn wheel(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut wheel = self.wheel.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wheel = self.wheel.lock();
         if let Some(wheel) = &*wheel {
             return Ok(Arc::clone(wheel));
         }
@@ -292,7 +293,7 @@ impl WheelPart {
 
     /// The wheel if it was made before.
     pub(super) fn known_wheel(&self) -> Option<Arc<dyn Content>> {
-        self.wheel.try_lock().ok()?.clone()
+        self.wheel.try_lock()?.clone()
     }
 
     fn failed(&self, error: &WheelError) -> ReadError {
@@ -320,10 +321,10 @@ impl Reclaim for WheelPart {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.assembled.try_lock().ok()?.as_ref().map(|(_, used)| *used)
+        self.assembled.try_lock()?.as_ref().map(|(_, used)| *used)
     }
 
     fn shed(&self) -> bool {
-        self.assembled.try_lock().is_ok_and(|mut assembled| assembled.take().is_some())
+        self.assembled.try_lock().is_some_and(|mut assembled| assembled.take().is_some())
     }
 }

@@ -6,9 +6,10 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
 
 use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
@@ -196,7 +197,7 @@ fn start_quietly<E: Display>(
         .spawn(move || listen(&listener))
         .map_err(FsError::system("cannot start a thread"))?;
     let served = prepare().map_err(|error| FsError::Prepare(format!("{error:#}")))?;
-    let mut target = target.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut target = target.lock();
     let mounted = mount(options, served)?;
     *target = Some(mounted.unmounter().clone());
     Ok(mounted)
@@ -205,7 +206,7 @@ fn start_quietly<E: Display>(
 fn listen(target: &SignalTarget) {
     let mut is_ending = false;
     while let Ok(signal) = signals::wait(&ENDING) {
-        let target = target.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let target = target.lock().clone();
         let Some(unmounter) = target.filter(|_| !is_ending) else { signals::die_of(signal) };
         is_ending = true;
         announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");

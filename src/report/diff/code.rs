@@ -2,9 +2,10 @@
 //! end, and each compressed bundle is decompressed once.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::DiffError;
@@ -57,7 +58,7 @@ impl KernelNames {
     /// The kernels of a code object by number; `None` if there are too many with those of others. `users` lead to it.
     fn keep(&self, kernels: &[Kernel], users: usize) -> Option<Arc<[(u32, u64)]>> {
         {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.lock();
             let all = kernels.len().saturating_mul(users).saturating_add(known.kernels);
             known.kernels = Some(all).filter(|all| *all <= MOST_KERNELS)?;
         }
@@ -68,7 +69,7 @@ impl KernelNames {
     fn number(&self, name: &str) -> Option<u32> {
         // An empty name takes memory, too.
         let cost = name.len().max(1);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if let Some(number) = known.numbers.get(name) {
             return Some(*number);
         }
@@ -81,7 +82,7 @@ impl KernelNames {
     }
 
     pub(super) fn name(&self, number: u32) -> Arc<str> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         usize::try_from(number).ok().and_then(|number| known.names.get(number).cloned()).unwrap_or_default()
     }
 }

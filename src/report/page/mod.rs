@@ -12,11 +12,12 @@ mod sections;
 mod treemap;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::details::Details;
@@ -226,7 +227,7 @@ impl Materialize for PageFile {
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        let mut outline = self.outline.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outline = self.outline.lock();
         if let Some(outline) = outline.take() {
             let rope = Rope::new([Segment::literal(outline.page(None).html().into_bytes())])?;
             self.html.get_or_init(|| Arc::new(rope));

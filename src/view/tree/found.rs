@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use super::stack::{Shown, View};
 
@@ -25,19 +27,19 @@ pub(super) struct LookupCache(RwLock<HashMap<u32, Arc<Shown>>>);
 impl LookupCache {
     /// The view of this number.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Shown>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+        self.0.read().get(&number).cloned()
     }
 
     /// The view called `name` in the directory `parent`, if it was found before.
     pub(super) fn called(&self, parent: u32, name: &[u8]) -> Option<Arc<Shown>> {
-        let found = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found = self.0.read();
         let known = numbers(parent, name).map_while(|number| found.get(&number));
         known.into_iter().find(|shown| shown.parent == parent && *shown.name == *name).cloned()
     }
 
     /// Adds a view unless another thread has done so.
     pub(super) fn add(&self, parent: u32, name: &[u8], view: View) -> Option<Arc<Shown>> {
-        let mut found = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.0.write();
         for number in numbers(parent, name) {
             match found.get(&number) {
                 Some(shown) if shown.parent == parent && *shown.name == *name => return Some(Arc::clone(shown)),

@@ -1,7 +1,8 @@
 //! Hard links: which nodes of a view are one file.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use super::arena::Arena;
 use super::stack::Shown;
@@ -31,7 +32,7 @@ impl Links {
     /// The first link to the file that the node `index` of a view is, and how many there are in the view.
     pub(super) fn of(&self, arena: &Arena, view: Option<&Shown>, group: u64, index: u32) -> (u32, u32) {
         let place = view.map_or_else(|| LinkPlace::Stored(top(arena, index)), |view| LinkPlace::View(view.number));
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&(place, group)).copied();
+        let known = self.known.read().get(&(place, group)).copied();
         known.unwrap_or_else(|| {
             let members = self.members.get(&group).map(Vec::as_slice).unwrap_or_default();
             let found = if let Some(view) = view {
@@ -41,7 +42,7 @@ impl Links {
                 first_and_number(members.iter().copied().filter(|&member| top(arena, member) == there))
             };
             let found = found.unwrap_or((index, 1));
-            self.known.write().unwrap_or_else(PoisonError::into_inner).insert((place, group), found);
+            self.known.write().insert((place, group), found);
             found
         })
     }
