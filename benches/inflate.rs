@@ -121,7 +121,7 @@ fn main() -> anyhow::Result<()> {
             name = path;
             let control = timed(|| bare(&*content))?;
             speed.push(content.size() as f64 / 1e6 / control[1]);
-            let joints = timed(|| Ok(content.joints().map(drop)?))?;
+            let joints = timed(|| Ok(content.block_boundaries().map(drop)?))?;
             std::fs::create_dir_all(&cache)?;
             let memory = || Index::open(&cache, &wheel);
             let resources = Resources::with_index(BUDGET, memory());

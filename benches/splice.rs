@@ -84,7 +84,7 @@ fn main() -> anyhow::Result<()> {
                 continue;
             };
             let start = seconds()?;
-            let joints = unread.joints()?.context("not deflated")?.len();
+            let joints = unread.block_boundaries()?.context("not deflated")?.len();
             let index = seconds()? - start;
             let start = seconds()?;
             for _ in 1..ROUNDS {

@@ -77,7 +77,7 @@ fn look_into_members(prepared: &Prepared) {
     progress.total.store(members.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
     show_bytes("Indexing", &progress.done, &progress.total, || {
         members.par_iter().with_max_len(1).for_each(|(path, content)| {
-            if let Err(error) = content.joints() {
+            if let Err(error) = content.block_boundaries() {
                 eprintln!("kpackfs: warning: {}", message(&format!("{path}: cannot be read: {error}")));
             }
             progress.done.fetch_add(content.size(), Ordering::Relaxed);

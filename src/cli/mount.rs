@@ -119,7 +119,7 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
     let total_bytes = sizes.sum();
     let tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
     // What planning needed is given back to the system when nothing happens for a while.
-    resources.budget.busy();
+    resources.budget.touch();
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 

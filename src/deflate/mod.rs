@@ -65,8 +65,8 @@ pub fn splice(
 ) -> Result<Option<Deflation>, DeflateError> {
     let content = edited(original, edits.to_vec())?;
     let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
-    let Some(joints) = original.joints()? else { return Ok(None) };
-    let parts = plan(&changes(&**original, edits)?, &joints, original.size());
+    let Some(boundaries) = original.block_boundaries()? else { return Ok(None) };
+    let parts = plan(&changes(&**original, edits)?, &boundaries, original.size());
     let anew = parts.iter().map(|part| if let StreamPart::Anew(range) = part { range.end - range.start } else { 0 });
     if anew.sum::<u64>() > MOST_SPLICED {
         return Ok(None);
@@ -84,7 +84,7 @@ pub fn splice(
                 crc.combine(&encoded.crc);
             }
             StreamPart::TakenOver(from, to) => {
-                ended = joints.last() == Some(to);
+                ended = boundaries.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));
             }
@@ -107,7 +107,7 @@ pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Defl
     Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize() }))
 }
 
-/// The CRC-32 of what lies between two joints. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^ b`, where `b`
+/// The CRC-32 of what lies between two boundaries. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^ b`, where `b`
 /// is the sum of the last `n` bytes and the result that of all. So with the sum of all in place of `b`, the result is
 /// the sum of the last bytes.
 fn crc_between(from: &BlockBoundary, to: &BlockBoundary) -> crc32fast::Hasher {

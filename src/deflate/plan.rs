@@ -17,7 +17,7 @@ const WORTH_BITS: u64 = 16;
 pub(super) enum StreamPart {
     /// These bytes of the new content are encoded again.
     Anew(Range<u64>),
-    /// The blocks between these joints are taken over.
+    /// The blocks between these boundaries are taken over.
     TakenOver(BlockBoundary, BlockBoundary),
 }
 
@@ -28,7 +28,7 @@ struct UnchangedRange {
 }
 
 /// Divides the new content. `size` is the original's.
-pub(super) fn plan(changes: &[ChangedRange], joints: &[BlockBoundary], size: u64) -> Vec<StreamPart> {
+pub(super) fn plan(changes: &[ChangedRange], boundaries: &[BlockBoundary], size: u64) -> Vec<StreamPart> {
     let (unchanged, new_size) = unchanged(changes, size);
     let mut parts = Vec::new();
     let mut at = 0;
@@ -39,9 +39,10 @@ pub(super) fn plan(changes: &[ChangedRange], joints: &[BlockBoundary], size: u64
         let reach = if range.old.start == 0 { 0 } else { range.old.start.saturating_add(WINDOW) };
         // The last block is marked as final.
         let may_end = range.old.end == size && moved(size) == new_size;
-        let usable = if may_end { joints } else { joints.split_last().map_or(joints, |(_, joints)| joints) };
-        let first = usable.partition_point(|joint| joint.output < reach);
-        let end = usable.partition_point(|joint| joint.output <= range.old.end);
+        let usable =
+            if may_end { boundaries } else { boundaries.split_last().map_or(boundaries, |(_, boundaries)| boundaries) };
+        let first = usable.partition_point(|boundary| boundary.output < reach);
+        let end = usable.partition_point(|boundary| boundary.output <= range.old.end);
         let Some([from, .., to]) = usable.get(first..end) else { continue };
         if to.output - from.output < WORTH || to.bit.saturating_sub(from.bit) < WORTH_BITS {
             continue;

@@ -136,18 +136,18 @@ proptest! {
         steps in prop::collection::vec((1_u64..100_000, 1_u64..60_000), 0..40),
         kinds in prop::collection::vec(kind(), 0..6),
     ) {
-        let mut joints = vec![BlockBoundary::default()];
+        let mut boundaries = vec![BlockBoundary::default()];
         for (output, bits) in steps {
-            let last = joints[joints.len() - 1];
-            joints.push(BlockBoundary { output: last.output + output, bit: last.bit + bits, crc32: 0 });
+            let last = boundaries[boundaries.len() - 1];
+            boundaries.push(BlockBoundary { output: last.output + output, bit: last.bit + bits, crc32: 0 });
         }
-        let size = joints[joints.len() - 1].output;
+        let size = boundaries[boundaries.len() - 1].output;
         let original: Arc<dyn Content> = Arc::new(Rope::new([Segment::zeros(size)]).unwrap());
         let edits = edits(&original, &kinds);
         let new_size = edited(&original, edits.clone()).unwrap().size();
         let changes = changes(&*original, &edits).unwrap();
         let mut at = 0;
-        for part in plan(&changes, &joints, size) {
+        for part in plan(&changes, &boundaries, size) {
             match part {
                 StreamPart::Anew(range) => {
                     prop_assert!(range.start == at && range.end > at);
@@ -155,7 +155,7 @@ proptest! {
                 }
                 StreamPart::TakenOver(from, to) => {
                     // The final block is nowhere but at the end.
-                    prop_assert!(to.output < size || to != joints[joints.len() - 1] || at + to.output - from.output == new_size);
+                    prop_assert!(to.output < size || to != boundaries[boundaries.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB in front of them are changed.
                     let history = from.output.saturating_sub(32 << 10);
                     let outside = |change: &ChangedRange| change.end <= history || change.start >= to.output;
@@ -173,11 +173,11 @@ fn little_is_encoded_anew() {
     let whole = data(8 << 20, 5);
     let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
     let original = deflated_member(&packed, whole.len() as u64, crc32fast::hash(&whole));
-    let joints = original.joints().unwrap().unwrap();
-    let longest = joints.windows(2).map(|pair| pair[1].output - pair[0].output).max().unwrap();
-    assert_eq!(joints[0], BlockBoundary::default());
+    let boundaries = original.block_boundaries().unwrap().unwrap();
+    let longest = boundaries.windows(2).map(|pair| pair[1].output - pair[0].output).max().unwrap();
+    assert_eq!(boundaries[0], BlockBoundary::default());
     let end = BlockBoundary { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };
-    assert_eq!(*joints.last().unwrap(), end);
+    assert_eq!(*boundaries.last().unwrap(), end);
 
     // Nothing at all without changes: then it is the same stream.
     let counters = Counters::default();
@@ -200,7 +200,7 @@ fn little_is_encoded_anew() {
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
     assert_eq!(counters.bytes_deflated.get(), 7);
 
-    // Something behind everything: the final block has to be encoded again, and with it what shares its joint.
+    // Something behind everything: the final block has to be encoded again, and with it what shares its boundary.
     let counters = Counters::default();
     let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
     let expected = [&whole, &b"kpackfs"[..]].concat();
@@ -209,7 +209,7 @@ fn little_is_encoded_anew() {
 
     // The end truncated at a block boundary: only the final block is new.
     let counters = Counters::default();
-    let middle = joints[joints.len() / 2].output;
+    let middle = boundaries[boundaries.len() / 2].output;
     let edits = [Edit::cut(middle, 8 << 20)];
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &whole[..usize::try_from(middle).unwrap()]);
     assert_eq!(counters.bytes_deflated.get(), 0);

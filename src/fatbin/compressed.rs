@@ -148,7 +148,7 @@ impl Compressed {
     /// Puts the decompressed bundle into the cache, from which it is evicted when the memory is needed.
     pub fn cache(&self, bytes: &Arc<Decompressed>) {
         self.resources.bundles.put(self.id, Arc::clone(bytes));
-        self.resources.budget.busy();
+        self.resources.budget.touch();
     }
 
     /// The same, but if it is decompressed now it is kept only as long as it is held.
@@ -179,7 +179,7 @@ impl Compressed {
         let bytes = self.in_use().upgrade()?;
         // Tells the cache that it is used.
         drop(self.resources.bundles.get(&self.id));
-        self.resources.budget.busy();
+        self.resources.budget.touch();
         Some(bytes)
     }
 

@@ -33,7 +33,7 @@ pub trait Reclaim: Send + Sync {
     fn oldest(&self) -> Option<u64>;
 
     /// Gives this thing up. Whether there was any.
-    fn shed(&self) -> bool;
+    fn reclaim(&self) -> bool;
 
     /// Gives back what it holds beyond its usual size.
     fn rest(&self) {}
@@ -50,7 +50,7 @@ pub struct Budget {
     state: Mutex<BudgetState>,
     /// Told whenever something was given back, or can be from now on.
     changed: Condvar,
-    shedders: Mutex<Vec<Weak<dyn Reclaim>>>,
+    reclaimables: Mutex<Vec<Weak<dyn Reclaim>>>,
     clock: AtomicU64,
     idle: Arc<Idle>,
 }
@@ -71,7 +71,7 @@ struct BudgetState {
 struct Account {
     bytes: u64,
     /// Bytes that nobody else gets.
-    share: u64,
+    guaranteed: u64,
     /// Those who wait, in the order of their arrival.
     waiting: VecDeque<u64>,
 }
@@ -90,9 +90,9 @@ impl BudgetState {
     /// Bytes that are taken, or would be if `more` were for `purpose`.
     fn taken(&mut self, purpose: MemoryClass, more: u64) -> u64 {
         let account = self.account(purpose);
-        let here = account.bytes.saturating_add(more).max(account.share) - account.bytes.max(account.share);
+        let here = account.bytes.saturating_add(more).max(account.guaranteed) - account.bytes.max(account.guaranteed);
         let all = [&self.bundles, &self.compression, &self.frames, &self.spans, &self.streams];
-        all.iter().map(|account| account.bytes.max(account.share)).sum::<u64>().saturating_add(here)
+        all.iter().map(|account| account.bytes.max(account.guaranteed)).sum::<u64>().saturating_add(here)
     }
 }
 
@@ -108,14 +108,14 @@ impl Budget {
     pub fn new(capacity: u64) -> Arc<Self> {
         let mut state = BudgetState::default();
         // Content that is read in pieces must survive from one piece to the next whatever else is going on.
-        let share = capacity / SHARES;
-        state.frames.share = share;
-        state.spans.share = share;
+        let guaranteed = capacity / SHARES;
+        state.frames.guaranteed = guaranteed;
+        state.spans.guaranteed = guaranteed;
         Arc::new(Self {
             capacity,
             state: Mutex::new(state),
             changed: Condvar::new(),
-            shedders: Mutex::default(),
+            reclaimables: Mutex::default(),
             clock: AtomicU64::new(1),
             idle: Arc::default(),
         })
@@ -127,7 +127,7 @@ impl Budget {
     }
 
     /// Bytes that each cache has for itself.
-    pub fn share(&self) -> u64 {
+    pub fn guaranteed(&self) -> u64 {
         self.capacity / SHARES
     }
 
@@ -227,11 +227,11 @@ impl Budget {
     /// Has a cache give up one thing if something stands in the way of `bytes` more. Whether there was anything: it may
     /// serve as well as fresh memory, so callers look before they go on.
     fn reclaim_for(&self, purpose: MemoryClass, bytes: u64) -> bool {
-        let has_shed = self.lock().taken(purpose, bytes) > self.capacity && self.shed(None);
-        if has_shed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
+        let has_reclaimed = self.lock().taken(purpose, bytes) > self.capacity && self.reclaim_oldest(None);
+        if has_reclaimed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
             trim_malloc();
         }
-        has_shed
+        has_reclaimed
     }
 
     /// Reserves memory for a value in a cache. Never waits: `None` if there is no room.
@@ -244,12 +244,12 @@ impl Budget {
             let fits = state.taken(purpose, bytes) <= self.capacity;
             let account = state.account(purpose);
             // Even while one thing takes more than everything, a cache can hold one value.
-            if fits || account.bytes == 0 || account.bytes + bytes <= account.share {
+            if fits || account.bytes == 0 || account.bytes + bytes <= account.guaranteed {
                 return Some(self.take(state, purpose, bytes));
             }
             drop(state);
             // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
-            if !self.shed(Some(purpose)) {
+            if !self.reclaim_oldest(Some(purpose)) {
                 return None;
             }
         }
@@ -278,61 +278,61 @@ impl Budget {
         self.changed.notify_all();
     }
 
-    /// From now on `shedder` is asked when memory is needed.
-    pub fn register(&self, shedder: Weak<dyn Reclaim>) {
-        let mut shedders = self.shedders.lock().unwrap_or_else(PoisonError::into_inner);
-        shedders.retain(|shedder| shedder.strong_count() > 0);
-        shedders.push(shedder);
+    /// From now on `reclaimable` is asked when memory is needed.
+    pub fn register(&self, reclaimable: Weak<dyn Reclaim>) {
+        let mut reclaimables = self.reclaimables.lock().unwrap_or_else(PoisonError::into_inner);
+        reclaimables.retain(|reclaimable| reclaimable.strong_count() > 0);
+        reclaimables.push(reclaimable);
     }
 
-    fn shedders(&self) -> Vec<Arc<dyn Reclaim>> {
-        let shedders = self.shedders.lock().unwrap_or_else(PoisonError::into_inner);
-        shedders.iter().filter_map(Weak::upgrade).collect()
+    fn reclaimables(&self) -> Vec<Arc<dyn Reclaim>> {
+        let reclaimables = self.reclaimables.lock().unwrap_or_else(PoisonError::into_inner);
+        reclaimables.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Has given up what was not used for the longest time, of those that hold more than their share, or are
     /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
     /// reserved.
-    fn shed(&self, own: Option<MemoryClass>) -> bool {
-        let shedders = self.shedders();
-        let mut oldest: Vec<_> = shedders
+    fn reclaim_oldest(&self, own: Option<MemoryClass>) -> bool {
+        let reclaimables = self.reclaimables();
+        let mut oldest: Vec<_> = reclaimables
             .iter()
-            .filter(|shedder| {
+            .filter(|reclaimable| {
                 let mut state = self.lock();
-                let account = state.account(shedder.purpose());
-                account.bytes > account.share || own == Some(shedder.purpose())
+                let account = state.account(reclaimable.purpose());
+                account.bytes > account.guaranteed || own == Some(reclaimable.purpose())
             })
-            .filter_map(|shedder| Some((shedder.oldest()?, shedder)))
+            .filter_map(|reclaimable| Some((reclaimable.oldest()?, reclaimable)))
             .collect();
         oldest.sort_by_key(|(used, _)| *used);
-        oldest.iter().any(|(_, shedder)| shedder.shed())
+        oldest.iter().any(|(_, reclaimable)| reclaimable.reclaim())
     }
 
     /// Has idle buffers and compressors given up, but nothing that a reader goes on from.
     pub fn release_idle(&self) {
-        self.release(|shedder| matches!(shedder.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
+        self.release(|reclaimable| matches!(reclaimable.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
     }
 
     /// Has everything given up that nobody needs as long as nothing happens.
     pub fn release_unused(&self) {
-        self.shedders().iter().for_each(|shedder| shedder.rest());
-        self.release(|shedder| shedder.leaves_when_idle());
+        self.reclaimables().iter().for_each(|reclaimable| reclaimable.rest());
+        self.release(|reclaimable| reclaimable.leaves_when_idle());
     }
 
     fn release(&self, is_released: impl Fn(&dyn Reclaim) -> bool) {
-        for shedder in self.shedders().iter().filter(|shedder| is_released(&***shedder)) {
-            while shedder.shed() {}
+        for reclaimable in self.reclaimables().iter().filter(|reclaimable| is_released(&***reclaimable)) {
+            while reclaimable.reclaim() {}
         }
     }
 
     /// Tells that something became idle, which is released when nothing happens for a while.
-    pub(super) fn rests(self: &Arc<Self>) {
+    pub(super) fn mark_idle(self: &Arc<Self>) {
         self.look_again();
-        self.busy();
+        self.touch();
     }
 
     /// Puts off giving back what is idle.
-    pub fn busy(self: &Arc<Self>) {
+    pub fn touch(self: &Arc<Self>) {
         self.idle.watch(self);
     }
 

@@ -106,8 +106,8 @@ where
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let held = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
         let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, most, held });
-        let shedder: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
-        budget.register(Arc::downgrade(&shedder));
+        let reclaimable: Arc<dyn Reclaim> = Arc::<CacheState<K, V>>::clone(&held);
+        budget.register(Arc::downgrade(&reclaimable));
         Self { held }
     }
 
@@ -224,7 +224,7 @@ impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
         self.lock().values.peek_lru().map(|(_, entry)| entry.used)
     }
 
-    fn shed(&self) -> bool {
+    fn reclaim(&self) -> bool {
         let Some((_, value)) = self.pop() else { return false };
         // Others need the room.
         let mut held = self.lock();

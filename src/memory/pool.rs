@@ -39,8 +39,8 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// An empty pool.
     pub(crate) fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         let inner = Arc::new(PoolState { budget: Arc::clone(budget), purpose, idle: Mutex::default() });
-        let shedder: Arc<dyn Reclaim> = Arc::<PoolState<T>>::clone(&inner);
-        budget.register(Arc::downgrade(&shedder));
+        let reclaimable: Arc<dyn Reclaim> = Arc::<PoolState<T>>::clone(&inner);
+        budget.register(Arc::downgrade(&reclaimable));
         Self(inner)
     }
 
@@ -55,7 +55,7 @@ impl<T: Default + Send + 'static> Pool<T> {
 
     /// Drops the idle thing that was not used for the longest time.
     pub(super) fn discard(&self) {
-        self.0.shed();
+        self.0.reclaim();
     }
 
     /// An idle thing that is fit for use, or else memory for a new one of `bytes`. Waits for that if need be; see
@@ -112,7 +112,7 @@ impl<T: Send> Reclaim for PoolState<T> {
         self.lock().first().map(|resting| resting.since)
     }
 
-    fn shed(&self) -> bool {
+    fn reclaim(&self) -> bool {
         let mut idle = self.lock();
         let oldest = (!idle.is_empty()).then(|| idle.remove(0));
         drop(idle);
@@ -155,7 +155,7 @@ impl<T: Default> Drop for Pooled<T> {
             let thing = std::mem::take(&mut self.thing);
             let since = self.pool.budget.now();
             self.pool.lock().push(IdleEntry { thing, reservation, since });
-            self.pool.budget.rests();
+            self.pool.budget.mark_idle();
         }
     }
 }

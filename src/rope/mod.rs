@@ -96,7 +96,7 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// The block boundaries of the deflate stream in [`Content::packed`], ascending, if there is one: the first is the
     /// stream's beginning, the last is its end. Blocks that make a few KiB only are left together with the next. Reads
     /// all that has never been read before.
-    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
+    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         Ok(None)
     }
 }

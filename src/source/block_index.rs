@@ -31,7 +31,7 @@ const MOST_COST: u64 = 9 << 18;
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
     /// The place.
-    pub(super) joint: BlockBoundary,
+    pub(super) boundary: BlockBoundary,
     /// The up to 32 KiB of content before it, as a zstd frame; nothing at the beginning.
     pub(super) window: Box<[u8]>,
     /// Whether the window is known to be right. That of a recalled index is not at first.
@@ -40,8 +40,8 @@ pub(super) struct Checkpoint {
 
 impl Checkpoint {
     /// One whose caller claims that it is good.
-    pub(super) fn claimed(joint: BlockBoundary, window: Box<[u8]>) -> Self {
-        Self { joint, window, proved: AtomicBool::new(false) }
+    pub(super) fn claimed(boundary: BlockBoundary, window: Box<[u8]>) -> Self {
+        Self { boundary, window, proved: AtomicBool::new(false) }
     }
 
     pub(super) fn is_proved(&self) -> bool {
@@ -61,7 +61,7 @@ pub(super) struct BlockIndex {
     /// Whether the end of the stream has been seen.
     pub(super) complete: bool,
     /// Where blocks begin; at last, where the stream ends.
-    pub(super) joints: Vec<BlockBoundary>,
+    pub(super) boundaries: Vec<BlockBoundary>,
     /// Where decoding can start; the first one is the beginning.
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
     /// Of everything before `indexed_to`.
@@ -76,7 +76,7 @@ impl Default for BlockIndex {
         Self {
             indexed_to: 0,
             complete: false,
-            joints: vec![BlockBoundary::default()],
+            boundaries: vec![BlockBoundary::default()],
             checkpoints: vec![Arc::new(start)],
             crc: crc32fast::Hasher::new(),
             windows: 0,
@@ -87,23 +87,23 @@ impl Default for BlockIndex {
 impl BlockIndex {
     /// The index that a session before this one made, unless it contradicts the stream or itself.
     pub(super) fn restored(index: &StreamIndex, stream: &Stream) -> Option<Self> {
-        let (joints, mut checkpoints) = index.unpack(stream)?;
+        let (boundaries, mut checkpoints) = index.unpack(stream)?;
         let windows = checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum();
-        let mut restored = Self { indexed_to: stream.size, complete: true, joints, windows, ..Self::default() };
+        let mut restored = Self { indexed_to: stream.size, complete: true, boundaries, windows, ..Self::default() };
         restored.checkpoints.append(&mut checkpoints);
         Some(restored)
     }
 
     /// The last checkpoint that is not behind `offset`.
     pub(super) fn checkpoint(&self, offset: u64) -> Arc<Checkpoint> {
-        let after = self.checkpoints.partition_point(|checkpoint| checkpoint.joint.output <= offset);
+        let after = self.checkpoints.partition_point(|checkpoint| checkpoint.boundary.output <= offset);
         self.checkpoints.get(after.saturating_sub(1)).map(Arc::clone).unwrap_or_default()
     }
 
-    /// The first joint at or behind `offset`, or else the end.
+    /// The first boundary at or behind `offset`, or else the end.
     pub(super) fn joint_from(&self, offset: u64) -> Option<BlockBoundary> {
-        let found = self.joints.partition_point(|joint| joint.output < offset);
-        self.joints.get(found).or(self.joints.last()).copied()
+        let found = self.boundaries.partition_point(|boundary| boundary.output < offset);
+        self.boundaries.get(found).or(self.boundaries.last()).copied()
     }
 
     /// Bytes of memory.
@@ -111,7 +111,8 @@ impl BlockIndex {
         let checkpoints = self.checkpoints.capacity() * size_of::<Arc<Checkpoint>>();
         // An `Arc` has two counters.
         let each = size_of::<Checkpoint>() + 2 * size_of::<usize>();
-        let lists = self.joints.capacity() * size_of::<BlockBoundary>() + checkpoints + self.checkpoints.len() * each;
+        let lists =
+            self.boundaries.capacity() * size_of::<BlockBoundary>() + checkpoints + self.checkpoints.len() * each;
         self.windows.saturating_add(lists as u64)
     }
 
@@ -119,9 +120,9 @@ impl BlockIndex {
     pub(super) fn builder(&self) -> IndexBuilder {
         IndexBuilder {
             indexed_to: self.indexed_to,
-            last: self.joints.last().copied().unwrap_or_default(),
+            last: self.boundaries.last().copied().unwrap_or_default(),
             checkpoint: self.checkpoints.last().map(Arc::clone).unwrap_or_default(),
-            joints: Vec::new(),
+            boundaries: Vec::new(),
             checkpoints: Vec::new(),
             complete: false,
             crc: self.crc.clone(),
@@ -133,11 +134,11 @@ impl BlockIndex {
         self.indexed_to = indexed_to;
         self.complete = builder.complete;
         self.windows += builder.checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum::<u64>();
-        self.joints.append(&mut builder.joints);
+        self.boundaries.append(&mut builder.boundaries);
         self.checkpoints.append(&mut builder.checkpoints);
         self.crc = builder.crc.clone();
         if self.complete {
-            self.joints.shrink_to_fit();
+            self.boundaries.shrink_to_fit();
             self.checkpoints.shrink_to_fit();
         }
     }
@@ -145,14 +146,14 @@ impl BlockIndex {
 
 /// Builds the index of what a decoder makes beyond what is indexed.
 ///
-/// Where joints and checkpoints are depends on the stream alone, never on who read what when: wheels are made of them.
+/// Where boundaries and checkpoints are depends on the stream alone, never on who read what when: wheels are made of them.
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
     /// What was indexed when this began.
     indexed_to: u64,
     last: BlockBoundary,
     checkpoint: Arc<Checkpoint>,
-    joints: Vec<BlockBoundary>,
+    boundaries: Vec<BlockBoundary>,
     checkpoints: Vec<Arc<Checkpoint>>,
     complete: bool,
     crc: crc32fast::Hasher,
@@ -180,15 +181,15 @@ impl IndexBuilder {
         if decoder.output < self.indexed_to {
             return Ok(());
         }
-        let joint = |unused| BlockBoundary {
+        let boundary = |unused| BlockBoundary {
             bit: decoder.bit(unused),
             output: decoder.output,
             crc32: self.crc.clone().finalize(),
         };
         match place {
             DecoderPosition::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
-                self.last = joint(unused);
-                self.joints.push(self.last);
+                self.last = boundary(unused);
+                self.boundaries.push(self.last);
                 // Nobody would start at the very end.
                 if decoder.output < stream.size && self.is_far(self.last) {
                     let window = decoder.window(stream)?;
@@ -198,11 +199,11 @@ impl IndexBuilder {
                 }
             }
             DecoderPosition::End => {
-                let end = joint(0);
+                let end = boundary(0);
                 if end.crc32 != stream.crc32 {
                     return Err(stream.damaged("the content does not have the CRC-32 that the zip file claims"));
                 }
-                self.joints.push(end);
+                self.boundaries.push(end);
                 self.complete = true;
             }
             _ => {}
@@ -213,8 +214,8 @@ impl IndexBuilder {
     /// Whether decoding from the last checkpoint to here costs more than a new checkpoint is worth.
     fn is_far(&self, here: BlockBoundary) -> bool {
         let last = &self.checkpoint;
-        let output = here.output - last.joint.output;
-        let cost = (here.bit - last.joint.bit) / 8 + output / OUTPUT_PER_INPUT;
+        let output = here.output - last.boundary.output;
+        let cost = (here.bit - last.boundary.bit) / 8 + output / OUTPUT_PER_INPUT;
         let limit = (last.window.len() as u64 * WINDOW_SHARE).clamp(LEAST_COST, MOST_COST);
         output >= CHECKPOINT_DISTANCE && cost >= limit
     }

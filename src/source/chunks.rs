@@ -160,13 +160,13 @@ impl Chunks {
         }
     }
 
-    /// All joints. What nobody has read yet is decoded.
-    pub(super) fn joints(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
+    /// All boundaries. What nobody has read yet is decoded.
+    pub(super) fn block_boundaries(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
         loop {
             let mut state = self.lock();
             self.restore(&mut state);
             let Some(last) = self.count().checked_sub(1).filter(|_| !state.index.complete) else {
-                return Ok(state.index.joints.as_slice().into());
+                return Ok(state.index.boundaries.as_slice().into());
             };
             drop(state);
             // The index can be evicted right after that.
@@ -229,10 +229,10 @@ impl Chunks {
             self.stream.decoders.indexes.touch(self.number);
             let indexed_to = state.index.indexed_to;
             let checkpoint = state.index.checkpoint(start.min(indexed_to));
-            let near = checkpoint.joint.output..=start.min(indexed_to);
+            let near = checkpoint.boundary.output..=start.min(indexed_to);
             let standing = self.stream.decoders.nearest(id, &near);
             // One that passes the checkpoint with its next chunk is worth waiting for, too.
-            let coming = checkpoint.joint.output.saturating_sub(CHUNK)..=*near.end();
+            let coming = checkpoint.boundary.output.saturating_sub(CHUNK)..=*near.end();
             let running = state.decodes.iter().map(|decode| decode.at).filter(|at| coming.contains(at)).max();
             let must_wait = end > indexed_to && state.decodes.iter().any(|decode| decode.end > indexed_to);
             if must_wait || (running > standing && waits < MOST_WAITS) {
@@ -244,7 +244,7 @@ impl Chunks {
             let start = decoder.map_or(Start::Seek(checkpoint), Start::Resume);
             let at = match &start {
                 Start::Resume(decoder) => decoder.output,
-                Start::Seek(checkpoint) => checkpoint.joint.output,
+                Start::Seek(checkpoint) => checkpoint.boundary.output,
             };
             state.begun += 1;
             let number = state.begun;
@@ -297,9 +297,9 @@ impl Chunks {
             return Ok(decoder);
         }
         // After 32 KiB nothing refers to the window any more.
-        let until = self.lock().index.joint_from(checkpoint.joint.output.saturating_add(WINDOW as u64));
+        let until = self.lock().index.joint_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
         let until = until.unwrap_or_default();
-        let mut crc = crc32fast::Hasher::new_with_initial(checkpoint.joint.crc32);
+        let mut crc = crc32fast::Hasher::new_with_initial(checkpoint.boundary.crc32);
         let mut buffer = vec![0; WINDOW];
         while decoder.output < until.output {
             let length = usize::try_from(until.output - decoder.output).unwrap_or(WINDOW).min(WINDOW);
@@ -387,7 +387,7 @@ impl Chunks {
 
     /// Where decoding can start.
     pub(super) fn checkpoints(&self) -> Vec<u64> {
-        self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.joint.output).collect()
+        self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.boundary.output).collect()
     }
 }
 
@@ -432,7 +432,7 @@ impl DecodeGuard<'_> {
         }
         let budget = &stream.resources.budget;
         // Memory that planning will need again is not idle while a stream is being indexed.
-        budget.busy();
+        budget.touch();
         if let Some(index) = complete {
             // The copy, and the record that is made of it.
             let _memory = budget.account(MemoryClass::Streams, 2 * bytes);

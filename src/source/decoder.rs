@@ -66,9 +66,9 @@ impl Decoder {
 
     /// Goes to `start`.
     pub(super) fn seek(&mut self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<(), ReadError> {
-        self.output = start.joint.output;
+        self.output = start.boundary.output;
         // The byte in which the next block begins, perhaps after the end of the block before.
-        self.fetched = start.joint.bit / 8;
+        self.fetched = start.boundary.bit / 8;
         self.rest = 0..0;
         self.step_in = step_in;
         let mut window = Vec::new();
@@ -76,7 +76,7 @@ impl Decoder {
             window = zstd::bulk::decompress(&start.window, WINDOW)
                 .map_err(|error| stream.damaged(format!("a checkpoint of the index is damaged: {error}")))?;
         }
-        let used = (start.joint.bit % 8) as u8;
+        let used = (start.boundary.bit % 8) as u8;
         let mut value = 0;
         if used > 0 {
             self.fetch(stream)?;

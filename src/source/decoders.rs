@@ -147,7 +147,7 @@ impl Decoders {
         decoders.push(IdleDecoder { owner, decoder, since: self.budget.now(), _memory: memory });
         drop(decoders);
         drop(oldest);
-        self.budget.busy();
+        self.budget.touch();
     }
 
     /// Keeps the memory of a chunk for another one of its length.
@@ -195,7 +195,7 @@ impl Reclaim for Unused {
     }
 
     /// Decoders come last: a new chunk costs less than decoding from a checkpoint.
-    fn shed(&self) -> bool {
+    fn reclaim(&self) -> bool {
         let mut chunks = self.free_chunks();
         let chunk = (!chunks.is_empty()).then(|| chunks.remove(0));
         drop(chunks);

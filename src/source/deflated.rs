@@ -193,8 +193,8 @@ impl Content for Deflated {
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
 
-    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
-        self.chunks.joints().map(Some)
+    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
+        self.chunks.block_boundaries().map(Some)
     }
 }
 

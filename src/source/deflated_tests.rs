@@ -110,7 +110,7 @@ proptest! {
         }
         prop_assert!(read(&content, 0, size).unwrap() == whole);
         prop_assert!(read(&content, 1, size).is_err());
-        prop_assert_eq!(content.joints().unwrap().unwrap().last().unwrap().output, size as u64);
+        prop_assert_eq!(content.block_boundaries().unwrap().unwrap().last().unwrap().output, size as u64);
     }
 
     #[test]
@@ -154,9 +154,9 @@ fn the_index_grows_as_far_as_somebody_has_read() {
     assert_eq!(inflated(), (2 << 20) + CHUNK);
     read(&content, (1 << 20) + 1, 1 << 20).unwrap();
     assert_eq!(inflated(), (2 << 20) + CHUNK, "what came just before is kept");
-    content.joints().unwrap();
+    content.block_boundaries().unwrap();
     assert_eq!(inflated(), whole.len() as u64);
-    content.joints().unwrap();
+    content.block_boundaries().unwrap();
     assert_eq!(inflated(), whole.len() as u64);
 }
 
@@ -182,10 +182,10 @@ fn reading_on_decodes_everything_once_with_room_for_a_few_chunks() {
 fn a_far_read_decodes_from_the_checkpoint_before_it_only() {
     let (whole, packed) = with_checkpoints(24 << 20, 3);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 0);
-    let joints = content.joints().unwrap().unwrap();
+    let boundaries = content.block_boundaries().unwrap().unwrap();
     let checkpoints = content.chunks.checkpoints();
     assert!(checkpoints.len() > 3, "{checkpoints:?}");
-    assert!(checkpoints.iter().all(|output| joints.iter().any(|joint| joint.output == *output)));
+    assert!(checkpoints.iter().all(|output| boundaries.iter().any(|boundary| boundary.output == *output)));
     for offset in (0..whole.len()).step_by(777_777).rev() {
         let before = resources.counters.bytes_inflated.get();
         assert_eq!(read(&content, offset, 1).unwrap(), whole[offset..=offset]);
@@ -209,9 +209,9 @@ fn joints_do_not_depend_on_who_read_what_when() {
         hopping.stream().decoders.clear();
         read(&other, offset, 1).unwrap();
     }
-    let expected = straight.joints().unwrap();
-    assert_eq!(hopping.joints().unwrap(), expected);
-    assert_eq!(other.joints().unwrap(), expected);
+    let expected = straight.block_boundaries().unwrap();
+    assert_eq!(hopping.block_boundaries().unwrap(), expected);
+    assert_eq!(other.block_boundaries().unwrap(), expected);
     assert_eq!(hopping.chunks.checkpoints(), straight.chunks.checkpoints());
 }
 
@@ -219,13 +219,13 @@ fn joints_do_not_depend_on_who_read_what_when() {
 fn an_evicted_index_is_built_again() {
     let (whole, packed) = with_checkpoints(6 << 20, 21);
     let (content, resources) = member(&packed, whole.len(), crc32fast::hash(&whole), 64 << 20);
-    let (joints, checkpoints) = (content.joints().unwrap(), content.chunks.checkpoints());
+    let (boundaries, checkpoints) = (content.block_boundaries().unwrap(), content.chunks.checkpoints());
     assert!(checkpoints.len() > 1);
     let before = resources.budget.gauges().streams;
     assert!(content.chunks.evict_index());
     assert!(resources.budget.gauges().streams < before && content.chunks.checkpoints() == [0]);
     assert!(read(&content, 3 << 20, 999).unwrap() == whole[3 << 20..][..999]);
-    assert_eq!(content.joints().unwrap(), joints);
+    assert_eq!(content.block_boundaries().unwrap(), boundaries);
     assert_eq!(content.chunks.checkpoints(), checkpoints);
 }
 
@@ -245,7 +245,7 @@ fn when_the_budget_is_short_indexes_leave_in_the_order_of_their_use() {
     };
     let members: Vec<_> = (0..8).map(|_| Deflated::new(stream())).collect();
     for member in &members {
-        member.joints().unwrap();
+        member.block_boundaries().unwrap();
     }
     // Twice the budget.
     for member in &members {

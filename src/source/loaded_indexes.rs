@@ -91,7 +91,7 @@ impl Reclaim for LoadedIndexes {
         state.entries.peek_lru().filter(|_| is_reclaimable).map(|(_, entry)| entry.used)
     }
 
-    fn shed(&self) -> bool {
+    fn reclaim(&self) -> bool {
         let mut state = self.lock();
         let oldest = state.entries.peek_lru().map(|(number, entry)| (*number, entry.member.upgrade()));
         let Some((number, member)) = oldest else { return false };

@@ -283,10 +283,10 @@ impl Content for Member {
         true
     }
 
-    fn joints(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
+    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         match self.open() {
             OpenMember::Stored(_) => Ok(None),
-            OpenMember::Deflated(deflated) => deflated.joints(),
+            OpenMember::Deflated(deflated) => deflated.block_boundaries(),
         }
     }
 }

@@ -16,13 +16,13 @@ pub(super) struct StreamIndex {
     size: u64,
     /// The content's CRC-32.
     crc32: u32,
-    /// Of each joint but the first, from the one before it, in bits.
+    /// Of each boundary but the first, from the one before it, in bits.
     bits: Vec<u64>,
     /// The same in bytes of content.
     outputs: Vec<u64>,
-    /// CRC-32 of the content up to each joint but the first.
+    /// CRC-32 of the content up to each boundary but the first.
     crcs: Vec<u32>,
-    /// Of each checkpoint but the first: which joint it is, and the window as a zstd frame.
+    /// Of each checkpoint but the first: which boundary it is, and the window as a zstd frame.
     checkpoints: Vec<(usize, ByteBuf)>,
 }
 
@@ -32,9 +32,10 @@ impl StreamIndex {
         if !index.complete || index.checkpoints.len() < 2 {
             return None;
         }
-        let steps = || index.joints.iter().zip(index.joints.iter().skip(1));
+        let steps = || index.boundaries.iter().zip(index.boundaries.iter().skip(1));
         let checkpoints = index.checkpoints.iter().skip(1).map(|checkpoint| {
-            let found = index.joints.binary_search_by_key(&checkpoint.joint.bit, |joint| joint.bit).ok()?;
+            let found =
+                index.boundaries.binary_search_by_key(&checkpoint.boundary.bit, |boundary| boundary.bit).ok()?;
             Some((found, ByteBuf::from(checkpoint.window.to_vec())))
         });
         Some(Self {
@@ -47,16 +48,16 @@ impl StreamIndex {
         })
     }
 
-    /// The joints, and the checkpoints but the first. `None` if they contradict each other or cannot be of `stream`.
+    /// The boundaries, and the checkpoints but the first. `None` if they contradict each other or cannot be of `stream`.
     pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<BlockBoundary>, Vec<Arc<Checkpoint>>)> {
         if self.outputs.len() != self.bits.len() || self.crcs.len() != self.bits.len() {
             return None;
         }
         let mut at = BlockBoundary::default();
-        let mut joints = vec![at];
+        let mut boundaries = vec![at];
         for ((&bits, &output), &crc32) in self.bits.iter().zip(&self.outputs).zip(&self.crcs) {
             at = BlockBoundary { bit: at.bit.checked_add(bits)?, output: at.output.checked_add(output)?, crc32 };
-            joints.push(at);
+            boundaries.push(at);
         }
         let of_stream = self.size == stream.size && at.output == stream.size && at.bit <= stream.packed.size() * 8;
         if !of_stream || self.crc32 != stream.crc32 || at.crc32 != stream.crc32 || self.bits.contains(&0) {
@@ -65,14 +66,14 @@ impl StreamIndex {
         let mut checkpoints = Vec::with_capacity(self.checkpoints.len());
         let mut last = 0;
         for (number, window) in &self.checkpoints {
-            let joint = *joints.get(*number).filter(|joint| joint.output < stream.size)?;
+            let boundary = *boundaries.get(*number).filter(|boundary| boundary.output < stream.size)?;
             if *number <= last || window.is_empty() {
                 return None;
             }
             last = *number;
-            checkpoints.push(Arc::new(Checkpoint::claimed(joint, window.as_slice().into())));
+            checkpoints.push(Arc::new(Checkpoint::claimed(boundary, window.as_slice().into())));
         }
-        Some((joints, checkpoints))
+        Some((boundaries, checkpoints))
     }
 }
 

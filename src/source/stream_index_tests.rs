@@ -22,10 +22,10 @@ fn the_next_session_starts_at_checkpoints_at_once() {
     let place = tempfile::tempdir().unwrap();
     let crc = crc32fast::hash(&whole);
     let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-    let joints = content.joints().unwrap();
+    let boundaries = content.block_boundaries().unwrap();
     resources.index.save().unwrap();
     let (content, resources) = member_of(&packed, whole.len(), crc, remembering(place.path()));
-    assert_eq!(content.joints().unwrap(), joints);
+    assert_eq!(content.block_boundaries().unwrap(), boundaries);
     assert_eq!(resources.counters.bytes_inflated.get(), 0);
     let offset = 19 << 20;
     assert_eq!(read(&content, offset, 99).unwrap(), whole[offset..offset + 99]);
@@ -59,7 +59,7 @@ fn an_index_that_lies_is_never_believed() {
     let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
     let crc = crc32fast::hash(&whole);
     let (content, _) = member(&packed, whole.len(), crc, 0);
-    content.joints().unwrap();
+    content.block_boundaries().unwrap();
     let good = content.export().unwrap();
     let lies: Vec<(&str, Lie)> = vec![
         ("another window", Box::new(|index| index.checkpoints[0].1 = index.checkpoints[1].1.clone())),
@@ -84,8 +84,8 @@ fn an_index_that_lies_is_never_believed() {
                 index.outputs[index.checkpoints[0].0] -= 1;
             }),
         ),
-        ("another joint", Box::new(|index| index.checkpoints[0].0 += 1)),
-        ("no such joint", Box::new(|index| index.checkpoints.last_mut().unwrap().0 += 1 << 30)),
+        ("another boundary", Box::new(|index| index.checkpoints[0].0 += 1)),
+        ("no such boundary", Box::new(|index| index.checkpoints.last_mut().unwrap().0 += 1 << 30)),
         ("checkpoints that go back", Box::new(|index| index.checkpoints.swap(0, 1))),
         ("another size", Box::new(|index| index.size += 1)),
         ("another sum", Box::new(|index| index.crcs[3] ^= 1)),

@@ -183,7 +183,7 @@ impl WheelPart {
         let made = Arc::new(made);
         *assembled = Some((Arc::clone(&made), self.resources.budget.now()));
         drop(assembled);
-        self.resources.budget.busy();
+        self.resources.budget.touch();
         Ok(made)
     }
 
@@ -324,7 +324,7 @@ impl Reclaim for WheelPart {
         self.assembled.try_lock()?.as_ref().map(|(_, used)| *used)
     }
 
-    fn shed(&self) -> bool {
+    fn reclaim(&self) -> bool {
         self.assembled.try_lock().is_some_and(|mut assembled| assembled.take().is_some())
     }
 }

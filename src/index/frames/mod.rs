@@ -42,7 +42,7 @@ enum Sink {
     /// To a file without a name on the filesystem of this directory.
     Unnamed(PathBuf),
     /// The same, but it may take what it needs: all that is in it is written to this directory next.
-    Spool(PathBuf),
+    Output(PathBuf),
 }
 
 /// The frames of one input.
@@ -93,7 +93,7 @@ impl FrameStore {
     pub fn spool_to(&self, directory: &Path) {
         let mut state = self.lock();
         state.sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
-        state.sinks.push_back(Sink::Spool(directory.to_owned()));
+        state.sinks.push_back(Sink::Output(directory.to_owned()));
         (state.segment, state.bytes, state.left) = (None, 0, 0);
     }
 
@@ -102,7 +102,7 @@ impl FrameStore {
         let cache = self.folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.exists());
         let named = cache.filter(|cache| is_writable_disk(cache)).map(Path::to_owned);
         let place = named.or_else(|| match temporary()? {
-            Sink::Unnamed(directory) | Sink::Spool(directory) => Some(directory),
+            Sink::Unnamed(directory) | Sink::Output(directory) => Some(directory),
             Sink::Folder => None,
         });
         let none = || io::Error::other("there is no directory on a disk for temporary files; name one with TMPDIR");
@@ -111,7 +111,7 @@ impl FrameStore {
 
     /// Whether all frames are kept until the output is written.
     pub fn is_spooling(&self) -> bool {
-        self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Spool(_)))
+        self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Output(_)))
     }
 
     /// Whether there is room for new frames, as far as is known.
@@ -214,7 +214,7 @@ impl FrameStore {
                 return Some(segment);
             }
             // The bound holds for all places but a spool.
-            if !matches!(state.sinks.get(1), Some(Sink::Spool(_))) {
+            if !matches!(state.sinks.get(1), Some(Sink::Output(_))) {
                 return None;
             }
             state.next_sink();
@@ -231,7 +231,7 @@ impl FrameStore {
                     state.named = Some((Arc::clone(&segment), path));
                     segment
                 }
-                (Some(Sink::Unnamed(directory) | Sink::Spool(directory)), _) => {
+                (Some(Sink::Unnamed(directory) | Sink::Output(directory)), _) => {
                     FrameSegment::new(tempfile::tempfile_in(directory)?)
                 }
                 (Some(Sink::Folder), None) | (None, _) => return Ok(None),
@@ -245,7 +245,7 @@ impl FrameStore {
     fn room(&self, state: &StoreState, segment: &FrameSegment, wanted: u64) -> u64 {
         match (state.sinks.front(), &self.folder) {
             (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
-            (Some(Sink::Spool(_)), _) => u64::MAX,
+            (Some(Sink::Output(_)), _) => u64::MAX,
             _ => self.capacity.min(disk::half_of_free(&segment.file, state.bytes)).saturating_sub(state.bytes),
         }
     }
