@@ -1,10 +1,10 @@
-//! Threads for work that takes long or may as well happen later, with two lanes: requests that have to make what they ask
-//! for, and work that nobody waits for.
+//! A pool of threads for work that may block. It has two lanes: requests whose answers need work, and background work
+//! that no request waits for.
 //!
-//! Requests come first. Work in the background has at most half of the threads, so that a request finds one even while as
-//! much as possible is read ahead.
+//! Requests come first. Background work occupies at most half of the threads, so that a request finds a free one.
 //!
-//! They are plain threads: a job that waits inside a rayon pool can be handed work of the very thing it waits for.
+//! They are plain threads, not rayon's: a thread whose job waits inside a rayon pool may be given another job, which
+//! waits for the first one.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,28 +12,28 @@ use std::time::Duration;
 
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, thread};
 
-/// Most jobs wait for others that do the same work, so there may be many more of these threads than processors.
+/// Threads at most. Most jobs wait for other jobs, so there may be many more threads than processors.
 const MAX_THREADS: usize = 64;
 
-/// Threads that stay although there is nothing to do. Threads keep what compressing needs, so there should be few.
+/// Idle threads that are kept. Each keeps its buffers for compression, so there should be few.
 const KEPT_THREADS: usize = 4;
 
-/// For how long they stay.
+/// How long these idle threads are kept. Others end at once.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What waits for a job.
+/// The priority of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Request,
     Background,
 }
 
-/// Runs the jobs of each lane in the order of their arrival, on threads that come into being when they are needed.
+/// Runs the jobs of each lane in the order of their arrival, on threads that are started on demand.
 ///
-/// The queues have no bound of their own: the kernel has at most `max_background` requests and one per waiting process
-/// in flight.
+/// The queues need no bound: the kernel has at most `max_background` background requests in flight, and one for each
+/// waiting process.
 #[derive(Debug)]
 pub struct Executor(Arc<Queue>);
 
@@ -43,11 +43,11 @@ struct Queue {
 }
 
 struct ExecutorState {
-    /// Threads there are at most.
+    /// Threads at most.
     most: usize,
     requests: VecDeque<Job>,
     background: VecDeque<Job>,
-    /// Threads that work in the background.
+    /// Threads that do background work.
     busy_in_background: usize,
     threads: usize,
     idle: usize,
@@ -67,7 +67,7 @@ impl Default for Executor {
 }
 
 impl Executor {
-    /// With so many threads at most.
+    /// An executor of at most `most` threads.
     fn with_threads(most: usize) -> Self {
         let state = ExecutorState {
             most,
@@ -81,14 +81,14 @@ impl Executor {
         Self(Arc::new(Queue { state: Mutex::new(state), wake: Condvar::new() }))
     }
 
-    /// Has a request answered soon. Without any thread, because none can be made, the caller does it.
+    /// Queues a request. If no existing thread can run it and none can be created, the caller runs it.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         if let Err(job) = self.accept(Lane::Request, Box::new(job)) {
             contained(job);
         }
     }
 
-    /// Has a job done that nobody waits for: without any thread it is left. Whether it will be done.
+    /// Queues background work. Returns `false` and drops the job if there is no thread and none can be created.
     pub fn run_in_background(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.accept(Lane::Background, Box::new(job)).is_ok()
     }
@@ -100,7 +100,7 @@ impl Executor {
             let thread = thread::Builder::new().name("kpackfs-worker".to_owned()).spawn(move || queue.work());
             match thread {
                 Ok(_) => state.threads += 1,
-                // Work in the background may wait for what a request has to do first.
+                // Background work may wait for a request, so it does not count as a thread that serves this one.
                 Err(_) if lane == Lane::Request && state.threads == state.busy_in_background => return Err(job),
                 Err(_) if state.threads == 0 => return Err(job),
                 Err(_) => {}
@@ -115,14 +115,14 @@ impl Executor {
         Ok(())
     }
 
-    /// Threads there are now.
+    /// Number of threads now.
     pub fn threads(&self) -> usize {
         self.0.lock().threads
     }
 }
 
 impl Drop for Executor {
-    /// Lets the threads end once they have nothing left to do.
+    /// Ends the threads once the queues are empty.
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.wake.notify_all();
@@ -130,13 +130,13 @@ impl Drop for Executor {
 }
 
 impl ExecutorState {
-    /// Threads that may begin to work in the background: half of all at most.
+    /// Background jobs that may start now: background work occupies at most half of the threads.
     fn free_in_background(&self) -> usize {
         (self.most / 2).saturating_sub(self.busy_in_background)
     }
 
-    /// Whether one more thread would find something to do if a job of this lane is added: idle ones are about to take those
-    /// that are there.
+    /// Whether another thread would find work if a job were added to this lane. Idle threads are about to take the jobs
+    /// that are queued already.
     fn needs_thread(&self, lane: Lane) -> bool {
         let is_full = lane == Lane::Background && self.background.len() >= self.free_in_background();
         let ready = self.requests.len() + self.background.len().min(self.free_in_background());
@@ -161,7 +161,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does jobs until there have been none for a while.
+    /// Runs jobs until none has arrived for a while.
     fn work(&self) {
         let mut state = self.lock();
         let mut waited = false;
@@ -186,7 +186,8 @@ impl Queue {
     }
 }
 
-/// A thread outlives a job that panics. If that was a request, its reply answers EIO when it is dropped.
+/// Runs a job, and catches a panic so that the thread survives. If the job was a request, dropping its reply answers
+/// EIO.
 fn contained(job: Job) {
     if catch_unwind(AssertUnwindSafe(job)).is_err() {
         tracing::error!("a job panicked outside of its own boundary");
@@ -238,7 +239,7 @@ mod tests {
         for _ in &held {
             told.recv_timeout(Duration::from_secs(10)).unwrap();
         }
-        // All of them wait, and still there is a thread for the next request.
+        // All threads wait, and there is still one for the next request.
         workers.run(move || tell.send(()).unwrap());
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!((held.len()..=MAX_THREADS).contains(&workers.threads()), "{}", workers.threads());
@@ -321,7 +322,7 @@ mod schedules {
         });
     }
 
-    /// Work in the background that waits for a request never takes the thread that the request needs.
+    /// Background work that waits for a request never takes the thread that the request needs.
     #[test]
     fn a_request_finds_a_thread_while_all_others_wait_for_it() {
         check(|| {

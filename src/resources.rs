@@ -17,7 +17,7 @@ pub struct Resources {
     /// What the work cost so far.
     #[doc(hidden)]
     pub counters: Counters,
-    /// The memory for all of the following.
+    /// The memory budget that all of the following share.
     #[doc(hidden)]
     pub budget: Arc<Budget>,
     /// Inflated chunks of wheel members, by member number and chunk number.
@@ -41,13 +41,13 @@ pub struct Resources {
     /// Decoders of bundles that are not decompressed as a whole.
     #[doc(hidden)]
     pub streams: Pool<OpenStream>,
-    /// What compresses code objects.
+    /// Contexts that compress code objects.
     #[doc(hidden)]
     pub compressors: Compressors,
-    /// Threads for work that nobody should wait for on a thread that others need.
+    /// Threads for work that may block.
     #[doc(hidden)]
     pub executor: Executor,
-    /// Bytes that no other session has.
+    /// Random bytes that distinguish this session from all others.
     #[doc(hidden)]
     pub session: [u8; 16],
     shared: Mutex<Weak<dyn Any + Send + Sync>>,
@@ -55,22 +55,22 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Caches and buffers that hold `budget` bytes together, and nothing of other sessions.
+    /// Caches and buffers of at most `budget` bytes in all, without an index or frames of other sessions.
     pub fn new(budget: u64) -> Arc<Self> {
         Self::with_index(budget, Index::default())
     }
 
-    /// The same with the index of other sessions, and without a place on disk for frames.
+    /// Like [`Resources::new`], with the index of other sessions and without disk space for frames.
     #[doc(hidden)]
     pub fn with_index(budget: u64, index: Index) -> Arc<Self> {
         Self::with_store(budget, index, FrameStore::default())
     }
 
-    /// Caches and buffers that hold `budget` bytes together.
+    /// Caches and buffers of at most `budget` bytes in all.
     ///
-    /// What is inflated or compressed goes to the kernel's page cache, too, and is seldom asked for again. So these caches
-    /// do not grow as far as they could: inflated content should stay in the processor's cache until it is read. A
-    /// program that reads back and forth, as one that is loaded does, needs more of it.
+    /// The kernel keeps what was served in its page cache, so inflated and compressed bytes are seldom requested twice.
+    /// These caches therefore stay smaller than the budget allows: inflated content should stay in the processor's
+    /// cache until it is read. A program that reads back and forth, as the dynamic loader does, needs larger ones.
     #[doc(hidden)]
     pub fn with_store(budget: u64, index: Index, store: FrameStore) -> Arc<Self> {
         let budget = Budget::new(budget);
@@ -92,7 +92,8 @@ impl Resources {
         })
     }
 
-    /// What all users of these resources have together, made by the first of them. It goes with the last one.
+    /// The value of type `T` that all users of these resources share. The first caller makes it; it is dropped with its
+    /// last user.
     #[doc(hidden)]
     pub fn shared<T: Any + Send + Sync>(&self, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         let mut shared = self.shared.lock();
@@ -104,7 +105,7 @@ impl Resources {
         value
     }
 
-    /// A number that nobody else has, to serve as a cache key.
+    /// A number that is unique in this session, for use as a cache key.
     #[doc(hidden)]
     pub fn next_id(&self) -> u64 {
         self.ids.add(1)
@@ -125,7 +126,7 @@ impl MetricsSource for Resources {
     }
 }
 
-/// Random bytes; hash maps are seeded with those of the system.
+/// Random bytes, from the random keys that std gives each hash map.
 fn random() -> [u8; 16] {
     let [one, two] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()).to_le_bytes());
     let mut bytes = [0; 16];

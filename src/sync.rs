@@ -1,8 +1,9 @@
-//! Locks, condition variables, atomics and threads of all code in which threads wait for each other: those of std, or with the feature
-//! `shuttle` those of [shuttle](https://docs.rs/shuttle), which runs a test under many schedules, one thread at a time.
+//! Locks, condition variables, atomics and threads for code in which threads wait for each other. They are those of
+//! std. With the feature `shuttle` they are those of [shuttle](https://docs.rs/shuttle), which runs a test under many
+//! schedules, one thread at a time.
 //!
-//! With that feature nothing works outside of such a test. A lock that is held while operations of this module go on has to be
-//! of this module, too; others may be those of std.
+//! With that feature nothing works outside of such a test. A lock that is held across an operation of this module has
+//! to come from this module, too. Other locks may be those of std.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
@@ -14,17 +15,18 @@ pub(crate) use std::sync::{PoisonError, TryLockError};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::thread;
 
-/// Runs a test under random schedules, and under as many with few preemptions at the places that matter (PCT). `KPACKFS_SCHEDULES`
-/// says how many. A schedule that fails is printed and can be run again with `shuttle::replay`.
+/// Runs a test under random schedules, and under as many schedules with few preemptions at random points (PCT). The
+/// environment variable `KPACKFS_SCHEDULES` sets how many. A schedule that fails is printed and can be run again with
+/// `shuttle::replay`.
 #[cfg(all(test, feature = "shuttle"))]
 pub(crate) fn check(test: impl Fn() + Send + Sync + Copy + 'static) {
     use shuttle::scheduler::{PctScheduler, RandomScheduler};
     use shuttle::{Config, Runner};
 
-    /// zstd and zlib want more than shuttle's 32 KiB.
+    /// Bytes of stack of each thread. zstd and zlib need more than shuttle's default of 32 KiB.
     const STACK: usize = 1 << 20;
-    /// Preemptions of a schedule, and one more. Few bugs need more than two (Burckhardt et al., "A Randomized Scheduler with
-    /// Probabilistic Guarantees of Finding Bugs").
+    /// PCT's bug depth: the number of preemptions, plus one. Few bugs need more than two (Burckhardt et al., "A
+    /// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs").
     const DEPTH: usize = 3;
     let count = std::env::var("KPACKFS_SCHEDULES").map_or(300, |count| count.parse().unwrap());
     let config = || {

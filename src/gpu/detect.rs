@@ -1,4 +1,4 @@
-//! Which GPUs this machine has, as the kernel's KFD driver tells.
+//! Which GPUs this machine has, according to the kernel's KFD driver.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use super::hierarchy::target_of_version;
 /// Where the kernel describes its compute nodes.
 pub const KFD_TOPOLOGY: &str = "/sys/class/kfd/kfd/topology";
 
-/// Why no GPU is known.
+/// Why no GPU was found.
 #[derive(Debug, thiserror::Error)]
 pub enum DetectError {
-    /// The amdgpu driver is not there, or hidden in a container.
+    /// The amdgpu driver is not loaded, or hidden in a container.
     #[error("{}: no KFD topology: is the amdgpu driver loaded?", .0.display())]
     NoTopology(PathBuf),
-    /// There are nodes, and none is a GPU that may be used.
+    /// There are nodes, but no GPU among them that may be used.
     #[error("{}: no GPU among the nodes", .0.display())]
     NoGpu(PathBuf),
     /// The operating system refused.
@@ -23,7 +23,7 @@ pub enum DetectError {
     Io {
         /// What was accessed.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
 }
@@ -39,7 +39,7 @@ pub fn detect(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     Ok(targets)
 }
 
-/// The target of each GPU below `topology`, in the order of their nodes, which is that of HIP's devices.
+/// The target of each GPU below `topology`, in the order of their nodes, which is the order of HIP's devices.
 pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     let failed = |path: &Path, source| DetectError::Io { path: path.to_owned(), source };
     let nodes = topology.join("nodes");

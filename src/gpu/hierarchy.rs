@@ -15,21 +15,21 @@ pub enum Level {
     Family,
 }
 
-/// Whether a processor can retry memory accesses that fault.
+/// How a processor supports XNACK, the retry of memory accesses that fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Xnack {
-    /// It cannot.
+    /// Not at all.
     Unsupported,
-    /// It can, if it is switched on.
+    /// Supported, off by default.
     Supported,
-    /// It does, unless it is switched off.
+    /// Supported, on by default.
     DefaultOn,
 }
 
-/// A processor that packages exist for.
+/// A processor for which packages exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// LLVM's name of it.
+    /// Its name in LLVM.
     pub name: &'static str,
     /// The kernel's `gfx_target_version`: major · 10000 + minor · 100 + stepping.
     pub version: u32,
@@ -54,7 +54,7 @@ pub struct GpuFamily {
     pub family: Option<&'static str>,
 }
 
-/// Every processor that packages exist for, by version.
+/// Every processor for which packages exist, by version.
 pub const TARGETS: &[Target] = &[
     target("gfx900", 90000, Xnack::Supported, "gfx9_0"),
     target("gfx902", 90002, Xnack::Supported, "gfx9_0"),
@@ -112,7 +112,7 @@ pub const BUNDLES: &[GpuFamily] = &[
 /// Keys that older packages used.
 const ALIASES: &[(&str, &str)] = &[("gfx11_0", "gfx110x"), ("gfx11_5", "gfx115x")];
 
-/// Targets which share the package of another one.
+/// Targets that share the package of another one.
 const OWNERS: &[(&str, &str)] = &[("gfx1250-strict", "gfx1250")];
 
 /// The generic ISA that HIP falls back to for each processor (`TargetToGeneric` in CLR's `hip_fatbin.cpp`).
@@ -155,8 +155,8 @@ pub(super) fn generic_isa_of(processor: &str) -> Option<&'static str> {
     GENERIC_ISAS.iter().find(|(_, processors)| processors.contains(&processor)).map(|(isa, _)| *isa)
 }
 
-/// The key that stands for `name`, a processor or a key: its owner, what it is an alias of, or the bundle which
-/// reaches every processor that runs a generic ISA; `name` itself if it is none of these.
+/// The canonical key for `name`, a processor or a key: its owner, the key that it is an alias of, or the bundle that
+/// reaches every processor which runs a generic ISA. Any other `name` is returned as it is.
 pub(super) fn canonical_key(name: &str) -> &str {
     let renamed = |table: &'static [(&str, &str)]| table.iter().find(|(from, _)| *from == name).map(|(_, to)| *to);
     renamed(OWNERS).or_else(|| renamed(ALIASES)).or_else(|| bundle_of_generic_isa(name)).unwrap_or(name)

@@ -1,4 +1,4 @@
-//! Target IDs: a processor and what is known of its features, as offload bundles and loaders write them.
+//! Target IDs: a processor and its known features, as offload bundles and loaders write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::hierarchy::generic_isa_of;
 
-/// Longest name that is taken over; it has to fit into file names next to a package's name.
+/// Bytes of the longest name that is accepted. It has to fit into file names next to a package's name.
 const MAX_LENGTH: usize = 128;
 
-/// Each feature doubles the number of [`TargetId::candidates`]; real targets have two at most (sramecc, xnack).
+/// Each feature doubles the number of [`TargetId::candidates`]. Real targets have at most two (sramecc, xnack).
 const MAX_FEATURES: usize = 4;
 
-/// The processor of SPIR-V code, which every GPU can be given (`hip_fatbin.cpp` of CLR).
+/// The processor of SPIR-V code, which runs on every GPU (`hip_fatbin.cpp` of CLR).
 pub const SPIRV: &str = "amdgcnspirv";
 
-/// Whether a name begins as the names of all targets and families do. Any name is a valid target ID.
+/// Whether a name begins as all names of targets and families do. Other names can be valid target IDs, too.
 pub fn begins_with_target(name: &[u8]) -> bool {
     name.starts_with(b"gfx") || name.starts_with(SPIRV.as_bytes())
 }
@@ -37,37 +37,37 @@ pub enum TargetIdError {
     /// The processor is empty or has characters that do not belong into a file name.
     #[error("{0:?} is no target: a processor is lower-case letters, digits and inner \".\", \"_\" or \"-\"")]
     Processor(String),
-    /// What follows a colon is no name with a sign.
+    /// What follows a colon is not a name with a sign.
     #[error("{0:?} is no target: a feature is a name and \"+\" or \"-\"")]
     Feature(String),
-    /// One feature is there twice.
+    /// It names a feature twice.
     #[error("{0:?} is no target: it names a feature twice")]
     DuplicateFeature(String),
     /// It has more features than any target has.
     #[error("{0:?} is no target: it has more than {MAX_FEATURES} features")]
     TooManyFeatures(String),
-    /// It is longer than a name needs to be.
+    /// It is too long.
     #[error("a target of {0} bytes is longer than {MAX_LENGTH}")]
     TooLong(usize),
 }
 
 impl TargetId {
-    /// A target without features; the caller knows that the name is valid.
+    /// A target without features. The caller has validated the name.
     pub(super) fn bare(processor: impl Into<String>) -> Self {
         Self { processor: processor.into(), features: Vec::new() }
     }
 
-    /// The processor: `gfx90a`.
+    /// The processor, such as `gfx90a`.
     pub fn processor(&self) -> &str {
         &self.processor
     }
 
-    /// The features with their signs, in original order: `sramecc+`, `xnack-`.
+    /// The features with their signs, in the original order: `sramecc+`, `xnack-`.
     pub fn features(&self) -> impl ExactSizeIterator<Item = &str> {
         self.features.iter().map(String::as_str)
     }
 
-    /// The same processor with no feature named.
+    /// The same processor without features.
     #[must_use]
     pub fn without_features(&self) -> Self {
         Self::bare(self.processor.as_str())
@@ -83,8 +83,8 @@ impl TargetId {
         self.processor == SPIRV
     }
 
-    /// The targets whose code a runtime accepts for a device of this target, in the order in which it looks them up:
-    /// this one with all its features, then with fewer of them, then the same for the generic ISA of its processor.
+    /// The targets whose code a runtime accepts for a device of this target, in the order of lookup: this target with
+    /// all its features, then with fewer of them, then the same for the generic ISA of its processor.
     ///
     /// The order is that of rocm-kpack's loader (all subsets of the features, most specific first) and of HIP, which
     /// asks the loader once more with the generic name and the same features.
@@ -128,15 +128,15 @@ impl FromStr for TargetId {
     }
 }
 
-/// Whether `name` can stand in the names of files, directories and Python distributions. The first and the last
-/// character may be no punctuation: distributions allow none there, and `..` has to be refused.
+/// Whether `name` can be part of the names of files, directories and Python distributions. Its first and last character
+/// may not be punctuation: distributions do not allow it, and `..` has to be refused.
 fn is_processor(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
     let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     name.bytes().all(inner) && outer(name.as_bytes().first()) && outer(name.as_bytes().last())
 }
 
-/// The name in a feature such as `xnack+`.
+/// The name of a feature such as `xnack+`, without its sign.
 fn feature_name(feature: &str) -> Option<&str> {
     let name = feature.strip_suffix(['+', '-'])?;
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';

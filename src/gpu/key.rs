@@ -1,4 +1,4 @@
-//! Bundle keys: what the device directories and device packages are named after.
+//! Bundle keys, which name device directories and device packages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,14 @@ use std::sync::Arc;
 use super::hierarchy::{canonical_key, find_bundle, find_target};
 use super::{Level, TargetId, TargetIdError};
 
-/// The unit that device code is packaged in: a processor, a sub-family or a family. Whatever the hierarchy does not
+/// The unit in which device code is packaged: a processor, a sub-family or a family. A name that the hierarchy does not
 /// know is a key of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BundleKey(Arc<str>);
 
 impl BundleKey {
-    /// The key whose package carries the code for `target`. Features make no difference, and neither does the
-    /// strictness of gfx1250-strict; code for a generic ISA belongs to the smallest family that all its processors
-    /// are in.
+    /// The key whose package has the code for `target`. Features and the strictness of gfx1250-strict make no
+    /// difference. Code for a generic ISA belongs to the smallest family that contains all its processors.
     pub fn of(target: &TargetId) -> Self {
         Self(canonical_key(target.processor()).into())
     }
@@ -43,7 +42,7 @@ impl BundleKey {
         find_bundle(self.as_str()).is_some() || find_target(self.as_str()).is_some()
     }
 
-    /// Its tier; a key that the hierarchy does not know is taken for a target.
+    /// Its tier. A key that the hierarchy does not know counts as a target.
     pub fn level(&self) -> Level {
         find_bundle(self.as_str()).map_or(Level::Target, |bundle| bundle.level)
     }
@@ -56,12 +55,12 @@ impl BundleKey {
         std::iter::once(self.clone()).chain(parents).collect()
     }
 
-    /// Its name for people: `RDNA3`, or the key itself for targets.
+    /// Its display name: `RDNA3`, or the key itself for targets.
     pub fn display_name(&self) -> &str {
         find_bundle(self.as_str()).map_or(self.as_str(), |bundle| bundle.display_name)
     }
 
-    /// What stands for it in the name of a Python distribution: `gfx12-0`.
+    /// Its form in the name of a Python distribution: `gfx12-0`.
     pub fn distribution_part(&self) -> Cow<'_, str> {
         if self.0.contains('_') { self.0.replace('_', "-").into() } else { self.as_str().into() }
     }
@@ -74,7 +73,7 @@ impl BundleKey {
     }
 }
 
-/// Takes any name that users, archives and databases write: a target with or without features, a generic ISA, a key,
+/// Accepts any name that users, archives and databases write: a target with or without features, a generic ISA, a key,
 /// or an alias of one.
 impl FromStr for BundleKey {
     type Err = TargetIdError;

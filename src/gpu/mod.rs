@@ -1,4 +1,4 @@
-//! GPU targets: their names, where they stand in the packaging hierarchy, and which of them this machine has.
+//! GPU targets: their names, their places in the packaging hierarchy, and which of them this machine has.
 //!
 //! It knows targets by their names and imports no other room.
 

@@ -1,4 +1,4 @@
-//! The GPUs that a thin view is for, and which code they may be given.
+//! The GPUs of a thin view, and which code they can run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 use super::hierarchy::{canonical_key, generic_isa_of};
 use super::{BundleKey, TargetId, TargetIdError};
 
-/// Features that a GPU can be switched to at run time, so that a fat binary may have code for each setting
-/// (LLVM, "User Guide for AMDGPU Backend", target features).
+/// Features that can be switched at run time, so that a fat binary may have code for each setting (LLVM, "User Guide
+/// for AMDGPU Backend", target features).
 const SWITCHES: [&str; 2] = ["xnack", "sramecc"];
 
-/// One or more GPUs: `gfx942`, `gfx1100+gfx1036`, `gfx90a:xnack-`. Sorted, each once.
+/// One or more GPUs, sorted and without duplicates: `gfx942`, `gfx1100+gfx1036`, `gfx90a:xnack-`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GpuSet(Vec<TargetId>);
 
@@ -40,11 +40,12 @@ impl GpuSet {
         &self.0[0]
     }
 
-    /// Which of the targets that a bundle has code for stay when it is cut down to these GPUs.
+    /// Which of the targets in a bundle are kept when it is reduced to these GPUs. The result has one value for each of
+    /// `present`.
     ///
-    /// For each mode that a GPU can be in (xnack and sramecc on or off), these are what a HIP runtime finds first: native
-    /// code, else code for the generic target of its processor, else SPIR-V. So generic code goes only if there is native
-    /// code for every mode. `gfx1250-strict` is code for gfx1250.
+    /// For each mode that a GPU can be in (xnack and sramecc on or off), these are the targets that a HIP runtime finds
+    /// first: native code, else code for the generic target of its processor, else SPIR-V. So generic code is dropped
+    /// only if there is native code for every mode. `gfx1250-strict` is code for gfx1250.
     pub fn keeps(&self, present: &[&TargetId]) -> Vec<bool> {
         let mut kept = vec![false; present.len()];
         for wanted in &self.0 {
@@ -62,7 +63,7 @@ impl GpuSet {
     }
 }
 
-/// What a runtime looks for, the first one first.
+/// Kinds of code in the order of a runtime's preference.
 #[derive(Clone, Copy)]
 enum Fallback {
     Native,
@@ -71,7 +72,7 @@ enum Fallback {
 }
 
 impl Fallback {
-    /// Whether a GPU `wanted` in a mode can be given `code`.
+    /// Whether the runtime accepts `code` of this kind for a GPU `wanted` in a mode.
     fn accepts(self, code: &TargetId, wanted: &TargetId, mode: &[String]) -> bool {
         let is_processor = match self {
             Self::Native if wanted.is_generic() => code.processor() == wanted.processor(),
@@ -83,7 +84,7 @@ impl Fallback {
     }
 }
 
-/// Every setting of features that a GPU can be in; those that its target ID names are fixed.
+/// Every setting of the switchable features. Features that the target ID names are fixed.
 fn modes(wanted: &TargetId) -> Vec<Vec<String>> {
     let fixed: Vec<_> = wanted.features().map(str::to_owned).collect();
     let is_fixed = |name: &str| fixed.iter().any(|feature| feature.strip_suffix(['+', '-']) == Some(name));
@@ -100,7 +101,7 @@ fn modes(wanted: &TargetId) -> Vec<Vec<String>> {
 impl FromStr for GpuSet {
     type Err = TargetIdError;
 
-    /// Targets are separated by `+`, which also ends a feature that is on: `gfx90a:xnack++gfx1100`.
+    /// Targets are separated by `+`. A feature that is on ends with `+`, too: `gfx90a:xnack++gfx1100`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut targets = Vec::new();
         let mut rest = text;
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(kept("gfx942", &half), ["gfx942:xnack+", "gfx9-4-generic:xnack-"]);
         assert_eq!(kept("gfx942:xnack+", &half), ["gfx942:xnack+"]);
         assert_eq!(kept("gfx942", &["gfx942:xnack+", "amdgcnspirv"]), ["gfx942:xnack+", "amdgcnspirv"]);
-        // Bare code runs in both modes, and the runtime may pick either.
+        // Bare code runs in both modes, and the runtime may choose either.
         assert_eq!(kept("gfx90a", &["gfx90a", "gfx90a:sramecc+:xnack-"]), ["gfx90a", "gfx90a:sramecc+:xnack-"]);
         assert_eq!(kept("gfx1250", &["gfx1250", "gfx1250-strict", "gfx1251"]), ["gfx1250", "gfx1250-strict"]);
         assert_eq!(kept("gfx1030", &["gfx1100"]), Vec::<String>::new());

@@ -1,13 +1,13 @@
-//! One budget of bytes for all memory whose size depends on the input: caches, and the buffers of work that is going on.
+//! One byte budget for all memory whose size depends on the input: caches, and buffers of work in progress.
 //!
-//! Caches take what nobody else needs. A reservation for a buffer first makes caches give up what was not used for the
-//! longest time, then waits until other work gives back.
+//! Caches take what is not reserved. A reservation first evicts the least recently used values of caches, and then
+//! waits until other work releases memory.
 //!
-//! Deadlock freedom: reservations are taken in an order, bundles before compression. A thread that holds a reservation
-//! waits only for uses that come later in it, and never for a second one of the same use. If the caches have nothing left
-//! to give, the first reservation of its use is let through even if it does not fit. So the last use always goes on; when
-//! it has given back, the one before does, and so forth. Therefore a bundle larger than the whole budget can be read, too,
-//! but only one at a time.
+//! Deadlock freedom: reservations are taken in the order of [`MemoryClass`], bundles before compression. A thread that
+//! holds a reservation waits only for classes later in this order, and never for a second one of the same class. If the
+//! caches have nothing left to evict, the first reservation of its class is granted even if it does not fit. So work of
+//! the last class always proceeds. When it has released its memory, the class before it proceeds, and so on. A bundle
+//! larger than the whole budget can therefore be read, but only one at a time.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,37 +18,37 @@ use crate::metrics::{Gauges, MemoryClass};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Room for so many bytes is not only made but also taken from the heap's free pages.
+/// If values are evicted for at least this many bytes, the heap's free pages are also returned to the system.
 const WORTH_TRIMMING: u64 = 4 << 20;
 
-/// The part of the budget that each cache has for itself.
+/// Each cache has a guaranteed minimum of the capacity divided by this.
 const SHARES: u64 = 32;
 
-/// Something that can give memory back although nobody asked it to.
+/// A cache or pool that can release memory on demand.
 pub trait Reclaim: Send + Sync {
-    /// What it uses memory for.
+    /// The class of its memory.
     fn purpose(&self) -> MemoryClass;
 
-    /// When the thing that it would give up first was last used, by [`Budget::now`]; `None` if there is nothing.
+    /// When its least recently used value was last used, as a time of [`Budget::now`]. `None` if none can go.
     fn oldest(&self) -> Option<u64>;
 
-    /// Gives this thing up. Whether there was any.
+    /// Drops its least recently used value. `false` if it dropped none.
     fn reclaim(&self) -> bool;
 
-    /// Gives back what it holds beyond its usual size.
+    /// Shrinks back to its usual size.
     fn rest(&self) {}
 
-    /// Whether all of it is given back when nothing happens for a while. Caches stay.
+    /// Whether all of it is released when nothing happens for a while. Caches stay.
     fn leaves_when_idle(&self) -> bool {
         !matches!(self.purpose(), MemoryClass::Frames | MemoryClass::Spans)
     }
 }
 
-/// The bytes that work may take (`--memory`). The module says how they are shared.
+/// The budget of `--memory` bytes. The module documentation says how it is shared.
 pub struct Budget {
     capacity: u64,
     state: Mutex<BudgetState>,
-    /// Told whenever something was given back, or can be from now on.
+    /// Notified when memory was released or has become reclaimable.
     changed: Condvar,
     reclaimables: Mutex<Vec<Weak<dyn Reclaim>>>,
     clock: AtomicU64,
@@ -63,16 +63,16 @@ struct BudgetState {
     spans: Account,
     streams: Account,
     tickets: u64,
-    /// Number of times that waiting threads had a reason to look again.
+    /// Number of notifications. A waiting thread sees from it that it has to check again.
     changes: u64,
 }
 
 #[derive(Default)]
 struct Account {
     bytes: u64,
-    /// Bytes that nobody else gets.
+    /// The guaranteed minimum of each cache, in bytes.
     guaranteed: u64,
-    /// Those who wait, in the order of their arrival.
+    /// Tickets of waiting threads, in the order of their arrival.
     waiting: VecDeque<u64>,
 }
 
@@ -87,7 +87,7 @@ impl BudgetState {
         }
     }
 
-    /// Bytes that are taken, or would be if `more` were for `purpose`.
+    /// Bytes in use if `more` bytes of class `purpose` were added, with guaranteed minima counted as used.
     fn taken(&mut self, purpose: MemoryClass, more: u64) -> u64 {
         let account = self.account(purpose);
         let here = account.bytes.saturating_add(more).max(account.guaranteed) - account.bytes.max(account.guaranteed);
@@ -96,7 +96,7 @@ impl BudgetState {
     }
 }
 
-/// A part of the budget, given back when it is dropped.
+/// Reserved bytes of the budget, released on drop.
 pub struct Reservation {
     budget: Arc<Budget>,
     purpose: MemoryClass,
@@ -107,7 +107,7 @@ impl Budget {
     /// A budget of `capacity` bytes.
     pub fn new(capacity: u64) -> Arc<Self> {
         let mut state = BudgetState::default();
-        // Content that is read in pieces must survive from one piece to the next whatever else is going on.
+        // A content that is read in pieces needs some cache from one piece to the next, whatever else is going on.
         let guaranteed = capacity / SHARES;
         state.frames.guaranteed = guaranteed;
         state.spans.guaranteed = guaranteed;
@@ -121,12 +121,12 @@ impl Budget {
         })
     }
 
-    /// The most bytes that are in use, but for single things that are larger.
+    /// The bytes that may be in use. Single reservations may be larger.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes that each cache has for itself.
+    /// The guaranteed minimum of each cache, in bytes.
     pub fn guaranteed(&self) -> u64 {
         self.capacity / SHARES
     }
@@ -144,7 +144,7 @@ impl Budget {
         }
     }
 
-    /// Reserves memory for work, and waits for it if need be; the module says which work may wait for which.
+    /// Reserves memory for work, and waits if necessary. The module documentation says which work may wait for which.
     pub fn reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
         loop {
             if let Ok(reservation) = self.reserve_unless(purpose, bytes, || None::<()>) {
@@ -153,7 +153,7 @@ impl Budget {
         }
     }
 
-    /// Like [`Budget::reserve`], unless `instead` has something that does as well when it is the caller's turn.
+    /// Like [`Budget::reserve`], but returns what `instead` finds when it is the caller's turn, if it finds something.
     pub(super) fn reserve_unless<T>(
         self: &Arc<Self>,
         purpose: MemoryClass,
@@ -166,7 +166,7 @@ impl Budget {
             let seen = state.changes;
             let is_first = state.account(purpose).waiting.front() == Some(&waiting.ticket);
             drop(state);
-            // Nobody takes anything from under the noses of those who came before.
+            // Threads that came earlier are served first.
             if is_first && let Some(found) = instead() {
                 return Err(found);
             }
@@ -188,18 +188,18 @@ impl Budget {
         }
     }
 
-    /// Whether a thread waits for memory for this use.
+    /// Whether a thread waits for memory of this class.
     pub(super) fn is_awaited(&self, purpose: MemoryClass) -> bool {
         !self.lock().account(purpose).waiting.is_empty()
     }
 
-    /// A reservation if it fits now, or does when caches give up something.
+    /// A reservation if it fits now, or after caches have evicted values.
     pub fn try_reserve(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         self.try_reserve_unless(purpose, bytes, || None::<Reservation>).map(|made| made.unwrap_or_else(|other| other))
     }
 
-    /// Like [`Budget::try_reserve`], unless `instead` has something that does as well, also after a cache gave up
-    /// something.
+    /// Like [`Budget::try_reserve`], but returns what `instead` finds, if it finds something. It is called again after
+    /// each eviction.
     pub(super) fn try_reserve_unless<T>(
         self: &Arc<Self>,
         purpose: MemoryClass,
@@ -224,8 +224,8 @@ impl Budget {
         }
     }
 
-    /// Has a cache give up one thing if something stands in the way of `bytes` more. Whether there was anything: it may
-    /// serve as well as fresh memory, so callers look before they go on.
+    /// Evicts one value of a cache if `bytes` more do not fit. Returns whether there was one. What was released may
+    /// serve the caller as well as fresh memory, so callers check before they go on.
     fn reclaim_for(&self, purpose: MemoryClass, bytes: u64) -> bool {
         let has_reclaimed = self.lock().taken(purpose, bytes) > self.capacity && self.reclaim_oldest(None);
         if has_reclaimed && bytes >= WORTH_TRIMMING && self.lock().taken(purpose, bytes) <= self.capacity {
@@ -234,7 +234,7 @@ impl Budget {
         has_reclaimed
     }
 
-    /// Reserves memory for a value in a cache. Never waits: `None` if there is no room.
+    /// Reserves memory for a value of a cache. Never waits; `None` if there is no room.
     pub fn claim(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
         if bytes > self.capacity {
             return None;
@@ -243,26 +243,26 @@ impl Budget {
             let mut state = self.lock();
             let fits = state.taken(purpose, bytes) <= self.capacity;
             let account = state.account(purpose);
-            // Even while one thing takes more than everything, a cache can hold one value.
+            // A cache can hold one value even while a single reservation exceeds the budget.
             if fits || account.bytes == 0 || account.bytes + bytes <= account.guaranteed {
                 return Some(self.take(state, purpose, bytes));
             }
             drop(state);
-            // If nobody else gives up anything, the value takes the place of the oldest of its own cache.
+            // If no other cache can evict anything, the value replaces the oldest one of its own cache.
             if !self.reclaim_oldest(Some(purpose)) {
                 return None;
             }
         }
     }
 
-    /// Accounts for memory that is taken in any case: it never waits, and may exceed the budget. [`Budget::reclaim`] makes
-    /// caches give back what is too much.
+    /// Accounts for memory that is used in any case. It never waits, and may exceed the budget. [`Budget::reclaim`]
+    /// makes caches release the excess.
     pub fn account(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Reservation {
         self.lock().account(purpose).bytes += bytes;
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
 
-    /// Has caches give back what exceeds the budget. No lock that a cache takes may be held.
+    /// Evicts values of caches while the budget is exceeded. The caller must not hold a lock that a cache takes.
     pub fn reclaim(&self) {
         while self.reclaim_for(MemoryClass::Streams, 0) {}
     }
@@ -272,13 +272,13 @@ impl Budget {
         Reservation { budget: Arc::clone(self), purpose, bytes }
     }
 
-    /// Tells waiting threads that there may be something for them.
+    /// Makes waiting threads check again.
     pub(super) fn look_again(&self) {
         self.lock().changes += 1;
         self.changed.notify_all();
     }
 
-    /// From now on `reclaimable` is asked when memory is needed.
+    /// Registers a cache or pool whose memory can be reclaimed.
     pub fn register(&self, reclaimable: Weak<dyn Reclaim>) {
         let mut reclaimables = self.reclaimables.lock().unwrap_or_else(PoisonError::into_inner);
         reclaimables.retain(|reclaimable| reclaimable.strong_count() > 0);
@@ -290,9 +290,9 @@ impl Budget {
         reclaimables.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Has given up what was not used for the longest time, of those that hold more than their share, or are
-    /// `own`. Whether there was any such thing. No lock may be held, because values that are dropped give back what they
-    /// reserved.
+    /// Evicts the least recently used value of all caches that exceed their guaranteed minimum or are of class `own`.
+    /// Returns whether there was one. The caller must not hold a lock: values that are dropped release their
+    /// reservations.
     fn reclaim_oldest(&self, own: Option<MemoryClass>) -> bool {
         let reclaimables = self.reclaimables();
         let mut oldest: Vec<_> = reclaimables
@@ -308,12 +308,12 @@ impl Budget {
         oldest.iter().any(|(_, reclaimable)| reclaimable.reclaim())
     }
 
-    /// Has idle buffers and compressors given up, but nothing that a reader goes on from.
+    /// Releases idle buffers and compression contexts, but no decoder that a reader may continue.
     pub fn release_idle(&self) {
         self.release(|reclaimable| matches!(reclaimable.purpose(), MemoryClass::Bundles | MemoryClass::Compression));
     }
 
-    /// Has everything given up that nobody needs as long as nothing happens.
+    /// Releases everything that is unused while no request arrives.
     pub fn release_unused(&self) {
         self.reclaimables().iter().for_each(|reclaimable| reclaimable.rest());
         self.release(|reclaimable| reclaimable.leaves_when_idle());
@@ -325,29 +325,29 @@ impl Budget {
         }
     }
 
-    /// Tells that something became idle, which is released when nothing happens for a while.
+    /// Records that something became idle. It is released when nothing happens for a while.
     pub(super) fn mark_idle(self: &Arc<Self>) {
         self.look_again();
         self.touch();
     }
 
-    /// Puts off giving back what is idle.
+    /// Postpones the release of what is idle.
     pub fn touch(self: &Arc<Self>) {
         self.idle.watch(self);
     }
 
-    /// A time that every call moves on. It is never 0, which is before everything.
+    /// A logical time that grows with each call. It is never 0, which is before every time.
     pub fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, BudgetState> {
-        // The state is consistent after every statement, so a panic elsewhere does not spoil it.
+        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The place of a thread in the queue for a class of memory. Those behind it come forward when it is dropped.
+/// A thread's place in the queue for a class of memory. Dropping it lets the threads behind it advance.
 struct Waiting<'a> {
     budget: &'a Budget,
     purpose: MemoryClass,
@@ -372,12 +372,12 @@ impl Drop for Waiting<'_> {
 }
 
 impl Reservation {
-    /// Bytes that are reserved.
+    /// Bytes reserved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Changes how many. Never waits: meant for what turns out to be somewhat larger or smaller than expected.
+    /// Changes the number of bytes. Never waits: use it for corrections of an estimate.
     pub fn resize(&mut self, bytes: u64) {
         let mut state = self.budget.lock();
         let account = state.account(self.purpose);

@@ -163,8 +163,8 @@ fn only_one_thing_at_a_time_is_larger_than_everything() {
     });
 }
 
-/// Every thread takes a bundle, then memory for compression, from a budget that has not even room for one of each, while
-/// caches fill up. No more than the budget and one of each use is ever taken.
+/// Every thread reserves a bundle, then memory for compression, from a budget too small for one of each, while caches
+/// fill up. Never more than the budget plus one reservation of each class is in use.
 #[test]
 fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
     in_bounded_time(|| {
@@ -192,7 +192,7 @@ fn many_threads_and_a_tiny_budget_do_not_stop_each_other() {
     });
 }
 
-/// A thread that panics while it waits holds up none of those behind it.
+/// A thread that panics while it waits does not block those behind it.
 #[test]
 fn a_panic_gives_up_the_place_in_the_queue() {
     in_bounded_time(|| {

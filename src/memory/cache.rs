@@ -1,4 +1,4 @@
-//! A cache that counts bytes, and in which everything is made once however many ask for it at the same time.
+//! A cache bounded in bytes, whose values are computed once however many threads ask for them at the same time.
 
 use std::hash::Hash;
 
@@ -9,9 +9,9 @@ use super::pool::Pooled;
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many bytes a cached value takes.
+/// The memory of a cached value.
 pub trait Weight {
-    /// Whether the value has a reservation of its own, which lasts as long as it is used.
+    /// Whether the value holds a reservation of its own for as long as it lives.
     const IS_RESERVED: bool = false;
 
     /// Bytes of memory.
@@ -38,8 +38,8 @@ impl Weight for Arc<Pooled<Vec<u8>>> {
     }
 }
 
-/// Holds values as long as nothing else needs the room in the budget; the least recently used ones leave first. A value
-/// for which there is no room is handed out without being kept.
+/// Holds values as long as nothing else needs their memory; the least recently used ones are evicted first. A value for
+/// which there is no room is returned without being kept.
 #[derive(Debug)]
 pub struct ByteCache<K: Hash + Eq, V> {
     held: Arc<CacheState<K, V>>,
@@ -49,9 +49,9 @@ pub struct ByteCache<K: Hash + Eq, V> {
 struct CacheState<K: Hash + Eq, V> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
-    /// The most bytes that are usually held, however much the budget has left.
+    /// Bytes that are held at most in normal operation, however much of the budget is free.
     capacity: u64,
-    /// The most bytes that are held when larger distances between uses make it worth while.
+    /// Bytes that are held at most while a larger cache avoids computing values again.
     most: u64,
     held: Mutex<CacheEntries<K, V>>,
 }
@@ -60,23 +60,23 @@ struct CacheState<K: Hash + Eq, V> {
 struct CacheEntries<K: Hash + Eq, V> {
     values: LruCache<K, CachedValue<V>>,
     bytes: u64,
-    /// The most bytes that are held now.
+    /// Bytes that are held at most now.
     limit: u64,
-    /// Keys of values that had to leave. A caller that makes one of these again would have found it in a larger cache: the "ghosts" of
-    /// adaptive replacement (Megiddo and Modha, "ARC", FAST 2003).
+    /// Keys of evicted values. If such a value is computed again, a larger cache would have held it. These are the
+    /// "ghosts" of adaptive replacement (Megiddo and Modha, "ARC", FAST 2003).
     ghosts: LruCache<K, ()>,
 }
 
-/// A value that is made again lets the cache grow by so many times its size.
+/// A value that is computed again raises the limit by this multiple of its size.
 const GROWTH: u64 = 8;
 
-/// Every other value that is made lets it shrink by this part of its size.
+/// Any other value that is computed lowers the limit by its size divided by this.
 const DECAY: u64 = 16;
 
-/// A key that is remembered counts as at least so many bytes, so that keys of small values stay few.
+/// A ghost counts as at least this many bytes, which bounds the number of ghosts of small values.
 const LEAST_GHOST: u64 = 16 << 10;
 
-/// A value with what is known about it. The value is dropped before the reservation.
+/// A value and its bookkeeping. The value is dropped before the reservation.
 #[derive(Debug)]
 struct CachedValue<V> {
     value: V,
@@ -90,18 +90,18 @@ where
     K: Hash + Eq + Clone + Send + 'static,
     V: Weight + Clone + Send + 'static,
 {
-    /// A cache that draws on `budget`.
+    /// A cache with no limit but the budget's.
     pub fn new(budget: &Arc<Budget>, purpose: MemoryClass) -> Self {
         Self::bounded(budget, purpose, budget.capacity())
     }
 
-    /// A cache that draws on `budget` and never holds more than `capacity` bytes.
+    /// A cache of at most `capacity` bytes.
     pub fn bounded(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
         Self::adaptive(budget, purpose, capacity, capacity)
     }
 
-    /// A cache that draws on `budget` and holds `capacity` bytes, and up to `most` as long as values are made again soon after
-    /// they had to leave. It is back at `capacity` when nothing happens for a while.
+    /// A cache of `capacity` bytes that grows up to `most` while values are computed again soon after their eviction.
+    /// It returns to `capacity` when nothing happens for a while.
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, most: u64) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let held = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
@@ -111,7 +111,7 @@ where
         Self { held }
     }
 
-    /// The most bytes that are usually held.
+    /// Bytes that are held at most in normal operation.
     pub fn capacity(&self) -> u64 {
         self.held.capacity
     }
@@ -121,7 +121,7 @@ where
         self.held.lock().bytes
     }
 
-    /// Whether the value is held; that does not count as using it.
+    /// Whether the value is held. This does not count as a use.
     pub fn contains(&self, key: &K) -> bool {
         self.held.lock().values.contains(key)
     }
@@ -134,10 +134,10 @@ where
         Some(entry.value.clone())
     }
 
-    /// Keeps a value that was made elsewhere. Returns one that had to leave for it, if any.
+    /// Stores a value that was computed elsewhere. Returns a value that was evicted for it, if any.
     pub fn put(&self, key: K, value: V) -> Option<V> {
         let budget = &self.held.budget;
-        // What was there before must not stand in the way.
+        // The previous value of this key must not take the room of the new one.
         self.remove(&key);
         let weight = value.weight();
         if weight > self.held.capacity {
@@ -177,13 +177,13 @@ where
 
 impl<K: Hash + Eq, V> CacheState<K, V> {
     fn lock(&self) -> MutexGuard<'_, CacheEntries<K, V>> {
-        // The state is consistent after every statement, so a panic elsewhere does not spoil it.
+        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
-    /// Takes out the value that was not used for the longest time.
+    /// Takes out the least recently used value.
     fn pop(&self) -> Option<(K, V)> {
         let mut held = self.lock();
         let (key, removed) = held.values.pop_lru()?;
@@ -192,7 +192,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         Some((key, removed.value))
     }
 
-    /// The most bytes that are held with a value that was made now, which is `weight` bytes or more.
+    /// The limit in bytes after a value of at least `weight` bytes was computed.
     fn limit(&self, key: &K, weight: u64) -> u64 {
         let mut held = self.lock();
         held.limit = match held.ghosts.pop(key) {
@@ -202,7 +202,7 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         held.limit
     }
 
-    /// Remembers what had to leave, as far back as the cache can grow.
+    /// Records an evicted key as a ghost. Ghosts reach back as far as the cache can grow.
     fn note_ghost(&self, key: K, weight: u64) {
         if self.most == self.capacity {
             return;
@@ -226,7 +226,7 @@ impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
 
     fn reclaim(&self) -> bool {
         let Some((_, value)) = self.pop() else { return false };
-        // Others need the room.
+        // Other users need the memory.
         let mut held = self.lock();
         held.limit = held.limit.saturating_sub(value.weight()).max(self.capacity);
         true
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(cache.bytes(), 0);
     }
 
-    /// Distances as those of a program that is loaded: over and over through more than the cache holds.
+    /// The reuse distances of a program that is loaded: it goes over more than the cache holds, repeatedly.
     #[test]
     fn a_cache_grows_while_values_are_made_again_and_rests_when_nothing_happens() {
         let budget = Budget::new(16 << 20);

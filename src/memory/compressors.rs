@@ -12,11 +12,11 @@ use super::pool::{Pool, Pooled};
 use crate::metrics::MemoryClass;
 use crate::rope::{head, head_mut, tail, to_usize};
 
-/// What is larger is compressed as a stream, so that no compressor needs more memory than this takes. A constant of the
-/// format: zstd makes other bytes of a stream than of the same content at once.
+/// Larger contents are compressed as a stream, which bounds the memory of a compressor. Part of the format: zstd makes
+/// other bytes of a stream than of the same content in one call.
 pub(crate) const STREAMED: u64 = 32 << 20;
 
-/// A stream is fed in pieces of exactly so many bytes, since zstd may end a block where a piece ends.
+/// A stream is fed in pieces of exactly this many bytes, since zstd may end a block where a piece ends.
 const PIECE: usize = 128 << 10;
 
 /// Where the bytes to compress come from.
@@ -27,7 +27,7 @@ pub enum Original<'a, E> {
     Source(&'a mut dyn FnMut(&mut [u8]) -> Result<(), E>),
 }
 
-/// Lends zstd contexts.
+/// A pool of zstd contexts.
 pub struct Compressors(Pool<CompressionContext>);
 
 /// A zstd context with its buffers.
@@ -43,8 +43,8 @@ impl Compressors {
         Self(Pool::new(budget, MemoryClass::Compression))
     }
 
-    /// Gives `sink` the zstd frame of the `size` bytes of `original`, piece by piece: the same bytes for the same level
-    /// on every machine. Waits until the budget has room for what it needs.
+    /// Passes the zstd frame of the `size` bytes of `original` to `sink`, in pieces. It has the same bytes for the same
+    /// level on every machine. Waits until the budget has room for the context.
     pub fn compress<E>(
         &self,
         level: i32,
@@ -65,7 +65,7 @@ impl Compressors {
             (None, original) => context.compress_stream(level, size, original, sink, failed),
         };
         if result.is_err() {
-            // It may be in the middle of a frame.
+            // It may have stopped in the middle of a frame.
             context.zstd = None;
         }
         let memory = context.memory();
@@ -81,7 +81,7 @@ impl Compressors {
         if let Some(idle) = self.0.idle(is_fit) {
             return idle;
         }
-        // One that is not fit makes room for the new one, so that there are not more of them than work in parallel.
+        // A context that does not fit is replaced, so that there are no more contexts than parallel jobs.
         self.0.discard();
         let bytes = estimate(level).saturating_add(copied as u64).saturating_add(bound as u64);
         self.0.get(bytes, is_fit).unwrap_or_else(|reservation| {
@@ -95,10 +95,10 @@ impl Compressors {
     }
 }
 
-/// Bytes that a zstd context of a level takes at most.
+/// Bytes that a zstd context of a level uses at most.
 fn estimate(level: i32) -> u64 {
     #[expect(unsafe_code, reason = "zstd-safe has no interface to it")]
-    // SAFETY: it takes a number and computes another one.
+    // SAFETY: it computes a number from a number.
     let size = unsafe { ZSTD_estimateCStreamSize(level) };
     size as u64
 }
@@ -176,7 +176,7 @@ impl CompressionContext {
                 }
             };
             at += length as u64;
-            // The end is a step of its own without bytes.
+            // The end of the frame is a step of its own, without input.
             let step = if length == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
             let mut input = InBuffer::around(bytes);
             loop {

@@ -1,4 +1,4 @@
-//! Gives memory back to the system that work left behind and that nobody has needed for a while.
+//! Returns memory that has been unused for a while to the system.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use super::malloc::trim_malloc;
 
 use crate::sync::{Arc, Mutex, PoisonError, thread};
 
-/// Longer than there is between the requests of a reader, shorter than a user looks at an idle daemon.
+/// Longer than the pauses between the requests of one reader, and short enough that an idle daemon soon looks small.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Knows whether something happened since it looked last.
+/// Counts events, so that the watching thread sees whether there were any since its last check.
 #[derive(Debug, Default)]
 pub(super) struct Idle(Mutex<IdleState>);
 
@@ -22,12 +22,12 @@ struct IdleState {
 }
 
 impl Idle {
-    /// Something became idle. Starts the thread that watches, unless there is one; it ends when it has done its work, or
-    /// when the budget is gone.
+    /// Records that something became idle, and starts the watching thread unless it runs. The thread ends when it has
+    /// released memory, or when the budget is dropped.
     pub(super) fn watch(self: &Arc<Self>, budget: &Arc<Budget>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.events += 1;
-        // In tests of schedules no time passes.
+        // No time passes in tests of schedules.
         if state.watched || cfg!(feature = "shuttle") {
             return;
         }
@@ -42,14 +42,14 @@ impl Idle {
                     state.watched = false;
                     drop(state);
                     budget.release_unused();
-                    // Small pieces are given back between what is still in use.
+                    // Returns free pages between pieces that are still in use.
                     trim_malloc();
                     return;
                 }
                 seen = state.events;
             }
         };
-        // Without a thread things stay until the budget needs them.
+        // If the thread cannot be started, idle memory stays until the budget needs it.
         state.watched = thread::Builder::new().name("kpackfs-idle".to_owned()).spawn(work).is_ok();
     }
 }

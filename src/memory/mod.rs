@@ -1,4 +1,4 @@
-//! Memory whose size depends on the input, in one byte budget: caches, pooled buffers, compression contexts.
+//! The byte budget for memory whose size depends on the input: caches, pooled buffers, compression contexts.
 //!
 //! This room does not know what the bytes are for, apart from their [class](crate::metrics::MemoryClass).
 

@@ -1,5 +1,5 @@
-//! Memory that is lent to a job and kept for the next one, because fresh memory costs more than most work does: the kernel
-//! fills it with zeros page by page, which makes decompressing into it 3 to 4 times slower.
+//! Buffers and contexts that are reused. Fresh memory costs more than most work: the kernel fills it with zeros page by
+//! page, which makes decompressing into it 3 to 4 times slower.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -9,16 +9,16 @@ use super::malloc;
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A buffer serves for less than it can hold, but not for less than this part of it.
+/// A buffer is reused for at least its capacity divided by this, and not for less.
 const LEAST_PART: usize = 4;
 
-/// Things to lend. They count into the budget also while they are idle, and leave when it needs the room.
+/// Reusable values. They count towards the budget while they are idle, too, and are dropped when it needs their memory.
 pub struct Pool<T>(Arc<PoolState<T>>);
 
 struct PoolState<T> {
     budget: Arc<Budget>,
     purpose: MemoryClass,
-    /// The one that was used last is the last.
+    /// Idle values; the last one was used most recently.
     idle: Mutex<Vec<IdleEntry<T>>>,
 }
 
@@ -28,7 +28,7 @@ struct IdleEntry<T> {
     since: u64,
 }
 
-/// A thing that goes back to its pool when it is dropped.
+/// A value that returns to its pool when it is dropped.
 pub struct Pooled<T: Default> {
     thing: T,
     reservation: Option<Reservation>,
@@ -44,7 +44,7 @@ impl<T: Default + Send + 'static> Pool<T> {
         Self(inner)
     }
 
-    /// An idle thing that is fit for use, the one used last if there are several.
+    /// The most recently used idle value that is fit for use.
     pub(super) fn idle(&self, is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
         let found = idle.iter().map(|resting| &resting.thing).rposition(is_fit)?;
@@ -53,12 +53,12 @@ impl<T: Default + Send + 'static> Pool<T> {
         Some(Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) })
     }
 
-    /// Drops the idle thing that was not used for the longest time.
+    /// Drops the least recently used idle value.
     pub(super) fn discard(&self) {
         self.0.reclaim();
     }
 
-    /// An idle thing that is fit for use, or else memory for a new one of `bytes`. Waits for that if need be; see
+    /// An idle value that is fit for use, or else a reservation of `bytes` for a new one. Waits if necessary; see
     /// [`Budget::reserve`].
     pub fn get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Result<Pooled<T>, Reservation> {
         match self.0.budget.reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit)) {
@@ -67,13 +67,13 @@ impl<T: Default + Send + 'static> Pool<T> {
         }
     }
 
-    /// The same if it can be had without waiting, and nobody else waits.
+    /// Like [`Pool::get`], but `None` if it would have to wait or another thread waits.
     pub fn try_get(&self, bytes: u64, is_fit: impl Fn(&T) -> bool) -> Option<Result<Pooled<T>, Reservation>> {
         let found = self.0.budget.try_reserve_unless(self.0.purpose, bytes, || self.idle(&is_fit))?;
         Some(found.map_or_else(Ok, Err))
     }
 
-    /// A new thing, for whose memory there is a reservation.
+    /// Makes a new value a member of the pool. `reservation` is for its memory.
     pub fn lend(&self, thing: T, reservation: Reservation) -> Pooled<T> {
         Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) }
     }
@@ -86,7 +86,7 @@ impl Pool<Vec<u8>> {
         found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation))
     }
 
-    /// The same if it can be had without waiting, and nobody else waits.
+    /// Like [`Pool::buffer`], but `None` if it would have to wait or another thread waits.
     pub fn try_buffer(&self, size: usize) -> Option<Pooled<Vec<u8>>> {
         let found = self.try_get(size as u64, |buffer| is_fit_buffer(buffer, size))?;
         Some(found.unwrap_or_else(|reservation| self.lend(malloc::buffer(size), reservation)))
@@ -116,13 +116,13 @@ impl<T: Send> Reclaim for PoolState<T> {
         let mut idle = self.lock();
         let oldest = (!idle.is_empty()).then(|| idle.remove(0));
         drop(idle);
-        // The memory goes before the reservation does.
+        // The memory is freed before its reservation.
         oldest.map(|IdleEntry { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
     }
 }
 
 impl<T: Default> Pooled<T> {
-    /// Counts `bytes` for it from now on; see [`Reservation::resize`].
+    /// Changes the number of bytes that are counted for it; see [`Reservation::resize`].
     pub fn account_for(&mut self, bytes: u64) {
         if let Some(reservation) = &mut self.reservation {
             reservation.resize(bytes);

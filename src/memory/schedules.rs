@@ -5,7 +5,7 @@ use crate::metrics::MemoryClass;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, check, thread};
 
-/// Runs `work` on so many threads at a time.
+/// Runs `work` on this many threads at a time.
 fn threads<const N: usize>(work: impl Fn(usize) + Send + Sync + 'static) {
     let work = Arc::new(work);
     let mut number = 0;
@@ -48,7 +48,7 @@ fn no_more_is_reserved_than_there_is() {
     });
 }
 
-/// A thread that gives up waiting, as by a panic, holds up none of those behind it.
+/// A thread that stops waiting, as by a panic, does not block those behind it.
 #[test]
 fn a_thread_that_stops_waiting_lets_others_come_forward() {
     check(|| {
@@ -77,7 +77,7 @@ fn buffers_go_from_one_thread_to_the_next() {
         let pool = Arc::new(Pool::<Vec<u8>>::new(&budget, MemoryClass::Bundles));
         let (shared, lent) = (Arc::clone(&pool), AtomicUsize::new(0));
         threads::<3>(move |number| {
-            // There is room for one only. The larger one does not serve for the smaller ones.
+            // There is room for one only. The larger one is not reused for the smaller ones.
             let buffer = shared.buffer([60, 60, 12][number]);
             if number < 2 {
                 assert_eq!(lent.fetch_add(1, Ordering::SeqCst), 0, "two of 60 bytes at a time");

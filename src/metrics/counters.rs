@@ -1,4 +1,4 @@
-//! Work counters: what was read, inflated, decompressed and compressed. They are the performance tests' yardstick.
+//! Work counters: what was read, inflated, decompressed and compressed. Performance tests assert them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +11,12 @@ use super::Requests;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `amount` and returns the value before.
+    /// Adds `amount` and returns the previous value.
     pub fn add(&self, amount: u64) -> u64 {
         self.0.fetch_add(amount, Ordering::Relaxed)
     }
 
-    /// Makes it at least `value`.
+    /// Raises it to `value` if it is less.
     pub fn raise(&self, value: u64) {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
@@ -33,7 +33,7 @@ impl Serialize for Counter {
     }
 }
 
-/// What was done since the input was opened. Units are bytes unless the name says otherwise.
+/// Work done since the input was opened. Units are bytes unless the name says otherwise.
 #[derive(Debug, Default, Serialize)]
 pub struct Counters {
     /// Read from the input.
@@ -54,15 +54,15 @@ pub struct Counters {
     pub cache_hits: Counter,
     /// The most code object bytes that were compressed while one read waited for a frame.
     pub read_wait_bytes_max: Counter,
-    /// Number of small files that the kernel was given before it asked for them.
+    /// Number of small files pushed to the page cache before they were read.
     pub files_given: Counter,
-    /// Number of times that a file was opened such that the kernel reads it without asking.
+    /// Number of times that a file was opened for passthrough, so that the kernel reads it without asking.
     pub passthrough_opens: Counter,
     /// Number of read requests answered on the session's thread.
     pub reads_prompt: Counter,
     /// Number of read requests answered by workers.
     pub reads_by_workers: Counter,
-    /// What the mount was asked.
+    /// Requests of the kernel.
     #[serde(flatten)]
     pub requests: Requests,
 }

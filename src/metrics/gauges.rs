@@ -1,13 +1,13 @@
-//! What memory is used for, and how much.
+//! Memory in use, by class.
 
 use serde::Serialize;
 
-/// What memory is used for, in the order in which a thread may ask for it.
+/// Classes of memory, in the order in which a thread may reserve them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryClass {
-    /// Decompressed offload bundles, and the compressed ones while they are read.
+    /// Decompressed offload bundles, and compressed bundles while they are read.
     Bundles,
-    /// Code objects that are being compressed, and what compresses them.
+    /// Code objects that are being compressed, and compression contexts.
     Compression,
     /// The cache of compressed code objects.
     Frames,
@@ -40,7 +40,7 @@ impl Gauges {
         self.buffers() + self.frames + self.spans + self.streams
     }
 
-    /// Bytes in use for work; zero when nothing is going on and nothing was for a while.
+    /// Bytes in use for work. Zero when nothing has happened for a while.
     pub fn buffers(&self) -> u64 {
         self.bundles + self.compression
     }

@@ -1,6 +1,6 @@
 //! What work was done and what memory is used: counters, gauges, and the kernel's requests by kind.
 //!
-//! It imports no other room; what counts decides when.
+//! It imports no other room. The rooms that do the work update the counters.
 
 mod counters;
 mod gauges;

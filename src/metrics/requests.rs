@@ -1,4 +1,4 @@
-//! What the kernel asks, counted by kind, and how long the longest answer took.
+//! Requests of the kernel, counted by kind, and the time of the longest one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::counters::Counter;
 
-/// What a request is about.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RequestKind {
@@ -28,13 +28,13 @@ pub enum RequestKind {
     Readdir,
     /// Names in a directory with attributes.
     Readdirplus,
-    /// An extended attribute.
+    /// The value of an extended attribute.
     Getxattr,
     /// Size of the filesystem.
     Statfs,
-    /// Anything that would change something, and is refused.
+    /// Any change of the file system, which is refused.
     Change,
-    /// What is not served, and the kernel does by itself.
+    /// Requests that are not served; the kernel falls back to its own behaviour.
     Other,
 }
 
@@ -54,23 +54,24 @@ const KINDS: [(RequestKind, &str); 12] = [
     (RequestKind::Other, "other"),
 ];
 
-/// Upper bounds of the times that answers are counted by, in seconds. What takes longer is counted behind them.
+/// Upper bounds of the histogram of answer times, in seconds. A last bucket counts longer ones.
 pub(super) const BUCKETS: [f64; 6] = [0.0001, 0.001, 0.01, 0.1, 1.0, 10.0];
 
-/// Counts of requests. Counting takes no lock.
+/// Request counters. They take no lock.
 #[derive(Debug, Default)]
 pub struct Requests {
     kinds: [Counter; KINDS.len()],
-    /// Microseconds of the longest request, and below them one byte for its kind, so that both change together.
+    /// The longest request: microseconds in the upper 56 bits, its kind in the lowest byte. One atomic holds both, so
+    /// that they change together.
     longest: AtomicU64,
     waiting: AtomicU64,
-    /// Answers by the times of [`BUCKETS`].
+    /// Answers by the bounds of [`BUCKETS`].
     times: [Counter; BUCKETS.len() + 1],
-    /// Microseconds that all answers took.
+    /// Sum of all answer times in microseconds.
     microseconds: Counter,
 }
 
-/// A request that has come.
+/// A request that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     kind: RequestKind,
@@ -78,7 +79,7 @@ pub struct Begun {
     waits: bool,
 }
 
-/// A request that is being answered; dropped when the answer is given.
+/// A request that is being answered. Drop it when the answer has been given.
 #[derive(Debug)]
 pub struct Answering<'a> {
     requests: &'a Requests,
@@ -94,13 +95,13 @@ impl Requests {
         Begun { kind, at: Instant::now(), waits: false }
     }
 
-    /// Counts a request as waiting from now on, because a worker will answer it.
+    /// Counts a request as waiting, because a worker will answer it.
     pub fn hand_over(&self, begun: Begun) -> Begun {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Begun { waits: true, ..begun }
     }
 
-    /// Takes the time until the result is dropped.
+    /// Measures time until the result is dropped.
     pub fn answer(&self, begun: Begun) -> Answering<'_> {
         Answering { requests: self, begun }
     }
@@ -115,17 +116,17 @@ impl Requests {
         self.kinds.get(kind as usize).map_or(0, Counter::get)
     }
 
-    /// Names of kinds, and how many requests of each there were.
+    /// Names of kinds, with their numbers of requests.
     pub(super) fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
         KINDS.into_iter().map(|(kind, name)| (name, self.of(kind)))
     }
 
-    /// The answers by the times of [`BUCKETS`], and the sum of all times in seconds.
+    /// The answers by the bounds of [`BUCKETS`], and the sum of all times in seconds.
     pub(super) fn times(&self) -> ([u64; BUCKETS.len() + 1], f64) {
         (self.times.each_ref().map(Counter::get), Duration::from_micros(self.microseconds.get()).as_secs_f64())
     }
 
-    /// Requests that workers have to answer now.
+    /// Requests that wait for a worker, or are being answered by one.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -139,7 +140,7 @@ impl Requests {
 }
 
 impl RequestKind {
-    /// The name, as FUSE has it.
+    /// The name that FUSE uses.
     pub fn name(self) -> &'static str {
         KINDS.get(self as usize).map_or("", |(_, name)| name)
     }
@@ -155,7 +156,7 @@ impl Drop for Answering<'_> {
         }
         self.requests.microseconds.add(microseconds);
         let packed = microseconds << 8 | self.begun.kind as u64;
-        // Nearly always it is not the longest, and then nothing has to be written.
+        // Most requests are not the longest; then nothing is written.
         if packed > self.requests.longest.load(Ordering::Relaxed) {
             self.requests.longest.fetch_max(packed, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ pub struct Edit {
     pub start: u64,
     /// The byte after the last one that is replaced; `start` to insert only.
     pub end: u64,
-    /// What stands there instead. Its length may differ.
+    /// The bytes in its place. Their number may differ.
     pub replacement: Vec<Segment>,
 }
 
@@ -22,30 +22,30 @@ impl Edit {
         Self { start, end: start.saturating_add(segment.length), replacement: vec![segment] }
     }
 
-    /// Replaces `start..end` by `bytes`.
+    /// Replaces `start..end` with `bytes`.
     pub fn replace(start: u64, end: u64, bytes: impl Into<Arc<[u8]>>) -> Self {
         Self { start, end, replacement: vec![Segment::literal(bytes)] }
     }
 
-    /// Leaves `start..end` out.
+    /// Removes `start..end`.
     pub fn cut(start: u64, end: u64) -> Self {
         Self { start, end, replacement: Vec::new() }
     }
 }
 
-/// Why a list of edits makes no content.
+/// Why a list of edits cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// Two edits touch the same byte.
     #[error("two changes overlap at byte {0}")]
     Overlap(u64),
-    /// An edit lies outside of what it changes.
+    /// An edit lies outside of the content that it changes.
     #[error(transparent)]
     Range(#[from] ReadError),
 }
 
-/// The rope that `content` becomes when all `edits` are made. Their offsets count in the *original* content; their
-/// order matters only among insertions at one place.
+/// Applies `edits` to `content`. Their offsets are those of the *original* content. Their order matters only among
+/// insertions at the same offset.
 pub fn edited(content: &Arc<dyn Content>, mut edits: Vec<Edit>) -> Result<Rope, EditError> {
     edits.sort_by_key(|edit| (edit.start, edit.end));
     let mut segments = Vec::with_capacity(edits.len() * 2 + 1);

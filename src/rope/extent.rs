@@ -1,31 +1,32 @@
-//! What a content is, for those who write it: the kernel can share or copy ranges of files without their bytes.
+//! Where the bytes of a content come from. A writer can then have the kernel share or copy ranges of files, without
+//! reading them.
 
 use std::fmt;
 
 use super::Backing;
 
-/// Some bytes of a content.
+/// A run of bytes of a content with one source.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent<'a> {
-    /// How many.
+    /// Length in bytes.
     pub length: u64,
-    /// What they are.
+    /// Where the bytes come from.
     pub source: ExtentSource<'a>,
 }
 
-/// What some bytes of a content are.
+/// Where a run of bytes comes from.
 #[derive(Clone, Copy)]
 pub enum ExtentSource<'a> {
-    /// Those of a file of the operating system, from an offset on.
+    /// A file of the operating system, from an offset on.
     File {
         /// The file.
         file: &'a dyn Backing,
-        /// The first byte.
+        /// Offset of the first byte in the file.
         offset: u64,
     },
     /// Zeros.
     Zeros,
-    /// Others: [`Content::read_at`](super::Content::read_at) has them.
+    /// Anything else: the bytes are read with [`Content::read_at`](super::Content::read_at).
     Read,
 }
 

@@ -1,4 +1,4 @@
-//! What a content is made of, in 16 bytes.
+//! A content's identity: a hash of what it is made of, in 16 bytes.
 
 use std::io::{self, Read};
 
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{head, head_mut, to_usize};
 
-/// Tells contents apart across sessions without reading them: two contents have the same identity only if they are made
-/// of the same bytes of the same unchanged files in the same way. What was found out about one of them is true of the other.
+/// Identifies a content across sessions without reading it. Two contents have the same identity only if they are made
+/// of the same bytes of the same unchanged files in the same way. A fact that is recorded about one of them therefore
+/// holds for the other.
 ///
-/// It is the beginning of a SHA-256 over a description, so nobody can make a file that passes for another.
+/// It is the first half of a SHA-256 over a description, so a crafted file cannot take the identity of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity(pub [u8; 16]);
 
@@ -37,7 +38,7 @@ impl Identifier {
         self
     }
 
-    /// Adds a field of `length` bytes that come piece by piece.
+    /// Adds a field of `length` bytes, which are read in pieces.
     pub fn add_read(&mut self, length: u64, mut reader: impl Read) -> io::Result<&mut Self> {
         self.number(length);
         let mut piece = vec![0; PIECE];

@@ -9,8 +9,8 @@ use super::{Content, Identity, ReadError, Rope};
 
 type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;
 
-/// A content of a size that was found out before, made by the first who reads it while others wait. If it turns out to
-/// have another size, nothing of it is served.
+/// A content of known size that is made by its first reader; concurrent readers wait for it. If it turns out to have
+/// another size, every read fails.
 pub struct LazyContent {
     entry: Arc<str>,
     size: u64,
@@ -20,7 +20,7 @@ pub struct LazyContent {
 }
 
 impl LazyContent {
-    /// What `work` makes, which has `size` bytes; `entry` is for messages.
+    /// A content of `size` bytes that `work` makes. `entry` names it in messages.
     pub fn new(
         entry: impl Into<Arc<str>>,
         size: u64,
@@ -30,7 +30,7 @@ impl LazyContent {
         Self { entry: entry.into(), size, identity, work: Box::new(work), made: OnceCell::new() }
     }
 
-    /// What was made already.
+    /// A content that has been made already.
     pub fn done(entry: impl Into<Arc<str>>, identity: Option<Identity>, made: Rope) -> Self {
         let size = made.size();
         let entry = entry.into();
@@ -39,7 +39,7 @@ impl LazyContent {
         Self { entry, size, identity, work, made: OnceCell::with_value(made) }
     }
 
-    /// What the work comes to, done now unless it was done before.
+    /// The result of the work. The first call does the work.
     fn get(&self) -> Result<&Rope, ReadError> {
         self.made.get_or_try_init(|| {
             let made = (self.work)()?;

@@ -1,6 +1,6 @@
 //! Content as a rope: an immutable list of segments whose total length is known when it is built.
 //!
-//! A file's size has to be exact before its first byte is made: tools that trust `st_size` are silently wrong
+//! A file's size has to be exact before its first byte is made. Tools that trust `st_size` are silently wrong
 //! otherwise. So planning fixes lengths, and reading copies ranges.
 //!
 //! It imports no other room: a source is whatever implements [`Content`].
@@ -65,37 +65,38 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
-    /// What these bytes are, in their order: ranges of files of the operating system, zeros, or what has to be read.
+    /// Where these bytes come from, in order: ranges of files of the operating system, zeros, or bytes that have to be
+    /// read.
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
         let source = self.backing().map_or(ExtentSource::Read, |file| ExtentSource::File { file, offset });
         vec![Extent { length, source }]
     }
 
-    /// Whether reading these bytes merely copies them. What is not prompt inflates, decompresses or compresses, or waits for a
-    /// disk, and must not run on a thread that others wait for.
+    /// Whether reading these bytes only copies them from memory or from the page cache. Other reads inflate,
+    /// decompress, compress or wait for a disk. They must not run on a thread that other requests need.
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         let _ = (offset, length);
         true
     }
 
-    /// What the bytes are made of; see [`Identity`]. `None` if there is nothing worth remembering about them.
+    /// A hash of what the bytes are made of; see [`Identity`]. `None` if nothing about them is worth recording.
     fn identity(&self) -> Option<Identity> {
         None
     }
 
-    /// The form in which a zip file holds exactly these bytes, if they come out of one.
+    /// The form in which a zip file holds exactly these bytes, if the content is a member of one.
     fn packed(&self) -> Option<Packed> {
         None
     }
 
-    /// Whether there is such a form. Asking for it makes it.
+    /// Whether [`Content::packed`] returns a form. The default implementation calls it.
     fn is_packed(&self) -> bool {
         self.packed().is_some()
     }
 
-    /// The block boundaries of the deflate stream in [`Content::packed`], ascending, if there is one: the first is the
-    /// stream's beginning, the last is its end. Blocks that make a few KiB only are left together with the next. Reads
-    /// all that has never been read before.
+    /// The block boundaries of the deflate stream in [`Content::packed`], ascending; `None` if there is no such stream.
+    /// The first is the stream's beginning and the last is its end. Blocks that inflate to a few KiB only are joined
+    /// with the next one. The first call reads the parts of the stream that no read has decoded before.
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         Ok(None)
     }
@@ -133,7 +134,7 @@ pub trait Backing {
     fn check(&self, file: &File) -> Result<(), ReadError>;
 }
 
-/// A content whose length only the work itself reveals.
+/// A content whose length is known only after it was made.
 pub trait Materialize: Send + Sync + fmt::Debug {
     /// The content if it was made before.
     fn made(&self) -> Option<Arc<dyn Content>>;
@@ -142,7 +143,7 @@ pub trait Materialize: Send + Sync + fmt::Debug {
     fn make(&self) -> Result<Arc<dyn Content>, ReadError>;
 }
 
-/// Why bytes cannot be had. Cheap to clone, because everyone who waited for a failed piece of work gets a copy.
+/// Why bytes cannot be read. Cheap to clone: each thread that waited for the failed work gets a copy.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The operating system refused to read the input.
@@ -200,7 +201,7 @@ pub fn check_range(offset: u64, length: usize, size: u64) -> Result<(), ReadErro
     }
 }
 
-/// Fills `buffer` with the bytes of `bytes` that start at `offset`. Fails unless there are as many.
+/// Fills `buffer` with the part of `bytes` that starts at `offset`. Fails if `bytes` is too short.
 pub fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
     let start = to_usize(offset);
     let piece = bytes.get(start..start.saturating_add(buffer.len()));

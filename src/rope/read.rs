@@ -5,7 +5,7 @@ use super::{Content, ReadError, head_mut, to_usize};
 /// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
-/// Gives all bytes of a content piece by piece: it can be larger than the memory.
+/// Passes all bytes of a content to `take`, in pieces. The content may be larger than the memory.
 pub fn read_all(content: &dyn Content, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
     let mut buffer = vec![0; STEP.min(to_usize(content.size()))];
     let mut at = 0;
