@@ -1,4 +1,4 @@
-//! The folder in which indexes are kept.
+//! The directory of stored indexes.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -8,25 +8,25 @@ use std::time::{Duration, SystemTime};
 use super::pending::Pending;
 use super::records::{self, Header, RecordsError, SUFFIX, TEMPORARY, at};
 
-/// An index that is kept.
+/// A stored index.
 #[derive(Debug)]
 pub struct CacheEntry {
     /// The file.
     pub path: PathBuf,
-    /// The input that it is about; `None` if the file is damaged or of another version.
+    /// The input that it describes; `None` if the file is damaged or of another version.
     pub location: Option<PathBuf>,
-    /// Bytes that it takes.
+    /// Its size in bytes.
     pub size: u64,
     /// When it was written.
     pub modified: SystemTime,
-    /// Whether it is of any use: its input is still there and is still the same.
+    /// Whether it can be used: its input exists and has not changed.
     pub is_usable: bool,
 }
 
-/// A temporary file that was not written for so long belongs to a session that was killed.
+/// A temporary file of this age belongs to a session that was killed.
 const ORPHANED: Duration = Duration::from_secs(3600);
 
-/// Regular files in a folder that are named like ours and begin as an index does. Others belong to other programs.
+/// Regular files in a folder with our suffix and the magic of an index. All others belong to other programs.
 fn files(folder: &Path, suffix: &str) -> Result<Vec<(PathBuf, Metadata)>, RecordsError> {
     let found = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -58,7 +58,7 @@ pub fn remove_orphans(folder: &Path) -> Result<(), RecordsError> {
     Ok(())
 }
 
-/// The indexes in a folder, by path. A folder that is not there has none.
+/// The indexes in a folder, sorted by path. A missing folder has none.
 pub fn list(folder: &Path) -> Result<Vec<CacheEntry>, RecordsError> {
     let mut kept = Vec::new();
     for (path, metadata) in files(folder, SUFFIX)? {
@@ -78,12 +78,12 @@ pub fn list(folder: &Path) -> Result<Vec<CacheEntry>, RecordsError> {
 }
 
 impl CacheEntry {
-    /// What the names of everything begin with that is kept about the input.
+    /// The prefix of the names of everything that is stored about the input.
     pub fn stem(&self) -> Option<&str> {
         self.path.file_stem()?.to_str()
     }
 
-    /// Removes the file. That it is gone already is no error.
+    /// Removes the file. Succeeds if it is gone already.
     pub fn remove(&self) -> Result<(), RecordsError> {
         Pending::discard(&self.path);
         match fs::remove_file(&self.path) {

@@ -1,7 +1,7 @@
-//! What is kept on disk between runs: the index of an input, the frame store, and the cache directory of both.
+//! Data on disk between runs: the index of an input, the frame store, and the cache directory of both.
 //!
-//! All of it can be deleted at any time. Records are bytes under an identity; what they mean is known to the rooms that
-//! put them there.
+//! All of it can be deleted at any time. Records are bytes under an identity. Only the rooms that store them know what
+//! they mean.
 
 mod cache_dir;
 mod frames;

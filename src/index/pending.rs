@@ -1,9 +1,9 @@
-//! The mark of a mount that has something to save, so that the next mount of the same input waits for it instead of doing
-//! the work again.
+//! A mark that a mount has records to save. The next mount of the same input waits for it instead of repeating the
+//! work.
 //!
-//! The mark is a shared lock on a file next to the index. A mount takes it when it puts down the first record, before it
-//! answers the request that needed the record, and so before an unmount can return. It is released when the index is saved,
-//! and with the process in any case.
+//! The mark is a shared lock on a file next to the index. A mount takes it when it stores the first record, before it
+//! answers the request that needed the record, and so before an unmount can return. It is released when the index is
+//! saved, and at the latest when the process ends.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,16 +15,17 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::records;
 
-/// What the names of these files end with.
+/// The suffix of these files.
 const SUFFIX: &str = "saving";
 
 /// The longest wait for another mount. Saving takes a fraction of this.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Time between two tries to lock.
+/// Time between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often the file is opened again that another process removes between open and lock. Nobody removes it that often.
+/// The most times that a file is opened again because another process removed it between open and lock. That many
+/// removals do not occur in practice.
 const TRIES: usize = 100;
 
 /// See the [module](self).
@@ -41,9 +42,9 @@ impl Pending {
         records::create_directory(path.parent()?).ok()?;
         for _ in 0..TRIES {
             let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
-            // One that waits holds it for an instant only.
+            // A waiting process holds the exclusive lock for an instant only.
             flock(&file, FlockOperation::LockShared).ok()?;
-            // That one may have removed it before. Nobody sees the lock of a file without a name.
+            // The waiting process may have removed the file in between. A lock on an unlinked file has no effect.
             if is_at(&path, &file) {
                 return Some(Self { path, file });
             }
@@ -51,7 +52,8 @@ impl Pending {
         None
     }
 
-    /// Waits until no mount has anything to save to `index`, or one that goes on has saved, but not for long.
+    /// Waits until no mount has anything to save to `index`, until a running mount has saved it, or until [`PATIENCE`]
+    /// is over.
     pub(super) fn wait(index: &Path) {
         let path = index.with_extension(SUFFIX);
         let version =
@@ -65,14 +67,14 @@ impl Pending {
                 }
                 thread::sleep(PAUSE);
             }
-            // Nobody has it, so the file is one that was left behind, unless another one is there by now.
+            // No process has the lock, so the file was left behind, unless it has been replaced by now.
             if remove(&path, &file) {
                 return;
             }
         }
     }
 
-    /// Removes the mark that a killed mount has left behind. A mount that goes on makes another one.
+    /// Removes the mark of a killed mount. A running mount creates another one.
     pub(super) fn discard(index: &Path) {
         fs::remove_file(index.with_extension(SUFFIX)).ok();
     }
@@ -80,14 +82,14 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Others still need the file if they have the lock, too.
+        // Other holders of the lock still need the file.
         if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&self.path, &self.file);
         }
     }
 }
 
-/// Removes the file at `path` if it is still this one. Whether it was.
+/// Removes the file at `path` if it is still this one. Returns whether it was.
 fn remove(path: &Path, file: &File) -> bool {
     let is_there = is_at(path, file);
     if is_there {
@@ -126,7 +128,7 @@ mod tests {
             drop(other);
         });
         assert_eq!(count(), 0);
-        // A daemon that goes on has saved once.
+        // A running daemon that has saved once.
         let mark = Pending::mark(&index);
         let begun = Instant::now();
         thread::scope(|scope| {
@@ -137,13 +139,13 @@ mod tests {
         });
         assert!(begun.elapsed() < PATIENCE);
         drop(mark);
-        // One that was killed has left its file behind.
+        // A killed daemon leaves its file behind.
         fs::write(index.with_extension(SUFFIX), "").unwrap();
         Pending::wait(&index);
         assert_eq!(count(), 1, "the index");
     }
 
-    /// Waits until a process is blocked by a lock of this file: `/proc/locks` marks such a line with an arrow.
+    /// Waits until a process is blocked by a lock of this file. `/proc/locks` marks such a line with an arrow.
     fn wait_for_blocked(file: &File) {
         let inode = format!(":{} ", file.metadata().unwrap().ino());
         let is_blocked = || {
@@ -157,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A mount that marks while another one removes a mark that was left behind.
+    /// A mount creates its mark while another one removes a mark that was left behind.
     #[test]
     fn a_mark_that_is_removed_before_it_is_locked_is_made_again() {
         let place = tempfile::tempdir().unwrap();

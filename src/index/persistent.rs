@@ -1,7 +1,7 @@
-//! What is known about an input, kept from session to session.
+//! The index of an input: results of planning and reading, kept between sessions.
 //!
-//! Rooms put down what they found out under the [`Identity`] of the content it is about, so what is read back is true
-//! as long as that content is the same. A record can be lost at any time; it is never needed, only worth having.
+//! Rooms store a result under the [`Identity`] of the content that it is about, so it stays true as long as the content
+//! is the same. A record may be lost at any time. Then the work is done again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,52 +20,52 @@ use super::pending::Pending;
 use super::records::{self, Header, Record, RecordsError};
 use crate::rope::Identity;
 
-/// What a record tells.
+/// The subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
     /// Whether a file has device code, and which.
     Scan = 1,
-    /// What has to be changed in a binary so that it has no device code.
+    /// The edits that remove a binary's device code.
     Rewritten = 2,
-    /// Where reading a deflate stream can start.
+    /// Where decoding of a deflate stream can start.
     Stream = 3,
-    /// How long the compressed code objects of an archive are.
+    /// Lengths of the compressed code objects of an archive.
     Frames = 4,
-    /// The digests of a content.
+    /// Digests of a content.
     Digest = 5,
-    /// Length and CRC-32 of a deflate stream made for a new wheel.
+    /// Length and CRC-32 of a deflate stream for a new wheel.
     Spliced = 6,
-    /// How long the content of a gzip file is.
+    /// Length of the content of a gzip file.
     Gzip = 7,
     /// Which files have no device code.
     Plain = 8,
 }
 
-/// Records of so many bytes leave memory once they are saved, and are read again when they are needed.
+/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand.
 const LARGE: usize = 64 << 10;
 
-/// So many bytes are saved without waiting for more.
+/// The index is saved at once when more than this many bytes are unsaved.
 const MOST_UNSAVED: u64 = 4 << 20;
 
 /// The records about one input.
 #[derive(Debug, Default)]
 pub struct Index {
     records: DashMap<RecordKey, IndexState>,
-    /// Where they are kept; nowhere if `None`, and then nothing is put down.
+    /// Where the records are stored. If `None`, they are not stored, and nothing is recorded.
     place: Option<RecordPlace>,
     changed: AtomicBool,
-    /// Bytes put down since they were saved last.
+    /// Bytes recorded since the last save.
     unsaved: AtomicU64,
-    /// Whether saving failed, so that it makes no room.
+    /// Whether the last save failed. Then saving does not free memory.
     failed: AtomicBool,
     /// Held while saving.
     saving: Mutex<()>,
-    /// Notifies the autosave thread of changes.
+    /// Wakes the autosave thread after changes.
     changes: (Mutex<()>, Condvar),
-    /// Whether there is an autosave thread.
+    /// Whether an autosave thread runs.
     is_mounted: AtomicBool,
-    /// There as long as a mount has something to save.
+    /// Set while a mount has something to save.
     pending: Mutex<Option<Pending>>,
 }
 
@@ -75,29 +75,29 @@ type RecordKey = (u8, Identity);
 struct RecordPlace {
     file: PathBuf,
     header: Header,
-    /// The version of the file that holds the records which are not in memory.
+    /// The file that holds the records which are not in memory.
     stored: Mutex<Option<Arc<File>>>,
 }
 
 #[derive(Debug)]
 struct IndexState {
-    /// The last day on which a session had use for it, counted from 1970.
+    /// The last day on which a session used it, in days since 1970.
     day: u32,
     length: u64,
-    /// `None` if it is in the file only.
+    /// `None` if only the file has it.
     bytes: Option<Arc<[u8]>>,
-    /// Whether this session had use for it.
+    /// Whether this session used it.
     used: AtomicBool,
 }
 
-/// Whether a record stays in memory when it is saved. All files have one of [`RecordKind::Plain`] together, which every session
-/// needs at once.
+/// Whether a record stays in memory after it is saved. All files share one record of [`RecordKind::Plain`], which every
+/// session needs at once.
 fn is_resident(kind: u8, length: usize) -> bool {
     length < LARGE || kind == RecordKind::Plain as u8
 }
 
 impl IndexState {
-    /// One that was read from the file.
+    /// A record that was read from the file.
     fn stored(record: Record) -> Self {
         let Record { kind, day, bytes, .. } = record;
         Self {
@@ -114,7 +114,7 @@ impl RecordPlace {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a record from the file.
+    /// Reads one record from the file.
     fn read(&self, key: RecordKey) -> Option<Arc<[u8]>> {
         let file = self.stored().clone()?;
         let mut found = None;
@@ -129,8 +129,8 @@ impl RecordPlace {
 }
 
 impl Index {
-    /// The records about the input at `location` that are kept in `directory`. What is there but was made of another input
-    /// or by another version, or is damaged, is as good as nothing. A mount that is saving is waited for.
+    /// The records about the input at `location` that are stored in `directory`. A damaged index counts as empty, as
+    /// does one of another input or version. Waits for a mount that is saving.
     pub fn open(directory: &Path, location: &Path) -> Self {
         let Ok(header) = Header::of(location) else { return Self::default() };
         let file = directory.join(records::file_name(location));
@@ -140,7 +140,7 @@ impl Index {
         index
     }
 
-    /// What was put down; `None` also if it cannot be understood.
+    /// A record's value; `None` also if it cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self, kind: RecordKind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
         let held = self.records.get(&key)?;
@@ -154,14 +154,14 @@ impl Index {
         records::decode(&bytes?)
     }
 
-    /// Puts something down.
+    /// Records a value.
     pub fn put<T: Serialize>(&self, kind: RecordKind, identity: &Identity, value: &T) {
         if self.place.is_none() {
             return;
         }
         let Ok(bytes) = rmp_serde::to_vec(value) else { return };
         let length = bytes.len() as u64;
-        // What cannot be saved would stay in memory.
+        // It would stay in memory if it cannot be saved.
         if bytes.len() >= LARGE && self.failed.load(Ordering::Relaxed) {
             return;
         }
@@ -180,7 +180,7 @@ impl Index {
         }
     }
 
-    /// From now on, the next mount of the input waits until all is saved.
+    /// Makes the next mount of the input wait until all records are saved.
     pub(crate) fn set_mounted(&self) {
         self.is_mounted.store(true, Ordering::Release);
         if self.is_changed() {
@@ -196,31 +196,31 @@ impl Index {
         }
     }
 
-    /// Waits until there is something that has not been saved.
+    /// Waits until there are unsaved changes.
     pub(crate) fn wait_for_changes(&self) {
         let mut guard = self.changes.0.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_changed() {
-            // A notice can come between the question and the wait.
+            // A notification may come between the check and the wait.
             let waited = self.changes.1.wait_timeout(guard, Duration::from_secs(1));
             guard = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Whether there is something that has not been saved.
+    /// Whether there are unsaved changes.
     pub fn is_changed(&self) -> bool {
         self.place.is_some() && self.changed.load(Ordering::Acquire)
     }
 
-    /// The file that the records are kept in.
+    /// The file of the records.
     pub fn file(&self) -> Option<&Path> {
         self.place.as_ref().map(|place| place.file.as_path())
     }
 
-    /// Saves what was found out. What another session has written meanwhile stays; what no session has had use for
-    /// in a long time goes.
+    /// Saves all records. Keeps records that another session has written meanwhile, and drops those that no session has
+    /// used for a long time.
     pub fn save(&self) -> Result<(), RecordsError> {
         let Some(place) = &self.place else { return Ok(()) };
-        // Otherwise one who began earlier could put what it knew over what is known by now.
+        // A save that began earlier must not overwrite newer records.
         let _turn = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.changed.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -231,7 +231,7 @@ impl Index {
         if result.is_err() {
             self.changed.store(true, Ordering::Release);
         }
-        // Something can have been put down meanwhile; after a failure, waiting would be of no use.
+        // More may have been recorded meanwhile. After a failure, the next mount has nothing to wait for.
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if result.is_err() || !self.is_changed() {
             *pending = None;
@@ -275,14 +275,14 @@ impl Index {
         *place.stored() = Some(Arc::new(file));
         for record in resident.iter().filter(|record| !is_resident(record.kind, record.bytes.len())) {
             if let Some(mut held) = self.records.get_mut(&(record.kind, record.identity)) {
-                // Unless it was replaced meanwhile.
+                // Unless the record was replaced meanwhile.
                 held.bytes.take_if(|bytes| Arc::ptr_eq(bytes, &record.bytes));
             }
         }
         Ok(())
     }
 
-    /// Saves, and says in the log if that fails: without the index the next session takes longer, no more. Whether it
+    /// Saves, and logs a failure: without the index the next session takes longer, but is not wrong. Returns whether it
     /// succeeded.
     pub fn save_or_log(&self) -> bool {
         let result = self.save();
@@ -292,7 +292,7 @@ impl Index {
         result.is_ok()
     }
 
-    /// Adds what the file has and this does not, if it is not the file that this has read or written last.
+    /// Adds records from the file that this index lacks, unless it has read or written this version of the file.
     fn merge_from_disk(&self) {
         let Some(place) = &self.place else { return };
         let result = records::open(&place.file).and_then(|file| {
@@ -309,7 +309,7 @@ impl Index {
                 }
                 self.records.entry(key).or_insert_with(|| IndexState::stored(record));
             })?;
-            // Another session may have begun before it knew of all that this one has saved.
+            // Another session may have written the file before it had all records of this one.
             self.records.retain(|key, held| held.bytes.is_some() || there.contains(key));
             *place.stored() = Some(Arc::new(file));
             Ok(())
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(next.get::<u64>(RecordKind::Scan, &identity(2)), None);
     }
 
-    /// The keeper saves while the session ends, and a save that began earlier must not write later.
+    /// Autosave runs while the session ends. A save that began earlier must not write later.
     #[test]
     fn one_saves_at_a_time() {
         let place = tempfile::tempdir().unwrap();
@@ -433,7 +433,8 @@ mod tests {
         index.save().unwrap();
         assert_eq!(resident(&index), 1);
         assert!(known(&index, 2));
-        // Those of the file are copied to the next one, also when it is gone, and of the next session as well.
+        // They are copied from the old file to the new one, even after the old one was unlinked. The next session does
+        // the same.
         fs::remove_file(index.file().unwrap()).unwrap();
         index.put(RecordKind::Stream, &identity(3), &large(3));
         index.save().unwrap();

@@ -1,7 +1,8 @@
-//! The file that records are kept in.
+//! The file format of an index.
 //!
-//! The magic, 16 bytes of the SHA-256 of all that follows, and a zstd frame. In it, all integers little-endian: u32 length
-//! and MessagePack of the [`Header`], then the records: u8 kind, identity, u32 day, u32 length, content.
+//! A file is the magic, 16 bytes of the SHA-256 of everything after them, and a zstd frame. All integers in the frame
+//! are little-endian. It begins with a u32 length and the [`Header`] in MessagePack. The records follow: u8 kind,
+//! identity, u32 day, u32 length, content.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -20,37 +21,37 @@ use crate::rope::Identity;
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
-/// Raised whenever records mean something else than before, or planning comes to other results.
+/// Incremented whenever the meaning of records or the results of planning change.
 const FORMAT: u32 = 7;
 
-/// Days after which a record that nobody has had use for is dropped.
+/// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;
 
-/// The largest index that is believed, compressed or not.
+/// The largest index that is read, in bytes, compressed or not.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// Where the frame begins: behind the magic and the checksum.
+/// Offset of the frame, after magic and checksum.
 const FRAME: usize = 24;
 
-/// Bytes of a record in addition to its content.
+/// Bytes of a record without its content.
 pub(super) const HEAD: u64 = 25;
 
-/// The largest zstd window that is taken, as a power of two. [`LEVEL`] makes 2 MiB.
+/// The largest zstd window that is accepted, as a power of two. [`LEVEL`] needs 2 MiB.
 const WINDOW_LOG: u32 = 23;
 
-/// Bytes read or written at once.
+/// Bytes read or written at a time.
 const PIECE: usize = 64 << 10;
 
-/// How deep values are nested at most.
+/// The deepest nesting of values that is decoded.
 const MAX_DEPTH: usize = 32;
 
-/// What the names of these files end with.
+/// The suffix of indexes.
 pub(super) const SUFFIX: &str = "index";
 
-/// The same while they are being written.
+/// The suffix of indexes that are being written.
 pub(super) const TEMPORARY: &str = "new";
 
-/// Records compress to little whatever the level is; most of what they hold is compressed already.
+/// Higher levels gain little: most of the content of records is compressed already.
 const LEVEL: i32 = 3;
 
 /// Why an index cannot be read or written.
@@ -61,10 +62,10 @@ pub enum RecordsError {
     Io {
         /// What was accessed.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
-    /// It is no index, or damaged.
+    /// It is not an index, or is damaged.
     #[error("{}: {reason}", path.display())]
     Unusable {
         /// The file.
@@ -74,23 +75,23 @@ pub enum RecordsError {
     },
 }
 
-/// What an index is of.
+/// Identifies the input of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     format: u32,
     version: String,
-    /// Where the input is.
+    /// The input's path.
     pub(super) location: PathBuf,
-    /// Device, inode, and for a file size and times: all that tells it from another one.
+    /// Device and inode; for a file also size and times.
     stamp: Vec<i64>,
 }
 
-/// Something that was found out.
+/// A stored result.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub(super) kind: u8,
     pub(super) identity: Identity,
-    /// The last day on which it was used, counted from 1970.
+    /// The last day on which it was used, in days since 1970.
     pub(super) day: u32,
     pub(super) bytes: Arc<[u8]>,
 }
@@ -109,12 +110,12 @@ impl Header {
     }
 }
 
-/// The name of the index of an input.
+/// The file name of the index of an input.
 pub(super) fn file_name(location: &Path) -> String {
     format!("{}.{SUFFIX}", stem(location))
 }
 
-/// What the names of everything begin with that is kept about an input.
+/// The prefix of the names of everything that is stored about an input.
 pub(super) fn stem(location: &Path) -> String {
     let location = location.canonicalize().unwrap_or_else(|_| location.to_owned());
     let identity = Identity::describe("location").add(location.as_os_str().as_bytes()).finish();
@@ -130,13 +131,13 @@ pub(super) fn today() -> u32 {
     u32::try_from(seconds / 86_400).unwrap_or(u32::MAX)
 }
 
-/// Opens an index that is at `path`.
+/// Opens the index at `path`.
 pub(super) fn open(path: &Path) -> Result<File, RecordsError> {
-    // Without it a named pipe would have to be written to first.
+    // Without it, opening a named pipe would block.
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(at(path))
 }
 
-/// Reads an index record by record, so that it does not have to fit into memory; fails if it is not the one of `wanted`.
+/// Reads an index record by record, so that it need not fit into memory. Fails if its header is not `wanted`.
 pub(super) fn read(
     path: &Path,
     file: &File,
@@ -177,15 +178,15 @@ pub(super) fn read(
     Ok(header)
 }
 
-/// Writes an index so that a reader sees all of it or none. `size` is the number of bytes of all records, each
-/// with [`HEAD`], which `records` passes on one by one. Returns the file.
+/// Writes an index atomically. `records` passes the records one by one; `size` is their total number of bytes, with
+/// [`HEAD`] for each. Returns the file.
 pub(super) fn write(
     path: &Path,
     header: &Header,
     size: u64,
     records: impl FnOnce(&mut dyn FnMut(&Record) -> io::Result<()>) -> io::Result<()>,
 ) -> Result<File, RecordsError> {
-    /// Several threads can save at the same time.
+    /// Makes the names of temporary files unique, since several threads can save at the same time.
     static COUNT: AtomicU64 = AtomicU64::new(0);
 
     let header = rmp_serde::to_vec(header).map_err(|error| at(path)(io::Error::other(error)))?;
@@ -195,7 +196,7 @@ pub(super) fn write(
     let temporary = path.with_extension(format!("{}.{number}.{TEMPORARY}", process::id()));
     let write = || {
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
-        // Without its checksum it is no index yet, but its name says what it was going to be.
+        // The file is no valid index without its checksum, but the magic marks it as one of ours.
         (&file).write_all(&[&MAGIC[..], &[0; FRAME - MAGIC.len()]].concat())?;
         let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, &file), LEVEL)?;
         encoder.set_pledged_src_size(Some(size.saturating_add(4 + header.len() as u64)))?;
@@ -219,25 +220,25 @@ pub(super) fn write(
     })
 }
 
-/// Whether a file begins as an index does. One that cannot be opened is not ours to judge.
+/// Whether a file begins with the magic of an index. `false` if it cannot be opened.
 pub(super) fn is_index(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     open(path).is_ok_and(|file| file.read_exact_at(&mut magic, 0).is_ok()) && magic == *MAGIC
 }
 
-/// Creates the directory of indexes, for its owner only.
+/// Creates the directory of indexes with mode 0700.
 pub(super) fn create_directory(directory: &Path) -> Result<(), RecordsError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(at(directory))
 }
 
-/// A value out of MessagePack. What is nested deeper than anything that is put down is not followed: each level takes stack.
+/// Decodes a value from MessagePack. Values nested deeper than [`MAX_DEPTH`] are refused, since each level takes stack.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let mut decoder = rmp_serde::Deserializer::from_read_ref(bytes);
     decoder.set_max_depth(MAX_DEPTH);
     T::deserialize(&mut decoder).ok()
 }
 
-/// Reads a file from a position on, whatever others read.
+/// Reads a file from an offset on, without moving the file position.
 struct Positioned<'a> {
     file: &'a File,
     at: u64,
@@ -251,11 +252,11 @@ impl Read for Positioned<'_> {
     }
 }
 
-/// What the frame of `length` bytes claims, if that can be believed. A block of 128 KiB takes at least four bytes
+/// The size that the frame of `length` bytes claims, if it is plausible. A block of 128 KiB takes at least four bytes
 /// (RFC 8878, 3.1.1.2).
 fn uncompressed_size(length: u64, frame: impl Read) -> io::Result<Option<u64>> {
     let mut head = Vec::new();
-    // The longest header of a frame (RFC 8878, 3.1.1.1).
+    // The longest frame header (RFC 8878, 3.1.1.1).
     frame.take(18).read_to_end(&mut head)?;
     let size = zstd::zstd_safe::get_frame_content_size(&head).ok().flatten();
     Ok(size.filter(|&size| size <= MAX_SIZE.min((length / 4).saturating_mul(128 << 10))))
@@ -266,12 +267,12 @@ fn checksum_of(length: u64, bytes: impl Read) -> io::Result<[u8; 16]> {
 }
 
 fn write_field(writer: &mut impl Write, field: &[u8]) -> io::Result<()> {
-    // No record is larger than a file that fits into memory; one that were would make the index unreadable, no more.
+    // No record has 4 GiB or more. One that had would only make the index unreadable.
     writer.write_all(&u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes())?;
     writer.write_all(field)
 }
 
-/// Reads `N` of the bytes that are left.
+/// Reads `N` of the `left` bytes.
 fn read_array<const N: usize>(reader: &mut impl Read, left: &mut u64) -> io::Result<[u8; N]> {
     *left = left.checked_sub(N as u64).ok_or(io::ErrorKind::UnexpectedEof)?;
     let mut array = [0; N];
@@ -282,7 +283,7 @@ fn read_array<const N: usize>(reader: &mut impl Read, left: &mut u64) -> io::Res
 fn read_field(reader: &mut impl Read, left: &mut u64) -> io::Result<Vec<u8>> {
     let length = u32::from_le_bytes(read_array(reader, left)?);
     *left = left.checked_sub(length.into()).ok_or(io::ErrorKind::UnexpectedEof)?;
-    // What is claimed is not there yet, so memory is not taken in advance.
+    // The claimed length is not verified yet, so no memory is allocated in advance.
     let mut field = Vec::new();
     let read = reader.take(length.into()).read_to_end(&mut field)?;
     if read as u64 == u64::from(length) { Ok(field) } else { Err(io::ErrorKind::UnexpectedEof.into()) }

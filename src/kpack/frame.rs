@@ -1,5 +1,5 @@
-//! A code object as a zstd frame, or some code objects as a compressed bundle: made by the job of their bundle, kept by
-//! the frame store.
+//! A code object as a zstd frame, or several code objects as a compressed bundle. The job of its bundle makes it, and
+//! the frame store keeps it.
 
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -17,12 +17,12 @@ use crate::source::is_cached;
 /// Bytes by which a frame in memory grows.
 const GROWTH: usize = 4 << 20;
 
-/// A code object that archives hold compressed. Archives that hold the same code object share it.
+/// A code object as archives store it. Archives with the same code object share its frame.
 #[derive(Debug)]
 pub struct Frame {
-    /// What is compressed.
+    /// The content to be compressed.
     pub object: CodeObject,
-    /// Which parts of its bundle it consists of, if it is several code objects.
+    /// The selected parts of its bundle, if it consists of several code objects.
     selection: Option<BundleSelection>,
     level: i32,
     length: OnceLock<u64>,
@@ -31,7 +31,7 @@ pub struct Frame {
     jobs: Arc<BundleJobs>,
 }
 
-/// A frame that was made.
+/// A frame that was made: on disk or in memory.
 #[derive(Clone, Debug)]
 pub(super) enum MadeFrame {
     Stored(Location),
@@ -48,12 +48,12 @@ impl MadeFrame {
 }
 
 impl Frame {
-    /// A frame of a zstd level, not made yet.
+    /// A frame of a zstd level. It is made later.
     pub fn new(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Self {
         Self::of(object, None, level, jobs)
     }
 
-    /// Some code objects of a bundle, to be compressed together.
+    /// Several code objects of a bundle that are compressed together.
     pub(super) fn of_selection(object: CodeObject, selection: BundleSelection, jobs: &Arc<BundleJobs>) -> Self {
         Self::of(object, Some(selection), COMPRESSION_LEVEL, jobs)
     }
@@ -63,19 +63,19 @@ impl Frame {
         Self { object, selection, level, length: OnceLock::new(), key: OnceLock::new(), id, jobs: Arc::clone(jobs) }
     }
 
-    /// Its length in bytes, if it was made before or is remembered.
+    /// Its length in bytes, if it has been made or its length is in the index.
     pub fn known_length(&self) -> Option<u64> {
         let stored = || Some(self.made()?.length());
         self.length.get().copied().or_else(|| stored().map(|length| *self.length.get_or_init(|| length)))
     }
 
-    /// Takes over the length that the frame had in an earlier session. `false` if it is known to have another one, or
-    /// cannot have this one. If the length turns out to be wrong when the frame is made, reading it fails.
+    /// Sets the length that the frame had in an earlier session. `false` if that contradicts a known length or is
+    /// impossible. If the frame turns out to have another length when it is made, reading it fails.
     pub(super) fn restore_length(&self, length: u64) -> bool {
         (1..=self.most()).contains(&length) && *self.length.get_or_init(|| length) == length
     }
 
-    /// What the frame is: other versions of zstd may compress to other bytes, and so does zstd if it is fed in pieces.
+    /// Identifies the frame. Versions of zstd may compress to different bytes, and so does zstd if it is fed in pieces.
     pub(super) fn identity(&self) -> Option<Identity> {
         let object = self.object.content.identity()?;
         let mut identity = Identity::describe("frame");
@@ -87,7 +87,7 @@ impl Frame {
         Some(identity.finish())
     }
 
-    /// Under what the store has it. One without an identity is known in this session only.
+    /// Its key in the store. Without an identity, the key is valid in this session only.
     fn key(&self) -> &Identity {
         let of_session = || {
             let session = self.resources().session;
@@ -100,7 +100,7 @@ impl Frame {
         self.size() > STREAMED
     }
 
-    /// Whether it comes in several pieces.
+    /// Whether it is written in several pieces.
     fn has_pieces(&self) -> bool {
         self.is_streamed() || self.selection.is_some()
     }
@@ -110,18 +110,18 @@ impl Frame {
         self.object.content.size()
     }
 
-    /// Bytes that it takes at most (`ZSTD_COMPRESSBOUND`).
+    /// The largest possible number of bytes (`ZSTD_COMPRESSBOUND`).
     fn most(&self) -> u64 {
         let bound = zstd::zstd_safe::compress_bound(to_usize(self.size())) as u64;
         bound.saturating_add(self.selection.as_ref().map_or(0, |_| HASH_SIZE))
     }
 
-    /// Its number among all frames.
+    /// Its number, which is unique in this session.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// What makes it.
+    /// The jobs that make it.
     pub(super) fn jobs(&self) -> &Arc<BundleJobs> {
         &self.jobs
     }
@@ -130,18 +130,19 @@ impl Frame {
         self.jobs.resources()
     }
 
-    /// The frame if it need not be made.
+    /// The frame, if it has been made and is still in memory or on disk.
     pub(super) fn made(&self) -> Option<MadeFrame> {
         let held = self.resources().frames.get(&self.id).map(MadeFrame::Held);
         held.or_else(|| self.resources().store.get(self.key()).map(MadeFrame::Stored))
     }
 
-    /// Whether it is there. An equal one of another bundle may have been stored instead of it.
+    /// Whether it has been made and its length is known. An equal frame of another bundle may have been stored.
     pub(super) fn is_done(&self) -> bool {
         self.known_length().is_some() && self.made().is_some()
     }
 
-    /// Whether nothing has to be done for it before all archives can be written, or else before their sizes are known.
+    /// Whether nothing is left to do for it before archives are written. If frames are not spooled, it is enough that
+    /// its length is known.
     pub(super) fn is_prepared(&self) -> bool {
         if self.resources().store.is_spooling() { self.made().is_some() } else { self.known_length().is_some() }
     }
@@ -154,13 +155,13 @@ impl Frame {
         Ok(bytes)
     }
 
-    /// Fills `buffer` with bytes of the frame, which is `length` bytes long.
+    /// Fills `buffer` with bytes of the frame, which has `length` bytes.
     pub(super) fn read_at(self: &Arc<Self>, length: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), length)?;
         let made = self.jobs.get(self)?;
         let result = self.read_made(&made, length, offset, buffer);
         let (Err(error @ ReadError::Io { .. }), MadeFrame::Stored(location)) = (&result, &made) else { return result };
-        // What is damaged on disk is made again, once.
+        // A frame that is damaged on disk is made again, once.
         tracing::info!("a compressed {} is made again: {error}", self.name());
         self.resources().store.forget(self.key(), location);
         self.read_made(&self.jobs.get(self)?, length, offset, buffer)
@@ -199,7 +200,7 @@ impl Frame {
         format!("{what} for {}", self.object.target).into()
     }
 
-    /// Makes it and puts it into the store, or else into the cache. `bundle` is the bundle that it is in.
+    /// Makes it, and puts it into the store or else into the cache. `bundle` is its open bundle.
     pub(super) fn make(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let made = if self.has_pieces() { self.make_streamed(bundle) } else { self.make_whole(bundle) }?;
         if *self.length.get_or_init(|| made.length()) != made.length() {
@@ -222,7 +223,7 @@ impl Frame {
         made.ok_or_else(|| ReadError::damaged(&self.name(), "it was not compressed"))
     }
 
-    /// What may not fit into memory goes to the store piece by piece.
+    /// Writes a frame that may not fit into memory to the store in pieces.
     fn make_streamed(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let store = &self.resources().store;
         let mut has_failed = false;
@@ -242,7 +243,7 @@ impl Frame {
         self.make_in_memory(bundle)
     }
 
-    /// Without a place on disk, one large frame at a time grows in memory, and no further than the cache could hold it.
+    /// Without room on disk, only one large frame at a time grows in memory, up to the size of the cache.
     fn make_in_memory(&self, bundle: &mut OpenBundle) -> Result<MadeFrame, ReadError> {
         let _growing = self.jobs.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let budget = &self.resources().budget;
@@ -264,7 +265,7 @@ impl Frame {
             frame.extend_from_slice(piece);
             Ok(())
         })?;
-        // The cache accounts for it from now on.
+        // From here on the cache accounts for it.
         drop(reservation);
         Ok(self.hold(frame))
     }
@@ -311,7 +312,7 @@ impl Frame {
         }
     }
 
-    /// The compressed bundle without its header, and behind it the hash that belongs there.
+    /// Writes the compressed bundle without its header, followed by its hash.
     fn compress_selection(
         &self,
         selection: &BundleSelection,

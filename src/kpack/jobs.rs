@@ -1,12 +1,13 @@
-//! Bundle jobs: what makes the frames of archives.
+//! Bundle jobs: they make the frames of archives.
 //!
 //! Decompressing a bundle costs about as much as compressing one architecture of it. So the unit of work is the bundle:
-//! it is decompressed once for all of its code objects that are wanted then, also by callers that come while it is. One
-//! that is decompressed for the second time is emptied: behind the frames that callers wait for, all others of it are
-//! made, too. So reading one architecture costs that one, and reading all of them decompresses each bundle twice.
+//! it is decompressed once for all of its frames that are demanded at the time, including demands that arrive
+//! meanwhile. When a bundle is decompressed for the second time, all of its other frames are made, too, after those
+//! that callers wait for. So reading one architecture costs one architecture, and reading all of them decompresses each
+//! bundle twice.
 //!
-//! `-j` and the memory budget bound the number of threads. They take what callers wait for first. A bundle is opened
-//! while there is memory for it; without that, the open ones are emptied before.
+//! `-j` and the memory budget bound the number of threads. Frames that callers wait for come first. A bundle is opened
+//! when there is memory for it. Without memory, the open bundles are finished first.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -21,18 +22,18 @@ use crate::resources::Resources;
 use crate::rope::{ReadError, to_usize};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, thread};
 
-/// Memory for each thread, in bytes: less would have threads that only wait for each other's. A zstd context of level 3
-/// takes 1 to 5 MiB, and a code object less than 3, mostly.
+/// Memory for each thread, in bytes. With less, threads would only wait for each other's memory. A zstd context of
+/// level 3 takes 1 to 5 MiB, and most code objects less than 3 MiB.
 const MEMORY_OF_THREAD: u64 = 8 << 20;
 
-/// Frames are thought to take this part of their code objects; more than they usually do.
+/// A frame of unknown length is estimated as its code object's size divided by this. Most frames are smaller.
 const RATIO: u64 = 4;
 
 /// Makes frames, each once for all callers that wait for it.
 pub struct BundleJobs {
     resources: Arc<Resources>,
     threads: usize,
-    /// All frames of the archives by their bundle.
+    /// All frames of the archives, by bundle.
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>>,
     state: Mutex<Schedule>,
     /// Held while a large frame grows in memory.
@@ -46,7 +47,7 @@ impl BundleJobs {
         resources.shared(|| Self::with_threads(resources, rayon::current_num_threads().clamp(1, most.max(1))))
     }
 
-    /// With so many threads at most.
+    /// Jobs with at most `threads` threads.
     pub(super) fn with_threads(resources: &Arc<Resources>, threads: usize) -> Arc<Self> {
         Arc::new(Self {
             resources: Arc::clone(resources),
@@ -57,25 +58,25 @@ impl BundleJobs {
         })
     }
 
-    /// Whether nothing is being made.
+    /// Whether no job is running.
     #[cfg(all(test, feature = "shuttle"))]
     pub(super) fn is_idle(&self) -> bool {
         self.lock().threads == 0
     }
 
-    /// What all of this shares memory with.
+    /// The resources that all jobs share.
     pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }
 
-    /// Has a frame made together with the others of its bundle when that is emptied.
+    /// Registers a frame as one of its bundle, so that it is made when all frames of the bundle are.
     pub(super) fn register(&self, frame: &Arc<Frame>) {
         let Some(bundle) = &frame.object.bundle else { return };
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         frames.entry(bundle.id()).or_default().push(Arc::downgrade(frame));
     }
 
-    /// A frame, made now if need be.
+    /// A frame. Makes it if necessary.
     pub(super) fn get(self: &Arc<Self>, frame: &Arc<Frame>) -> Result<MadeFrame, ReadError> {
         loop {
             if let Some(made) = frame.made() {
@@ -84,14 +85,14 @@ impl BundleJobs {
             let before = self.lock().compressed;
             let made = self.demand(std::slice::from_ref(frame)).wait(|_| ())?;
             self.resources.counters.read_wait_bytes_max.raise(self.lock().compressed - before);
-            // Without one, another thread had made it before it was demanded.
+            // No last frame means that another thread made it before it was demanded.
             if let Some(made) = made {
                 return Ok(made);
             }
         }
     }
 
-    /// Has frames made that nobody waits for yet.
+    /// Starts making frames for which no caller waits yet.
     pub(super) fn prefetch(self: &Arc<Self>, frames: &[Arc<Frame>]) {
         let mut state = self.lock();
         for frame in frames {
@@ -105,7 +106,7 @@ impl BundleJobs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has those frames made that are not there.
+    /// Starts making those of the frames that are not available.
     pub(super) fn demand(self: &Arc<Self>, frames: &[Arc<Frame>]) -> Arc<Ticket> {
         let ticket = Arc::new(Ticket::default());
         let mut seen = HashSet::new();
@@ -115,21 +116,21 @@ impl BundleJobs {
             let bundle = frame.object.bundle.as_ref();
             *costs.entry(key(frame)).or_insert(bundle.map_or(0, |bundle| bundle.size() / 4)) += frame.size();
         }
-        // Bundles that are in the cache first, before they are evicted. Then the costliest, so that none is left at the end
-        // that keeps one thread busy alone.
+        // Bundles that are in the cache come first, before they are evicted. Then the most expensive ones, so that no
+        // long job is left for a single thread at the end.
         let is_resident = |frame: &Frame| frame.object.bundle.as_ref().is_some_and(|bundle| bundle.is_resident());
-        // Those of one bundle, and those of none, stay in the order of the file: inflating them goes forward.
+        // Frames of one bundle, and those without a bundle, keep the order of the file, because inflating goes forward.
         missing.sort_by_cached_key(|frame| Reverse((is_resident(frame), costs.get(&key(frame)).copied())));
         let mut state = self.lock();
         let added = missing.into_iter().filter(|frame| state.add(frame, Some(&ticket))).count();
-        // What ends meanwhile waits for the lock.
+        // A frame that is made meanwhile waits for the lock.
         ticket.expect(added);
         drop(state);
         self.start_threads();
         ticket
     }
 
-    /// Starts as many threads as find something to do.
+    /// Starts as many threads as there are tasks.
     fn start_threads(self: &Arc<Self>) {
         let mut state = self.lock();
         while state.threads < self.threads.min(state.busy + state.tasks()) {
@@ -151,10 +152,10 @@ impl BundleJobs {
         let mut state = self.lock();
         while let Some(task) = state.next() {
             state.busy += 1;
-            // Memory that an open bundle takes is given back by these threads only.
+            // Only these threads release the memory of open bundles, so the last one must not wait while it holds one.
             let may_wait = state.busy == 1 && !state.is_holding();
             drop(state);
-            // The thread goes on whatever happens.
+            // The thread survives a panic.
             contained(|| {
                 self.run(task, may_wait);
                 Ok(())
@@ -173,7 +174,7 @@ impl BundleJobs {
             BundleTask::Make(key, frame, mut bundle) => {
                 let made = contained(|| frame.make(&mut bundle));
                 if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
-                    // It may stand somewhere else than it says.
+                    // The stream's position may be wrong.
                     **stream = OpenStream::default();
                 }
                 self.made(key, &frame, bundle, &made);
@@ -181,7 +182,7 @@ impl BundleJobs {
         }
     }
 
-    /// Decompresses the bundle of a job, or leaves it for later if there is no memory and it may not be waited for.
+    /// Opens the bundle of a job. Postpones the job if there is no memory and it may not wait.
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
             let open = match (bundle.is_decompressed_whole(), may_wait) {
@@ -204,11 +205,11 @@ impl BundleJobs {
         }
     }
 
-    /// The other frames of a bundle that are to be made while it is open: none if it is decompressed for the first time
-    /// and can be again, and as many as there is room for.
+    /// The other frames of a bundle to be made while it is open, as many as there is room for. None at the first
+    /// decompression, as long as the frame store has room.
     fn others(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
         let (store, held) = (&self.resources.store, &self.resources.frames);
-        // A stream is decoded only after this.
+        // A stream counts its decoding only after this.
         let decodings = bundle.decodings() + u32::from(!bundle.is_decompressed_whole());
         if store.has_room() && decodings < 2 {
             return Vec::new();
@@ -225,9 +226,9 @@ impl BundleJobs {
         lacking.take_while(fits).collect()
     }
 
-    /// Takes note of the end of a frame, and closes its bundle if it was the last one.
+    /// Ends a frame, and closes its bundle if it was the last one.
     fn made(&self, key: JobKey, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<MadeFrame, ReadError>) {
-        // A caller finds the memory given back. The last frame of a bundle can end while this thread goes on.
+        // Released before callers are notified. This thread may go on while another one ends the bundle's last frame.
         if matches!(bundle, OpenBundle::Whole(_)) {
             bundle = OpenBundle::None;
         }
@@ -254,7 +255,7 @@ impl fmt::Debug for BundleJobs {
     }
 }
 
-/// A defect that panics is an error of what was being made.
+/// Turns a panic into an error of what was being made.
 fn contained<T>(work: impl FnOnce() -> Result<T, ReadError>) -> Result<T, ReadError> {
     let panicked = |_| Err(ReadError::damaged(&Arc::from("code object"), "kpackfs panicked when it compressed it"));
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)

@@ -13,17 +13,17 @@ use crate::gpu::TargetId;
 use crate::index::RecordKind;
 use crate::rope::{Content, Identity, Materialize, ReadError, Rope, Segment};
 
-/// Requests of one reader overtake each other by fewer frames.
+/// Reads count as sequential if they skip at most this many frames: requests of one reader overtake each other.
 const DISORDER: usize = 8;
 
-/// One code object of an archive, under the name by which a loader asks for it.
+/// One code object of an archive, under the name that a loader looks up.
 #[derive(Clone, Debug)]
 pub struct ArchiveEntry {
     /// Number of the binary; entries are sorted by it, and then by wrapper.
     pub binary: usize,
     /// The binary's name.
     pub kernel_name: Arc<str>,
-    /// The wrapper's index in the binary; `None` for code that no wrapper asks for, which has the bare name.
+    /// The wrapper's index in the binary. `None` for code without a wrapper, which has the bare name.
     pub wrapper: Option<usize>,
     /// The code object; its own target may be less specific than the archive's.
     pub frame: Arc<Frame>,
@@ -38,12 +38,12 @@ pub struct ArchiveRope {
     entries: Vec<ArchiveEntry>,
     made: OnceCell<Arc<dyn Content>>,
     is_being_made: AtomicBool,
-    /// Under what the index has the lengths of its frames. Empty until they were looked up.
+    /// The key of the recorded lengths of its frames. Empty until they were looked up.
     lengths_key: OnceLock<Option<Identity>>,
 }
 
 impl ArchiveRope {
-    /// An archive of these code objects, in this order.
+    /// An archive of these code objects in this order.
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
         let (made, is_being_made, lengths_key) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
         let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, lengths_key };
@@ -58,23 +58,23 @@ impl ArchiveRope {
         &self.target
     }
 
-    /// The code objects in the order of their ordinals.
+    /// The code objects, in the order of their ordinals.
     pub fn entries(&self) -> &[ArchiveEntry] {
         &self.entries
     }
 
-    /// The frames that have to be made before it can be read, in its order.
+    /// The frames that have to be made before it can be read, in archive order.
     pub(super) fn frames(&self) -> impl Iterator<Item = &Arc<Frame>> {
         let entries = if self.compression == Compression::None { &[] } else { self.entries.as_slice() };
         entries.iter().map(|entry| &entry.frame)
     }
 
-    /// The lengths of its frames in its order, if all are known. There are none without compression.
+    /// The lengths of its frames in archive order, if all are known. Empty without compression.
     pub fn lengths(&self) -> Option<Vec<u64>> {
         self.frames().map(|frame| frame.known_length()).collect()
     }
 
-    /// Loads the lengths of its frames from the index, the first time it is called. Returns the key of the record.
+    /// Loads the recorded lengths of its frames at the first call. Returns their key in the index.
     pub(super) fn load_lengths(&self) -> Option<&Identity> {
         let load = || {
             let index = &self.frames().next()?.jobs().resources().index;
@@ -91,7 +91,7 @@ impl ArchiveRope {
         self.lengths_key.get_or_init(load).as_ref()
     }
 
-    /// Remembers the lengths of its frames, if all are known.
+    /// Records the lengths of its frames, if all are known.
     pub(super) fn save_lengths(&self) {
         let (Some(identity), Some(frame), Some(lengths)) = (self.load_lengths(), self.frames().next(), self.lengths())
         else {
@@ -103,9 +103,9 @@ impl ArchiveRope {
         }
     }
 
-    /// Takes over the lengths that the frames had in an earlier session, so that the archive's size is known before
-    /// anything is compressed. `false` if these cannot be its lengths. A frame that turns out to have another length fails
-    /// when it is read.
+    /// Sets the lengths that the frames had in an earlier session, so that the archive's size is known before anything
+    /// is compressed. `false` if these cannot be its lengths. If a frame turns out to have another length, reading it
+    /// fails.
     pub fn restore_lengths(&self, lengths: &[u64]) -> bool {
         let fits = |(frame, &length): (&Arc<Frame>, &u64)| frame.known_length().is_none_or(|known| known == length);
         self.frames().count() == lengths.len()
@@ -113,12 +113,12 @@ impl ArchiveRope {
             && self.frames().zip(lengths).all(|(frame, &length)| frame.restore_length(length))
     }
 
-    /// Bytes of the code objects when they are not compressed.
+    /// Uncompressed bytes of all code objects.
     pub fn original_size(&self) -> u64 {
         self.entries.iter().map(|entry| entry.frame.object.content.size()).sum()
     }
 
-    /// Bytes of code objects that are compressed, while the archive is being made.
+    /// Uncompressed bytes of the code objects that have been compressed. `None` unless the archive is being made.
     pub fn progress(&self) -> Option<u64> {
         if !self.is_being_made.load(Ordering::Relaxed) {
             return None;
@@ -127,8 +127,8 @@ impl ArchiveRope {
         Some(made.map(|entry| entry.frame.object.content.size()).sum())
     }
 
-    /// What stands before and behind the code objects when these take `lengths` bytes each: header (with the count of
-    /// frames, if there is one) and table of contents.
+    /// The bytes before and after the code objects, if these take `lengths` bytes each: the header (with the count of
+    /// frames, if compressed) and the table of contents.
     fn frame_around(&self, lengths: &[u64]) -> (Vec<u8>, Vec<u8>) {
         let mut toc = self.toc();
         let end = match self.compression {
@@ -207,24 +207,23 @@ impl ArchiveRope {
     }
 }
 
-/// The length of a frame as it is written before it.
+/// The length field that precedes a frame.
 fn length_field(length: u64) -> Result<[u8; 4], ReadError> {
     let too_long = |_| ReadError::damaged(&Arc::from("archive"), "a code object takes 4 GiB or more when compressed");
     u32::try_from(length).map(u32::to_le_bytes).map_err(too_long)
 }
 
-/// The frames of an archive with their lengths, in its order.
+/// The frames of an archive in its order, with their lengths.
 #[derive(Debug)]
 struct FrameSequence {
     frames: Vec<Arc<Frame>>,
     lengths: Vec<u64>,
-    /// The one that was read last.
+    /// The number of the frame that was read last.
     last: AtomicUsize,
 }
 
 impl FrameSequence {
-    /// Has the next ones made if a reader comes to one that is not there from one of those before it: from front to
-    /// back, with requests that overtake each other.
+    /// Prefetches the next frames if a sequential reader has reached one that is not made.
     fn read_ahead(&self, number: usize) {
         let last = self.last.swap(number, Ordering::Relaxed);
         let Some(frame) = self.frames.get(number) else { return };
@@ -241,7 +240,7 @@ impl FrameSequence {
     }
 }
 
-/// A frame as a part of an archive. It exists only when the length is known.
+/// A frame as a part of an archive. It is created only when the length is known.
 #[derive(Debug)]
 struct FrameContent {
     frames: Arc<FrameSequence>,
@@ -277,7 +276,7 @@ impl Materialize for ArchiveRope {
         if self.is_being_made.load(Ordering::Relaxed) {
             return None;
         }
-        // With all lengths known, as they are without compression, nothing has to be made.
+        // If all lengths are known, as they are without compression, building the rope costs no work.
         self.load_lengths();
         self.lengths().and_then(|_| self.make().ok())
     }
@@ -291,7 +290,7 @@ impl Materialize for ArchiveRope {
     }
 }
 
-/// Says that an archive is being made, until it is dropped.
+/// Sets the flag that an archive is being made, and clears it on drop.
 struct BeingMade<'a>(&'a AtomicBool);
 
 impl<'a> BeingMade<'a> {

@@ -1,6 +1,6 @@
-//! Writing `.kpack` archives, and reading them out of whatever content holds one.
+//! Writing `.kpack` archives, and reading them from any content.
 //!
-//! The format itself is the crate `rocm_kpack`, so that what is written is what its runtime library reads.
+//! The crate `rocm_kpack` defines the format for the writer and for the runtime library.
 //!
 //! It does not know binaries and views: `split` decides which code objects an archive has.
 //!
@@ -54,16 +54,16 @@ pub(crate) use selection::PackedBundle;
 
 use crate::rope::ReadError;
 
-/// How code objects are stored.
+/// The compression of code objects in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// Uncompressed.
     None,
     /// Each one as a zstd frame of this level, 1 to 22.
     Zstd(i32),
 }
 
-/// The level that rocm-kpack uses, and the best trade on real code objects.
+/// The default zstd level of rocm-kpack, and the best trade-off on real code objects.
 pub const DEFAULT_LEVEL: i32 = 3;
 
 impl Default for Compression {
@@ -73,7 +73,7 @@ impl Default for Compression {
 }
 
 impl Compression {
-    /// As archives call it.
+    /// Its name in archives.
     fn scheme(self) -> Scheme {
         match self {
             Self::None => Scheme::None,
@@ -94,19 +94,20 @@ impl FromStr for Compression {
     }
 }
 
-/// What a split binary's wrappers point at: the marker. Paths are relative to the binary's directory.
+/// The marker that the wrappers of a split binary point to. Paths are relative to the binary's directory.
 pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
     Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()
 }
 
-/// Reads a marker; bytes behind it do not matter.
+/// Parses a marker. Bytes after it are ignored.
 pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
     let marker = Marker::decode(bytes)?;
     Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
-/// Compresses what several archives lack: frames whose lengths are not known, or where all are kept for output, those that
-/// are not there. Each compressed bundle is decompressed once for that. Adds the bytes that are compressed to `done`.
+/// Makes the frames that several archives lack: those of unknown length, or, if all frames are kept for output, those
+/// that are not stored. Each compressed bundle is decompressed once. Adds the uncompressed bytes to `done` as frames
+/// are made.
 pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Result<(), ReadError> {
     let frames = unprepared(archives);
     let made = frames.first().map_or(Ok(None), |frame| {
@@ -120,12 +121,12 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
     made.map(drop)
 }
 
-/// Bytes that [`make_archives`] has to compress.
+/// Uncompressed bytes of what [`make_archives`] has to compress.
 pub(crate) fn unmade_size(archives: &[&ArchiveRope]) -> u64 {
     unprepared(archives).iter().map(|frame| frame.size()).sum()
 }
 
-/// The frames that are not prepared, each once.
+/// The frames that are not prepared, without duplicates.
 fn unprepared(archives: &[&ArchiveRope]) -> Vec<Arc<Frame>> {
     let mut seen = HashSet::new();
     let frames = archives.iter().flat_map(|archive| archive.frames());

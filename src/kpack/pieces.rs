@@ -1,4 +1,4 @@
-//! A stored code object, read in pieces of a fixed size.
+//! Reads a stored code object in pieces of a fixed size.
 
 use std::fmt::Display;
 use std::io::{self, BufReader, Read};
@@ -14,10 +14,10 @@ use crate::rope::{Content, ReadError, head, to_usize};
 /// Bytes of a piece.
 const PIECE: usize = 128 << 10;
 
-/// The longest header of a zstd frame, with its magic (RFC 8878, 3.1.1).
+/// Bytes of the longest header of a zstd frame, including its magic (RFC 8878, 3.1.1).
 const LONGEST_HEADER: u64 = 18;
 
-/// Where the pieces of one code object go.
+/// Collects the bytes of one code object and passes them on in pieces.
 pub(super) struct Pieces<F> {
     sink: F,
     buffer: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Pieces<F> {
 }
 
 impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
-    /// For a code object of which the table of contents says this size.
+    /// For a code object of `size` bytes, according to the table of contents.
     pub(super) fn new(size: u64, sink: F) -> Result<Self, Error> {
         if size > MAX_OBJECT_SIZE {
             return Err(Error::Malformed(format!("a code object of {size} bytes is too large")));
@@ -34,7 +34,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         Ok(Self { sink, buffer: vec![0; PIECE], size, done: 0 })
     }
 
-    /// Takes all bytes of `source`, unless they are too many.
+    /// Copies all bytes of `source`. Fails if there are too many.
     pub(super) fn copy(&mut self, mut source: impl Read) -> Result<(), Error> {
         loop {
             let length = source.read(&mut self.buffer).map_err(failed)?;
@@ -49,8 +49,8 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         }
     }
 
-    /// Takes what the zstd frames in `blob` become, one after the other, as zstd's own functions do. The memory for the window of
-    /// each comes out of `budget`.
+    /// Decompresses the zstd frames in `blob`, one after the other, as zstd's own functions do. The memory for their
+    /// windows is reserved from `budget`.
     pub(super) fn decompress(
         &mut self,
         content: &Arc<dyn Content>,
@@ -77,7 +77,7 @@ impl<F: FnMut(&[u8]) -> io::Result<()>> Pieces<F> {
         Ok(())
     }
 
-    /// Fails unless all bytes came.
+    /// Fails unless all bytes have been passed on.
     pub(super) fn finish(self) -> Result<(), Error> {
         if self.done == self.size {
             return Ok(());
@@ -91,7 +91,7 @@ fn disagree(found: impl Display, size: u64) -> Error {
     Error::Frame(format!("{reason}: it becomes {found} bytes instead of {size}"))
 }
 
-/// What reading the archive fails with stays what it is; everything else is a decoder's complaint.
+/// Keeps errors of reading the archive as they are. All others are errors of the decoder.
 fn failed(error: io::Error) -> Error {
     match error.get_ref() {
         Some(inner) if inner.is::<ReadError>() => Error::Read(error),
@@ -99,7 +99,7 @@ fn failed(error: io::Error) -> Error {
     }
 }
 
-/// A part of an archive, read front to back.
+/// A part of an archive, read sequentially.
 pub(super) struct ArchivePart<'a> {
     content: &'a Arc<dyn Content>,
     rest: Blob,
@@ -121,7 +121,7 @@ impl Read for ArchivePart<'_> {
     }
 }
 
-/// What a decoder has left of a part: bytes that were read ahead belong to it.
+/// The rest of a part after a decoder has ended. Bytes that were buffered belong to it.
 fn behind(part: BufReader<ArchivePart<'_>>) -> Blob {
     let ahead = part.buffer().len() as u64;
     let Blob { offset, size } = part.into_inner().rest;

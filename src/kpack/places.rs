@@ -1,4 +1,4 @@
-//! Where archives are among files, and where the search paths of a marker lead: the one place that knows it for inputs and outputs.
+//! Which files are archives, and where the search paths of a marker lead, for inputs and outputs alike.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::gpu::TargetId;
 use crate::rope::Content;
 use crate::source::EntryPath;
 
-/// Whether a file is an archive, or says so.
+/// Whether a file is an archive by its name or its magic.
 pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
     path.name().ends_with(b".kpack")
-        // Names decide at no cost; only files next to other archives are opened.
+        // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
         || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
             && content.size() >= 4
             && content.peek(&mut magic).is_ok()
             && magic == *MAGIC)
 }
 
-/// The target that an archive's name ends with.
+/// The target at the end of an archive's name.
 pub(crate) fn named_target(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(".kpack");
     let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
     stem.get(start..)
 }
 
-/// The path that `relative` leads to from `directory`; `None` if that is outside of the tree.
+/// The path to which `relative` leads from `directory`; `None` if that is outside of the tree.
 pub(crate) fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath> {
     if relative.starts_with('/') {
         return None;
@@ -43,21 +43,21 @@ pub(crate) fn resolve(directory: &EntryPath, relative: &str) -> Option<EntryPath
     EntryPath::new(&components.join(&b'/')).ok()
 }
 
-/// A search path of a marker, as it leads from a directory.
+/// A search path of a marker, resolved against a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SearchPath {
-    /// What stands before the placeholder, or all of it.
+    /// The part before the placeholder, or all of it.
     before: Vec<u8>,
-    /// What stands behind the placeholder, if there is one.
+    /// The part after the placeholder, if there is one.
     behind: Option<Vec<u8>>,
 }
 
-/// For which targets a search path leads to an archive.
+/// The targets for which a search path leads to an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// For all.
+    /// All targets.
     All,
-    /// For devices that answer to this name, as the path has it.
+    /// Devices that match this name, which the path contains.
     Named(String),
 }
 
@@ -77,7 +77,8 @@ impl SearchPath {
         })
     }
 
-    /// The directory of `.kpack` and the first part of the archives' names, if it is `DIRECTORY/.kpack/STEM_@GFXARCH@.kpack`.
+    /// The directory of `.kpack` and the first part of the archives' names, if the path is
+    /// `DIRECTORY/.kpack/STEM_@GFXARCH@.kpack`.
     pub(crate) fn parts(&self) -> Option<(EntryPath, String)> {
         if self.behind.as_deref() != Some(b".kpack") {
             return None;
@@ -90,7 +91,7 @@ impl SearchPath {
         (root.name() == b".kpack").then(|| Some((root.parent()?, stem.to_owned())))?
     }
 
-    /// Whether it leads to the archive at `path`.
+    /// Whether it leads to the archive at `path`, and for which targets.
     pub(crate) fn reach(&self, path: &EntryPath) -> Option<Reach> {
         let Some(behind) = &self.behind else { return (path.as_bytes() == self.before).then_some(Reach::All) };
         let middle = path.as_bytes().strip_prefix(&*self.before)?.strip_suffix(&**behind)?;
@@ -100,7 +101,7 @@ impl SearchPath {
 }
 
 impl Reach {
-    /// Whether a loader that has come to the archive asks it for `target`: the device has to answer to both names.
+    /// Whether a loader that has found the archive looks up `target` in it: the device has to match both names.
     pub(crate) fn asks_for(&self, target: &str) -> bool {
         let answers = |device: &str, name: &str| match device.parse::<TargetId>() {
             Ok(device) => device.candidates().iter().any(|candidate| candidate.to_string() == name),

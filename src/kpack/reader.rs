@@ -1,4 +1,4 @@
-//! Archives inside of anything: a file, a wheel, a view.
+//! Reading archives from any content: a file, a member of a wheel, a view.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::pieces::{ArchivePart, Pieces};
 use crate::memory::Budget;
 use crate::rope::Content;
 
-/// A content that an archive is read from.
+/// A content that is read as an archive.
 #[derive(Debug)]
 struct ArchiveContent(Arc<dyn Content>);
 
@@ -23,7 +23,7 @@ impl Source for ArchiveContent {
     }
 }
 
-/// An archive that has been opened: its whole table of contents, and where each code object is.
+/// An open archive: its table of contents, and the location of each code object.
 #[derive(Debug)]
 pub struct ArchiveReader {
     content: Arc<dyn Content>,
@@ -32,7 +32,7 @@ pub struct ArchiveReader {
 }
 
 impl ArchiveReader {
-    /// Reads header and table of contents, and finds all code objects.
+    /// Reads the header and the table of contents, and locates all code objects.
     pub fn open(content: Arc<dyn Content>) -> Result<Self, Error> {
         let archive = Archive::open(ArchiveContent(Arc::clone(&content)))?;
         archive.index()?;
@@ -52,27 +52,27 @@ impl ArchiveReader {
         })
     }
 
-    /// Bytes that an entry takes in the archive.
+    /// Bytes of an entry in the archive.
     pub fn stored_size(&self, entry: &TocEntry) -> Option<u64> {
         self.archive.stored(entry).ok().map(|blob| blob.size)
     }
 
-    /// Where an entry's bytes are in the archive, and whether they are a zstd frame.
+    /// The location of an entry's bytes in the archive, and whether they are a zstd frame.
     pub fn stored(&self, entry: &TocEntry) -> Result<(Blob, bool), Error> {
         Ok((self.archive.stored(entry)?, self.archive.scheme() == Scheme::ZstdPerKernel))
     }
 
-    /// Whether a loader looks into it for code for exactly this target.
+    /// Whether a loader searches it for code for exactly this target.
     pub fn offers(&self, target: &str) -> bool {
         self.archive.offers(target)
     }
 
-    /// What a loader finds under this name for exactly this target.
+    /// The entry that a loader finds under this name for exactly this target.
     pub fn find(&self, key: &str, target: &str) -> Result<Option<TocEntry>, Error> {
         self.archive.find(key, target)
     }
 
-    /// Whether it finds anything.
+    /// Whether a loader finds code under this name for exactly this target.
     pub fn holds(&self, key: &str, target: &str) -> bool {
         self.find(key, target).is_ok_and(|entry| entry.is_some())
     }
@@ -82,8 +82,8 @@ impl ArchiveReader {
         self.archive.get(key, target)
     }
 
-    /// Gives `sink` the code object of an entry of this archive piece by piece: it can be larger than the memory. An error of
-    /// `sink` is [`Error::Read`].
+    /// Passes the code object of an entry to `sink` in pieces: it may be larger than the memory. An error of `sink`
+    /// becomes [`Error::Read`].
     pub fn read(
         &self,
         entry: &TocEntry,

@@ -1,4 +1,4 @@
-//! Which frame a thread makes next, and which callers wait for it.
+//! The schedule of bundle jobs: which frame a thread makes next, and which callers wait for it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,41 +7,41 @@ use crate::fatbin::{Compressed, Decompressed, OpenBundle};
 use crate::rope::ReadError;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The bundle of a job, by its number; `None` for all code objects that are not in a compressed one.
+/// The number of a job's bundle; `None` for all code objects outside of compressed bundles.
 pub(super) type JobKey = Option<u64>;
 
 #[derive(Default)]
 pub(super) struct Schedule {
     jobs: HashMap<JobKey, BundleJob>,
-    /// Jobs whose bundle can be read.
+    /// Jobs whose bundle is open.
     open: Vec<JobKey>,
-    /// Jobs whose bundle has to be opened, for a caller that waits.
+    /// Jobs whose bundle has to be opened because a caller waits.
     queue: VecDeque<JobKey>,
-    /// The same if nobody waits.
+    /// Jobs whose bundle has to be opened, with no caller waiting.
     background: VecDeque<JobKey>,
-    /// Threads that work.
+    /// Number of threads.
     pub(super) threads: usize,
-    /// Of these, those that open a bundle or compress.
+    /// Number of threads that open a bundle or compress.
     pub(super) busy: usize,
-    /// Whether there was no memory for another bundle, and nothing was finished since.
+    /// Whether there was no memory for another bundle, and no frame has ended since.
     is_short: bool,
-    /// Bytes of code objects that were compressed.
+    /// Uncompressed bytes of the code objects that were compressed.
     pub(super) compressed: u64,
 }
 
-/// What is to be made of one bundle.
+/// The frames to be made of one bundle.
 pub(super) struct BundleJob {
     bundle: Option<Arc<Compressed>>,
-    /// The bundle while it is open. A stream is not here while a frame is made of it.
+    /// The bundle while it is open. A stream is taken out while a frame is made from it.
     open: OpenBundle,
-    /// In the order in which callers want them made.
+    /// In the order of the callers' demands.
     pending: VecDeque<Demand>,
     running: Vec<Demand>,
-    /// Of all of these.
+    /// Numbers of all pending and running frames.
     frames: HashSet<u64>,
 }
 
-/// A frame that is to be made, with those who wait for it.
+/// A frame to be made, and the callers that wait for it.
 #[derive(Debug)]
 pub(super) struct Demand {
     frame: Arc<Frame>,
@@ -57,15 +57,15 @@ pub(super) struct Ticket {
 
 #[derive(Debug, Default)]
 struct JobProgress {
-    /// Number of frames that are not made.
+    /// Number of frames that are not made yet.
     left: usize,
-    /// Bytes of code objects that were compressed since the caller looked last.
+    /// Uncompressed bytes that were compressed since the caller was last notified.
     bytes: u64,
     last: Option<MadeFrame>,
     error: Option<ReadError>,
 }
 
-/// What a thread is to do next.
+/// A thread's next task.
 pub(super) enum BundleTask {
     Open(JobKey, Arc<Compressed>),
     Make(JobKey, Arc<Frame>, OpenBundle),
@@ -76,7 +76,8 @@ pub(super) fn key(frame: &Frame) -> JobKey {
 }
 
 impl Schedule {
-    /// Has a frame made, or has one more caller wait for it. `false` if it is there: it is stored before its demand ends.
+    /// Adds a demand for a frame, or a caller to an existing one. `false` if the frame is made: it is stored before its
+    /// demand ends.
     pub(super) fn add(&mut self, frame: &Arc<Frame>, ticket: Option<&Arc<Ticket>>) -> bool {
         if frame.is_done() {
             return false;
@@ -115,7 +116,7 @@ impl Schedule {
         true
     }
 
-    /// Code objects of a bundle can be read from now on. These others of it are made, too.
+    /// Publishes an open bundle, whose frames can now be made. Adds demands for `others`.
     pub(super) fn open(&mut self, key: JobKey, open: OpenBundle, others: &[Arc<Frame>]) {
         if let Some(job) = self.jobs.get_mut(&key) {
             job.open = open;
@@ -126,20 +127,20 @@ impl Schedule {
         }
     }
 
-    /// There was no memory to open a bundle.
+    /// Puts a bundle back into its queue, because there was no memory to open it.
     pub(super) fn postpone(&mut self, key: JobKey) {
         self.is_short = true;
         let is_awaited = self.jobs.get(&key).is_some_and(|job| job.pending.iter().any(Demand::is_waiting));
         if is_awaited { &mut self.queue } else { &mut self.background }.push_front(key);
     }
 
-    /// Gives a job up that is neither open nor queued.
+    /// Removes a job that is neither open nor queued.
     pub(super) fn remove(&mut self, key: JobKey) -> Option<BundleJob> {
         self.jobs.remove(&key)
     }
 
-    /// A frame was made, or failed: its demand, and its job if that has nothing left to do. `bundle` is what the frame
-    /// was made of.
+    /// Ends a frame that was made or has failed. Returns its demand, and its job if nothing is left to do. `bundle` is
+    /// the open bundle that it was made from.
     pub(super) fn end(
         &mut self,
         key: JobKey,
@@ -162,24 +163,24 @@ impl Schedule {
         (demand, self.jobs.remove(&key))
     }
 
-    /// How many threads would find something to do, at least if there are few.
+    /// Number of tasks that threads could start now. Exact if there are few.
     pub(super) fn tasks(&self) -> usize {
         let open = self.open.iter().filter_map(|key| self.jobs.get(key));
         let open: usize = open.map(BundleJob::tasks).sum();
         if self.can_open() { open + self.queue.len() + self.background.len() } else { open }
     }
 
-    /// Whether to open another bundle: not while there is no memory for it and some may be given back here.
+    /// Whether another bundle may be opened: not after a shortage of memory, as long as running tasks may release some.
     fn can_open(&self) -> bool {
         !self.is_short || self.busy == 0
     }
 
-    /// Whether a bundle takes memory.
+    /// Whether an open bundle holds memory.
     pub(super) fn is_holding(&self) -> bool {
         self.open.iter().filter_map(|key| self.jobs.get(key)).any(|job| !matches!(job.open, OpenBundle::None))
     }
 
-    /// What is next: a frame that a caller waits for, of a bundle that is open or to be opened, and then the others.
+    /// The next task. Frames that callers wait for come first, from open bundles and then from bundles to be opened.
     pub(super) fn next(&mut self) -> Option<BundleTask> {
         if let Some(task) = self.next_frame(true) {
             return Some(task);
@@ -221,14 +222,14 @@ impl Schedule {
 }
 
 impl BundleJob {
-    /// Ends all of its demands: its bundle cannot be read.
+    /// Ends all pending demands with an error: the bundle cannot be read.
     pub(super) fn fail(self, error: &ReadError) {
         for demand in self.pending {
             demand.end(&Err(error.clone()));
         }
     }
 
-    /// Its bundle, if that is decompressed as a whole.
+    /// Its bundle, if it is decompressed as a whole.
     pub(super) fn into_held(self) -> Option<(Arc<Compressed>, Arc<Decompressed>)> {
         match self.open {
             OpenBundle::Whole(held) => Some((self.bundle?, held)),
@@ -236,7 +237,7 @@ impl BundleJob {
         }
     }
 
-    /// Whether its frames are decoded from a stream, which only goes forward.
+    /// Whether its frames are decoded from a stream, which can only go forward.
     fn is_stream(&self) -> bool {
         matches!(self.open, OpenBundle::Stream(_))
     }
@@ -245,7 +246,8 @@ impl BundleJob {
         if self.is_stream() { usize::from(self.running.is_empty()) } else { self.pending.len() }
     }
 
-    /// The first frame that a caller waits for, or else the first one. Of a stream the next one, or else the first.
+    /// The first frame that a caller waits for, or else the first one. Of a stream, the next one in its order, or else
+    /// the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
         let is_due = |demand: &Demand| !is_awaited || demand.is_waiting();
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
@@ -283,7 +285,7 @@ impl Demand {
 }
 
 impl Drop for Demand {
-    /// A demand that is dropped before its end, because a thread panicked, leaves no caller waiting.
+    /// Ends a demand that is dropped early, because a thread panicked, so that no caller waits for it.
     fn drop(&mut self) {
         if self.is_waiting() {
             self.end_waiting(&Err(ReadError::damaged(&Arc::from("code object"), "kpackfs gave up making its frame")));
@@ -296,13 +298,13 @@ impl Ticket {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many frames are not made yet.
+    /// Sets the number of frames to wait for.
     pub(super) fn expect(&self, count: usize) {
         self.lock().left = count;
     }
 
-    /// Waits until all frames are made. `progress` is called with the bytes of code objects compressed meanwhile. The
-    /// frame made last.
+    /// Waits until all frames are made, and returns the last one. `progress` is called with the uncompressed bytes of
+    /// code objects that were compressed meanwhile.
     pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<MadeFrame>, ReadError> {
         let mut state = self.lock();
         loop {

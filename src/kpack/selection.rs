@@ -1,7 +1,7 @@
-//! Some code objects of a compressed bundle, compressed together to a bundle that has only these.
+//! Some code objects of a compressed bundle, compressed to a bundle that contains only these.
 //!
-//! What the jobs make and the store keeps is the compressed data with the hash behind it; the header is written in front
-//! when both are there.
+//! The jobs make, and the store keeps, the compressed data followed by the hash. The header is added in front when both
+//! exist.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize
 /// Bytes of the hash: the low half of an MD5 (LLVM's `CompressedOffloadBundle::compress`).
 pub(super) const HASH_SIZE: u64 = 8;
 
-/// Bytes that zlib is given at once.
+/// Bytes passed to zlib at a time.
 const PIECE: u64 = 128 << 10;
 
-/// What is taken of a bundle.
+/// The selected parts of a bundle.
 #[derive(Debug)]
 pub(super) struct BundleSelection {
     parts: BundleParts,
@@ -34,7 +34,7 @@ impl BundleSelection {
         self.format.method
     }
 
-    /// What distinguishes its frame from that of the same bytes in an archive.
+    /// Distinguishes its frame from one of the same bytes in an archive.
     pub(super) fn describe(&self) -> &'static [u8] {
         match self.format.method {
             Method::Zlib => b"bundle, zlib",
@@ -42,7 +42,7 @@ impl BundleSelection {
         }
     }
 
-    /// Reads the parts in their order.
+    /// A reader of the parts in order.
     pub(super) fn reader<'a>(
         &'a self,
         object: &'a CodeObject,
@@ -111,7 +111,7 @@ impl BundlePartReader<'_> {
         }
     }
 
-    /// The hash of all that was read, as the header has it.
+    /// The hash of all bytes read, in the form of the header.
     pub(super) fn hash(self) -> [u8; 8] {
         let digest: [u8; 16] = self.md5.finalize().into();
         let (low, _) = digest.split_first_chunk().unwrap_or((&[0; 8], &[]));
@@ -126,7 +126,7 @@ fn length(part: &BundlePart) -> u64 {
     }
 }
 
-/// Compresses `size` bytes to a zlib stream of the level that clang uses.
+/// Compresses `size` bytes to a zlib stream, at clang's level.
 pub(super) fn compress_zlib(
     size: u64,
     read: &mut dyn FnMut(&mut [u8]) -> Result<(), ReadError>,
@@ -146,7 +146,7 @@ pub(super) fn compress_zlib(
     sink(&encoder.finish().map_err(failed)?)
 }
 
-/// A compressed bundle with some code objects of another one, to be made.
+/// A compressed bundle with some code objects of another one. It is made later.
 #[derive(Debug)]
 pub(crate) struct PackedBundle {
     frame: Arc<Frame>,
@@ -154,7 +154,7 @@ pub(crate) struct PackedBundle {
 }
 
 impl PackedBundle {
-    /// The parts of the decompressed `bundle`, in a format.
+    /// The given parts of the decompressed `bundle`, in a format.
     pub(crate) fn new(
         bundle: &Arc<Compressed>,
         parts: BundleParts,
@@ -173,29 +173,30 @@ impl PackedBundle {
         Ok(Self { frame, format })
     }
 
-    /// Has it made together with the archives' frames of its bundle, when that is decompressed again for one of them.
+    /// Registers it, so that it is made together with the archives' frames when its bundle is decompressed again for
+    /// one of them.
     pub(crate) fn make_with_others(&self) {
         self.frame.jobs().register(&self.frame);
     }
 
-    /// Its size in bytes, if it was made before or is remembered.
+    /// Its size in bytes, if it has been made or its size is in the index.
     pub(crate) fn known_size(&self) -> Option<u64> {
         Some(self.format.header_size() + self.frame.known_length()?.checked_sub(HASH_SIZE)?)
     }
 
-    /// Takes over the size that it had in an earlier session. `false` if it cannot have it.
+    /// Sets the size that it had in an earlier session. `false` if it cannot have this size.
     pub(crate) fn restore_size(&self, size: u64) -> bool {
         let length = size.checked_sub(self.format.header_size()).and_then(|length| length.checked_add(HASH_SIZE));
         length.is_some_and(|length| self.frame.restore_length(length))
     }
 
-    /// Has several of them made, each bundle decompressed once.
+    /// Makes several of them, and decompresses each bundle once.
     pub(crate) fn make_all(bundles: &[&Self]) -> Result<(), ReadError> {
         let frames: Vec<_> = bundles.iter().map(|bundle| Arc::clone(&bundle.frame)).collect();
         frames.first().map_or(Ok(()), |frame| frame.jobs().demand(&frames).wait(|_| ()).map(drop))
     }
 
-    /// The bundle, when its size is known.
+    /// The bundle, if its size is known.
     pub(crate) fn content(&self) -> Option<Arc<dyn Content>> {
         let length = self.frame.known_length()?;
         Some(Arc::new(SizedBundle {
@@ -213,7 +214,7 @@ struct SizedBundle {
     frame: Arc<Frame>,
     format: CompressedFormat,
     size: u64,
-    /// Bytes of the frame and the hash behind it.
+    /// Bytes of the frame, including the hash after it.
     length: u64,
 }
 

@@ -39,7 +39,7 @@ fn bytes(archive: &ArchiveRope) -> Vec<u8> {
     bytes
 }
 
-/// A code object by [`ArchiveReader::read`], without memory for anything.
+/// A code object read by [`ArchiveReader::read`], with a budget of no bytes.
 fn in_pieces(reader: &ArchiveReader, entry: &TocEntry) -> Result<Vec<u8>, KpackError> {
     let mut code = Vec::new();
     reader.read(entry, &Resources::new(0).budget, |piece| {
@@ -75,7 +75,7 @@ fn what_is_written_is_read() {
     }
 }
 
-/// The layout in bytes, as other readers know it.
+/// The layout in bytes, as in other implementations.
 #[test]
 fn the_layout_is_that_of_rocm_kpack() {
     let one = vec![("x", 0, b"code".to_vec())];
@@ -147,7 +147,7 @@ fn broken_archives_are_errors() {
     }
 }
 
-/// zstd's own functions take several frames for their concatenation, skippable ones for nothing; and so do loaders.
+/// zstd's own functions, and loaders, decode several frames to their concatenation and ignore skippable frames.
 #[test]
 fn frames_of_others_are_read_in_pieces_as_loaders_read_them() {
     let code = b"some code ".repeat(50_000);
@@ -178,7 +178,7 @@ fn frames_of_others_are_read_in_pieces_as_loaders_read_them() {
     }
 }
 
-/// An archive with one stored code object, of which the table of contents says `size`.
+/// An archive with one stored code object of `size` bytes according to its table of contents.
 fn archive_of(stored: &[u8], size: usize) -> Vec<u8> {
     let stored_size = u32::try_from(stored.len()).unwrap();
     let region = [&1_u32.to_le_bytes()[..], &stored_size.to_le_bytes(), stored].concat();

@@ -1,4 +1,4 @@
-//! A single binary as input: a tree with one file in it.
+//! A single binary as input: a tree with one file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,12 +10,12 @@ use super::tree::{attributes, open_file};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
 use crate::resources::Resources;
 
-/// Whether an ELF or PE file begins like this.
+/// Whether a file with these first bytes may be ELF or PE.
 pub fn begins_binary(magic: [u8; 4]) -> bool {
     magic == object::elf::ELFMAG || magic.starts_with(b"MZ")
 }
 
-/// Whether the file begins as binaries do. A wheel may begin with anything, since zip files are read from their end.
+/// Whether the file begins as binaries do. A wheel may begin with anything: zip files are read from their end.
 pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
     if location.extension().is_some_and(|extension| extension == "whl") {
         return Ok(false);

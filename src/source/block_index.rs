@@ -1,8 +1,8 @@
-//! What one pass over a deflate stream finds out: where blocks begin, and what it takes to start decoding there.
+//! The index of a deflate stream, recorded in one pass: where blocks begin, and what is needed to start decoding there.
 //!
-//! Decoding costs time for what goes in and, some fifty times less per byte, for what comes out. A *checkpoint* costs what
-//! its window compresses to. Checkpoints are spaced by decoding cost: the larger their windows, the farther
-//! apart. So the index stays below 1 % of the stream, and a random read is a matter of milliseconds.
+//! Decoding costs time for each input byte, and about a fiftieth of that for each output byte. A *checkpoint* costs the
+//! size of its compressed window. Checkpoints are spaced by decoding cost: the larger their windows, the farther apart.
+//! So the index stays below 1 % of the stream, and a random read takes milliseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,34 +12,35 @@ use super::inflate::DecoderPosition;
 use super::stream_index::StreamIndex;
 use crate::rope::{BlockBoundary, ReadError};
 
-/// Joints are noted at least so many bytes of output apart, so that no stream can make their list longer than 0.3 %
-/// of its content. zlib's blocks of incompressible data, the shortest usual ones, have 16 KiB.
+/// Block boundaries are recorded at least this many bytes of output apart, so that their list takes at most 0.3 % of
+/// the content. Of usual blocks, zlib's blocks of incompressible data are the shortest; they have 16 KiB.
 const JOINT_DISTANCE: u64 = 8 << 10;
 
-/// Checkpoints are at least so many bytes of output apart: decoding less takes no longer than finding where to start.
+/// Checkpoints are at least this many bytes of output apart: decoding less takes no longer than a seek.
 const CHECKPOINT_DISTANCE: u64 = 1 << 20;
 
-/// A byte of output costs a 50th of a compressed byte (4.9 ns and 0.1 ns on the machines this was measured on).
+/// Decoding cost of an input byte, in output bytes (measured: 4.9 ns per input byte, 0.1 ns per output byte).
 const OUTPUT_PER_INPUT: u64 = 50;
 
-/// The decoding cost between checkpoints, in compressed bytes, is this multiple of the last window's size, clamped to the limits.
+/// The decoding cost between two checkpoints, in input bytes: this multiple of the last window's compressed size,
+/// clamped to the limits below.
 const WINDOW_SHARE: u64 = 160;
 const LEAST_COST: u64 = 256 << 10;
 const MOST_COST: u64 = 9 << 18;
 
-/// Where decoding can start.
+/// A place where decoding can start.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
-    /// The place.
+    /// Its block boundary.
     pub(super) boundary: BlockBoundary,
-    /// The up to 32 KiB of content before it, as a zstd frame; nothing at the beginning.
+    /// The content before it, up to 32 KiB, as a zstd frame. Empty at the beginning of the stream.
     pub(super) window: Box<[u8]>,
-    /// Whether the window is known to be right. That of a recalled index is not at first.
+    /// Whether the window is known to be right. A window from a stored index is not, until it was checked.
     proved: AtomicBool,
 }
 
 impl Checkpoint {
-    /// One whose caller claims that it is good.
+    /// A checkpoint that the caller vouches for.
     pub(super) fn claimed(boundary: BlockBoundary, window: Box<[u8]>) -> Self {
         Self { boundary, window, proved: AtomicBool::new(false) }
     }
@@ -53,18 +54,18 @@ impl Checkpoint {
     }
 }
 
-/// The index of a stream. It is built exactly as far as it was read.
+/// The index of a stream, which covers the part that was decoded so far.
 #[derive(Debug)]
 pub(super) struct BlockIndex {
-    /// The content up to here is indexed.
+    /// The content is indexed up to this offset.
     pub(super) indexed_to: u64,
-    /// Whether the end of the stream has been seen.
+    /// Whether the end of the stream was reached.
     pub(super) complete: bool,
-    /// Where blocks begin; at last, where the stream ends.
+    /// Block boundaries, ascending. The last one of a complete index is the end of the stream.
     pub(super) boundaries: Vec<BlockBoundary>,
-    /// Where decoding can start; the first one is the beginning.
+    /// Checkpoints, ascending. The first one is the beginning.
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
-    /// Of everything before `indexed_to`.
+    /// CRC-32 of everything before `indexed_to`.
     crc: crc32fast::Hasher,
     /// Bytes of all windows.
     windows: u64,
@@ -85,7 +86,7 @@ impl Default for BlockIndex {
 }
 
 impl BlockIndex {
-    /// The index that a session before this one made, unless it contradicts the stream or itself.
+    /// The index that an earlier session recorded, unless it contradicts the stream or itself.
     pub(super) fn restored(index: &StreamIndex, stream: &Stream) -> Option<Self> {
         let (boundaries, mut checkpoints) = index.unpack(stream)?;
         let windows = checkpoints.iter().map(|checkpoint| checkpoint.window.len() as u64).sum();
@@ -94,13 +95,13 @@ impl BlockIndex {
         Some(restored)
     }
 
-    /// The last checkpoint that is not behind `offset`.
+    /// The last checkpoint at or before `offset`.
     pub(super) fn checkpoint(&self, offset: u64) -> Arc<Checkpoint> {
         let after = self.checkpoints.partition_point(|checkpoint| checkpoint.boundary.output <= offset);
         self.checkpoints.get(after.saturating_sub(1)).map(Arc::clone).unwrap_or_default()
     }
 
-    /// The first boundary at or behind `offset`, or else the end.
+    /// The first block boundary at or after `offset`, or else the end.
     pub(super) fn joint_from(&self, offset: u64) -> Option<BlockBoundary> {
         let found = self.boundaries.partition_point(|boundary| boundary.output < offset);
         self.boundaries.get(found).or(self.boundaries.last()).copied()
@@ -109,14 +110,14 @@ impl BlockIndex {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         let checkpoints = self.checkpoints.capacity() * size_of::<Arc<Checkpoint>>();
-        // An `Arc` has two counters.
+        // An `Arc` allocates two counters with its value.
         let each = size_of::<Checkpoint>() + 2 * size_of::<usize>();
         let lists =
             self.boundaries.capacity() * size_of::<BlockBoundary>() + checkpoints + self.checkpoints.len() * each;
         self.windows.saturating_add(lists as u64)
     }
 
-    /// Prepares to index more.
+    /// A builder that extends the index.
     pub(super) fn builder(&self) -> IndexBuilder {
         IndexBuilder {
             indexed_to: self.indexed_to,
@@ -129,7 +130,7 @@ impl BlockIndex {
         }
     }
 
-    /// Takes over what `builder` observed up to `indexed_to`.
+    /// Adds what `builder` observed up to `indexed_to`.
     pub(super) fn extend(&mut self, builder: &mut IndexBuilder, indexed_to: u64) {
         self.indexed_to = indexed_to;
         self.complete = builder.complete;
@@ -144,12 +145,13 @@ impl BlockIndex {
     }
 }
 
-/// Builds the index of what a decoder makes beyond what is indexed.
+/// Indexes what a decoder produces beyond the indexed part.
 ///
-/// Where boundaries and checkpoints are depends on the stream alone, never on who read what when: wheels are made of them.
+/// Block boundaries and checkpoints depend on the stream alone, never on the order of reads: the bytes of new wheels
+/// depend on them.
 #[derive(Debug)]
 pub(super) struct IndexBuilder {
-    /// What was indexed when this began.
+    /// `indexed_to` when the builder was created.
     indexed_to: u64,
     last: BlockBoundary,
     checkpoint: Arc<Checkpoint>,
@@ -165,8 +167,8 @@ impl IndexBuilder {
         offset < self.indexed_to
     }
 
-    /// Observes a piece that was decoded and the place where it ends. A piece is either indexed as a whole or new as a
-    /// whole.
+    /// Observes a piece that was decoded, and the place where it ends. Either all of a piece is indexed already, or
+    /// none of it.
     pub(super) fn observe(
         &mut self,
         stream: &Stream,
@@ -177,7 +179,7 @@ impl IndexBuilder {
         if decoder.output > self.indexed_to {
             self.crc.update(piece);
         }
-        // A boundary right at the end of what is indexed may have been left to the next decoder.
+        // A boundary exactly at the end of the indexed part may have been left to the next decoder.
         if decoder.output < self.indexed_to {
             return Ok(());
         }
@@ -190,7 +192,7 @@ impl IndexBuilder {
             DecoderPosition::Boundary(unused) if decoder.output - self.last.output >= JOINT_DISTANCE => {
                 self.last = boundary(unused);
                 self.boundaries.push(self.last);
-                // Nobody would start at the very end.
+                // A checkpoint at the very end would never be used.
                 if decoder.output < stream.size && self.is_far(self.last) {
                     let window = decoder.window(stream)?;
                     self.checkpoint = Arc::new(Checkpoint::claimed(self.last, window));
@@ -211,7 +213,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Whether decoding from the last checkpoint to here costs more than a new checkpoint is worth.
+    /// Whether decoding from the last checkpoint to here costs more than a new checkpoint.
     fn is_far(&self, here: BlockBoundary) -> bool {
         let last = &self.checkpoint;
         let output = here.output - last.boundary.output;

@@ -1,8 +1,8 @@
 //! Headers of bundles, captured while a member is first inflated.
 //!
-//! An ELF file names its device code at its end, and planning then reads the header of each offload bundle, somewhere in
-//! the middle. Inflating from the nearest checkpoint for each of them would cost half as much as the first pass, so that
-//! pass keeps the headers.
+//! An ELF file describes its device code at its end. Planning then reads the header of each offload bundle, somewhere
+//! in the middle. Inflating from the nearest checkpoint for each header would cost half as much as the first pass
+//! again. So the first pass keeps the headers.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::memory::{Budget, ByteCache};
 use crate::metrics::MemoryClass;
 use crate::rope::to_usize;
 
-/// Linkers and loaders align bundles to this.
+/// Linkers and loaders align bundles to this many bytes.
 const PAGE: usize = 4096;
 
-/// What a bundle begins with (clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
-/// Code"), and how many bytes of it are kept. The table of a compressed one is in its first block, which takes 20 KiB and
-/// more in known files.
+/// The magics of bundles (clang's documentation, "Clang Offload Bundler" and "Compressed and Uncompressed HIP Device
+/// Code"), and how many bytes are kept of each. The table of a compressed bundle is in its first block, which takes 20
+/// KiB or more in known files.
 const KINDS: [(&[u8], usize); 2] = [(b"__CLANG_OFFLOAD_BUNDLE__", PAGE), (b"CCOB", 16 * PAGE)];
 
-/// The part of the budget that captured headers take at most.
+/// Captured headers take at most the budget divided by this.
 const PART: u64 = 8;
 
-/// Captured headers of all members, page by page. The least recently used pages leave first, and all of them when nothing
-/// is read for a while.
+/// Captured headers of all members, by page. The least recently used pages are evicted first, and all of them when
+/// nothing is read for a while.
 #[derive(Debug)]
 pub(super) struct BundleHeaderCache(ByteCache<(usize, u64), Arc<[u8]>>);
 
@@ -31,8 +31,8 @@ impl BundleHeaderCache {
         Self(ByteCache::bounded(budget, MemoryClass::Streams, budget.capacity() / PART))
     }
 
-    /// Captures the pages of headers among the bytes at `offset` of a member. The header before them ends at `end`; returns
-    /// where the last one among them ends.
+    /// Captures the pages of bundle headers in `bytes`, which are at `offset` of a member. `end` is where the previous
+    /// header ends. Returns where the last header ends.
     pub(super) fn observe(&self, member: usize, offset: u64, bytes: &[u8], mut end: u64) -> u64 {
         let first = offset.next_multiple_of(PAGE as u64);
         let skipped = to_usize(first - offset);
@@ -49,7 +49,7 @@ impl BundleHeaderCache {
         end
     }
 
-    /// Fills `buffer` with the bytes at `offset` of a member if all of them were captured and are still there.
+    /// Fills `buffer` with the bytes at `offset` of a member. Returns `false` unless all of them are in the cache.
     pub(super) fn read(&self, member: usize, mut offset: u64, mut buffer: &mut [u8]) -> bool {
         while !buffer.is_empty() {
             let Some(page) = self.0.get(&(member, offset / PAGE as u64)) else { return false };
@@ -83,13 +83,13 @@ mod tests {
     #[test]
     fn headers_are_captured_however_the_bytes_come() {
         let mut bytes: Vec<u8> = (0..60 * PAGE + 1000).map(|at| u8::try_from(at % 251).unwrap()).collect();
-        // Not where a page begins; three that are, of which one is near the end.
+        // One magic that is not at a page boundary, and three that are. The last one is near the end.
         for (at, kind) in [(PAGE + 8, 0), (2 * PAGE, 0), (20 * PAGE, 1), (55 * PAGE, 1)] {
             bytes[at..at + KINDS[kind].0.len()].copy_from_slice(KINDS[kind].0);
         }
         for step in [1000, PAGE, 3 * PAGE, 7 * PAGE + 100, bytes.len()] {
             let cache = BundleHeaderCache::new(&Budget::new(16 << 20));
-            // As the chunks of a member do, each piece but the first begins with a page.
+            // Each piece but the first begins at a page boundary, as the chunks of a member do.
             let (mut at, mut last) = (100, 0);
             while at < bytes.len() {
                 let end = (at + step).next_multiple_of(PAGE).min(bytes.len());
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Many members full of headers, which overlap.
+    /// Many members full of overlapping headers.
     #[test]
     fn memory_is_bounded_for_all_members_and_given_back_when_idle() {
         let budget = Budget::new(1 << 20);

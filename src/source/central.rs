@@ -1,5 +1,5 @@
-//! The central directory of a wheel: found and parsed by the `zip` crate, read with as few bytes as possible, and kept
-//! from growing without bounds.
+//! The central directory of a wheel. The `zip` crate finds and parses it; this module reads as few bytes as possible
+//! for it and bounds its memory.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,13 +14,13 @@ use super::SourceError;
 use super::member::OpenWheel;
 use crate::rope::to_usize;
 
-/// Most members a wheel may have. The largest ROCm wheels have some ten thousand.
+/// The most members that a wheel may have. The largest ROCm wheels have some ten thousand.
 pub(super) const MOST_MEMBERS: u64 = 1 << 20;
 
-/// Most bytes read while the central directory is looked for and parsed; 512 for each of [`MOST_MEMBERS`].
+/// The most bytes that are read to find and parse the central directory: 512 for each of [`MOST_MEMBERS`].
 const MOST_READ: u64 = 512 << 20;
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const BLOCK: u64 = 16 << 10;
 
 /// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
@@ -29,8 +29,8 @@ const BEGIN: &[u8] = b"PK\x03\x04";
 /// What a Zip64 end record begins with (APPNOTE.TXT 4.3.14).
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 
-/// Lengths without comment of the end of the central directory and of the Zip64 locator before it
-/// (APPNOTE.TXT 4.3.16 and 4.3.15).
+/// Lengths of the end of the central directory, without its comment, and of the Zip64 locator before it (APPNOTE.TXT
+/// 4.3.16 and 4.3.15).
 const END: u64 = 22;
 const LOCATOR: u64 = 20;
 
@@ -61,8 +61,8 @@ pub(super) fn parse<'a>(
         }
         Some(_) => {}
     }
-    // A zip file can have something in front of it, but installers refuse such a wheel. To look for the shift would
-    // mean to search the payload.
+    // A zip file may have a prefix, but installers refuse such a wheel. Finding the prefix's length would mean
+    // searching the payload.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
     let archive = ZipArchive::with_config(config, window).map_err(explain)?;
     if archive.has_duplicate_names() {
@@ -82,8 +82,8 @@ fn begins_as_zip(window: &mut Window<'_>) -> bool {
     window.rewind().and_then(|()| window.read_exact(&mut begin)).is_ok() && begin == BEGIN
 }
 
-/// The largest number of members that any possible end of the central directory claims, or `None` if there is no such
-/// end. The parser allocates that many, so this has to come before it.
+/// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.
+/// The parser allocates memory for that many, so the number is checked first.
 fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
     let size = window.wheel.stamp.size;
     let start = size.saturating_sub(END + LOCATOR + u64::from(u16::MAX));
@@ -105,8 +105,8 @@ fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
     Ok(most)
 }
 
-/// The number of members that the Zip64 end record at `offset` claims; 0 if there is none, as when the locator is that of
-/// a zip file inside of this one.
+/// The number of members that the Zip64 end record at `offset` claims. 0 if there is none, as when the locator belongs
+/// to a zip file inside of this one.
 fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
     // 4.3.14: signature 0, total number of entries 32.
     let mut record = [0; 40];
@@ -120,7 +120,7 @@ fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
     Ok(if start.starts_with(ZIP64_END) { count } else { 0 })
 }
 
-/// Reads the wheel in blocks and keeps the last one.
+/// Reads the wheel in blocks and keeps the last block.
 pub(super) struct Window<'a> {
     wheel: &'a OpenWheel,
     entry: &'a Arc<str>,
@@ -131,7 +131,7 @@ pub(super) struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The first name that was there before in the central directory, which begins at `start`.
+    /// The first name that the central directory at `start` has twice.
     fn first_duplicate(mut self, start: u64) -> io::Result<Vec<u8>> {
         let mut names = HashSet::new();
         self.seek(SeekFrom::Start(start))?;

@@ -1,8 +1,8 @@
-//! The content of a deflated member, cut into chunks that are decoded on demand.
+//! The content of a deflated member, divided into chunks that are decoded on demand.
 //!
-//! A *decode* in flight goes from where an idle decoder stands, or from a checkpoint, up to the end of the chunk that is
-//! wanted. Readers that need what it is about to make wait for it. Only one decode at a time goes on beyond what is
-//! indexed, so that the index is built in one pass.
+//! A *decode* in flight starts at an idle decoder's position or at a checkpoint, and ends at the end of the requested
+//! chunk. Readers of chunks on its way wait for it. Only one decode at a time extends the index, so the index is built
+//! in one pass.
 
 use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
@@ -14,52 +14,54 @@ use crate::rope::{BlockBoundary, ReadError, to_usize};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Chunks begin at multiples of this. Small ones are made soon and stay in the processor's cache.
+/// Chunks begin at multiples of this many bytes. Small chunks are decoded soon and stay in the processor's cache.
 pub(super) const CHUNK: u64 = 256 << 10;
 
-/// So many of the first and of the last chunks that are decoded on the way to another are kept: sections that are looked at
-/// together lie together, though not in that order. More would drive out what others are about to read.
+/// A decode that passes other chunks keeps this many of the first and of the last ones. Sections that are read together
+/// are close to each other, but not in the order of reading. Keeping more would evict chunks that others are about to
+/// read.
 const KEPT: u64 = 4;
 
-/// After so many waits for others a reader decodes by itself: with no room in the cache, others' work may be of no use.
+/// After this many waits a reader decodes by itself. If the cache has no room, chunks of other decodes may be gone
+/// before it wakes.
 const MOST_WAITS: usize = 64;
 
 /// A stream's chunks and its index.
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) stream: Stream,
-    /// Of the member in the list of loaded indexes.
+    /// The member's number in the list of loaded indexes.
     number: usize,
     this: Weak<Self>,
     /// Held for look-ups and updates, never while decoding.
     state: Mutex<ChunksState>,
-    /// Notifies of a decode that has come further, or has ended.
+    /// Notified when a decode has progressed or ended.
     progress: Condvar,
-    /// Where the last captured header ends.
+    /// Where the last captured bundle header ends.
     header_end: AtomicU64,
 }
 
 #[derive(Debug)]
 struct ChunksState {
-    /// First half of the keys in the caches, and the owner of the decoders.
+    /// First part of the keys in the caches, and the owner of idle decoders.
     id: usize,
     index: BlockIndex,
-    /// Whether `index` came, or could have come, from another session.
+    /// Whether `index` comes from another session.
     recalled: Recalled,
     decodes: Vec<Decode>,
-    /// Number of decodes that have begun.
+    /// Number of decodes that were started.
     begun: u64,
-    /// Why nothing can be read.
+    /// Why the member cannot be read.
     damage: Option<ReadError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recalled {
-    /// Nobody has looked.
+    /// Not looked up yet.
     Unknown,
-    /// `index` is of another session.
+    /// `index` was stored by another session.
     Yes,
-    /// `index` is of this session.
+    /// `index` was built in this session.
     No,
 }
 
@@ -67,31 +69,31 @@ enum Recalled {
 #[derive(Debug)]
 struct Decode {
     number: u64,
-    /// It has come this far.
+    /// The offset up to which it has decoded.
     at: u64,
-    /// It will come this far.
+    /// The offset at which it will end.
     end: u64,
 }
 
 /// Where a decode begins.
 enum Start {
-    /// Where an idle decoder stands.
+    /// At an idle decoder's position.
     Resume(Decoder),
     Seek(Arc<Checkpoint>),
 }
 
-/// What there is to do for a chunk.
+/// What a reader of a chunk has to do.
 enum Task<'a> {
     Nothing(Arc<[u8]>),
     Decode(DecodeGuard<'a>, Start),
 }
 
-/// The entry of a decode in the list, for as long as it lasts.
+/// Keeps a decode in the list, and removes it on drop.
 struct DecodeGuard<'a> {
     chunks: &'a Chunks,
     id: usize,
     number: u64,
-    /// For a decode that goes beyond what is indexed.
+    /// Set if the decode extends the index.
     builder: Option<IndexBuilder>,
 }
 
@@ -129,7 +131,7 @@ impl Chunks {
     }
 
     fn lock(&self) -> MutexGuard<'_, ChunksState> {
-        // The state is consistent after every statement, so a panic elsewhere does not spoil it.
+        // Each statement leaves the state consistent, so a panic elsewhere does not invalidate it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -144,7 +146,7 @@ impl Chunks {
         self.stream.resources.spans.get(&key(id, number))
     }
 
-    /// A chunk; it is decoded if it is not in the cache.
+    /// A chunk, decoded unless it is in the cache.
     pub(super) fn get(&self, number: u64) -> Result<Arc<[u8]>, ReadError> {
         loop {
             let (guard, start) = match self.task(number)? {
@@ -160,7 +162,7 @@ impl Chunks {
         }
     }
 
-    /// All boundaries. What nobody has read yet is decoded.
+    /// All block boundaries. Decodes whatever is not indexed yet.
     pub(super) fn block_boundaries(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
         loop {
             let mut state = self.lock();
@@ -169,17 +171,17 @@ impl Chunks {
                 return Ok(state.index.boundaries.as_slice().into());
             };
             drop(state);
-            // The index can be evicted right after that.
+            // The index may be evicted right after this.
             self.get(last)?;
         }
     }
 
-    /// Why nothing can be read, if that is known.
+    /// Fails if the member is known to be unreadable.
     pub(super) fn damage(&self) -> Result<(), ReadError> {
         self.lock().damage.clone().map_or(Ok(()), Err)
     }
 
-    /// Fills `buffer` from a captured header of a bundle, if there is one at `offset`.
+    /// Fills `buffer` with a captured bundle header at `offset`. `false` if there is none.
     pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> Result<bool, ReadError> {
         let state = self.lock();
         if let Some(damage) = &state.damage {
@@ -190,13 +192,13 @@ impl Chunks {
         Ok(self.stream.decoders.headers.read(id, offset, buffer))
     }
 
-    /// Drops the index. Whether there was one that nobody uses now.
+    /// Drops the index. `false` if it is in use.
     pub(super) fn evict_index(&self) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         if !state.decodes.is_empty() {
             return false;
         }
-        // Chunks in the cache imply that the index covers them, so they are not found any more.
+        // A cached chunk implies that the index covers it, so the cached chunks get unreachable keys.
         state.id = new_id(&self.stream);
         state.recalled = Recalled::Unknown;
         let index = std::mem::take(&mut state.index);
@@ -206,12 +208,12 @@ impl Chunks {
         true
     }
 
-    /// Accounts for the memory of the index.
+    /// Updates the account of the index's memory.
     fn account(&self, state: &ChunksState) {
         self.stream.decoders.indexes.account(self.number, &self.this, state.index.bytes());
     }
 
-    /// Finds out who makes a chunk, and waits if it is another thread.
+    /// Finds out what a reader has to do for a chunk. Waits while another thread decodes it.
     fn task(&self, number: u64) -> Result<Task<'_>, ReadError> {
         let start = number * CHUNK;
         let end = start.saturating_add(CHUNK).min(self.stream.size);
@@ -231,7 +233,7 @@ impl Chunks {
             let checkpoint = state.index.checkpoint(start.min(indexed_to));
             let near = checkpoint.boundary.output..=start.min(indexed_to);
             let standing = self.stream.decoders.nearest(id, &near);
-            // One that passes the checkpoint with its next chunk is worth waiting for, too.
+            // A decode that passes the checkpoint with its next chunk is worth waiting for, too.
             let coming = checkpoint.boundary.output.saturating_sub(CHUNK)..=*near.end();
             let running = state.decodes.iter().map(|decode| decode.at).filter(|at| coming.contains(at)).max();
             let must_wait = end > indexed_to && state.decodes.iter().any(|decode| decode.end > indexed_to);
@@ -254,7 +256,7 @@ impl Chunks {
         }
     }
 
-    /// Decodes up to the end of a chunk and returns that.
+    /// Decodes up to the end of the chunk `wanted`, and returns that chunk.
     fn decode(&self, mut guard: DecodeGuard<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, ReadError> {
         let stream = &self.stream;
         let _permit = stream.decoders.permit();
@@ -283,20 +285,21 @@ impl Chunks {
         }
     }
 
-    /// Does without a chunk. Those at the end of a member are of all lengths, and would stand in the way of others.
+    /// Recycles the memory of an unused chunk. Last chunks of members have various lengths and would take the place
+    /// of others.
     fn reuse(&self, chunk: Arc<[u8]>) {
         if chunk.len() as u64 == CHUNK {
             self.stream.decoders.reuse(chunk);
         }
     }
 
-    /// A decoder at a checkpoint. If the window is of another session, it is tried out first.
+    /// A decoder at a checkpoint. A window from another session is checked first.
     fn seek(&self, checkpoint: &Checkpoint) -> Result<Decoder, ReadError> {
         let mut decoder = self.stream.decoders.seek(&self.stream, checkpoint, INPUT)?;
         if checkpoint.is_proved() {
             return Ok(decoder);
         }
-        // After 32 KiB nothing refers to the window any more.
+        // 32 KiB later nothing refers to the window any more.
         let until = self.lock().index.joint_from(checkpoint.boundary.output.saturating_add(WINDOW as u64));
         let until = until.unwrap_or_default();
         let mut crc = crc32fast::Hasher::new_with_initial(checkpoint.boundary.crc32);
@@ -315,7 +318,7 @@ impl Chunks {
         Ok(decoder)
     }
 
-    /// Looks, once, whether another session has left an index.
+    /// Loads the index that another session has stored. Looks for it once.
     fn restore(&self, state: &mut ChunksState) {
         if state.recalled != Recalled::Unknown {
             return;
@@ -330,8 +333,8 @@ impl Chunks {
         }
     }
 
-    /// Whether there is nothing to be done about a failure of a decode. If it may be because of another session's index, that
-    /// is forgotten, with all that was made with it.
+    /// Whether an error of a decode is final. If an index from another session may be the cause, that index is dropped
+    /// together with everything that was decoded with it, and the caller tries again.
     fn is_final(&self, error: &ReadError, id: usize) -> bool {
         if !matches!(error, ReadError::Damaged { .. }) {
             return true;
@@ -354,7 +357,7 @@ impl Chunks {
 
 #[cfg(test)]
 impl Chunks {
-    /// What another session can make use of.
+    /// The index in its stored form.
     pub(super) fn export(&self) -> Option<StreamIndex> {
         StreamIndex::of(&self.lock().index, &self.stream)
     }
@@ -364,7 +367,7 @@ impl Chunks {
         self.lock().index.complete
     }
 
-    /// Has the index count for so many bytes.
+    /// Makes the index count as this many bytes.
     pub(super) fn account_for(&self, bytes: u64) {
         self.stream.decoders.indexes.account(self.number, &self.this, bytes);
     }
@@ -379,27 +382,27 @@ impl Chunks {
         self.lock().decodes.is_empty()
     }
 
-    /// Takes all chunks out of the cache.
+    /// Removes all chunks from the cache.
     pub(super) fn forget(&self) {
         let id = self.lock().id;
         (0..self.count()).for_each(|number| self.stream.resources.spans.remove(&key(id, number)));
     }
 
-    /// Where decoding can start.
+    /// Offsets of checkpoints.
     pub(super) fn checkpoints(&self) -> Vec<u64> {
         self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.boundary.output).collect()
     }
 }
 
 impl DecodeGuard<'_> {
-    /// Decodes the next bytes, and indexes them unless they are indexed already.
+    /// Decodes the next bytes. Indexes them unless they are indexed already.
     fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), ReadError> {
         let start = decoder.output;
         let Chunks { stream, header_end, .. } = self.chunks;
         decoder.fill(stream, buffer, self.builder.as_mut())?;
         // There is one builder at a time.
         if self.builder.as_ref().is_some_and(|builder| !builder.is_indexed(start)) {
-            // An index that was evicted is built from the beginning again.
+            // After an eviction the index is built again from the beginning.
             let before = if start == 0 { 0 } else { header_end.load(Ordering::Relaxed) };
             let end = stream.decoders.headers.observe(self.id, start, buffer, before);
             header_end.store(end, Ordering::Relaxed);
@@ -407,11 +410,11 @@ impl DecodeGuard<'_> {
         Ok(())
     }
 
-    /// Everything before `at` is decoded: puts the chunk that ends there into the cache, and extends the index.
+    /// Publishes progress: everything before `at` is decoded. Puts `made` into the cache and extends the index.
     fn advance(&mut self, at: u64, made: Option<(u64, Arc<[u8]>)>) {
         let stream = &self.chunks.stream;
         let mut state = self.chunks.lock();
-        // A chunk in the cache implies that the index covers it.
+        // A cached chunk implies that the index covers it.
         let left = made.and_then(|(number, chunk)| stream.resources.spans.put(key(self.id, number), chunk));
         if let Some(decode) = state.decodes.iter_mut().find(|decode| decode.number == self.number) {
             decode.at = at;
@@ -431,10 +434,10 @@ impl DecodeGuard<'_> {
             self.chunks.reuse(chunk);
         }
         let budget = &stream.resources.budget;
-        // Memory that planning will need again is not idle while a stream is being indexed.
+        // Planning will need idle memory again, so it is kept while a stream is being indexed.
         budget.touch();
         if let Some(index) = complete {
-            // The copy, and the record that is made of it.
+            // For the copy, and for the record that is encoded from it.
             let _memory = budget.account(MemoryClass::Streams, 2 * bytes);
             budget.reclaim();
             stream.resources.index.put(RecordKind::Stream, &stream.identity, &index);

@@ -1,4 +1,4 @@
-//! Decoding a member's deflate stream from a checkpoint on.
+//! Decoding of a member's deflate stream from a checkpoint.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::stamp::Label;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, to_usize};
 
-/// Compressed bytes read at once.
+/// Compressed bytes read at a time.
 pub(super) const INPUT: usize = 128 << 10;
 
-/// A deflate stream and what the zip file says about it.
+/// A deflate stream and what the zip file claims about it.
 #[derive(Debug)]
 pub(super) struct Stream {
     /// The member, for messages.
     pub(super) entry: EntryPath,
     /// The compressed bytes.
     pub(super) packed: Arc<dyn Content>,
-    /// What they are said to inflate to, in bytes.
+    /// Its inflated size in bytes, as claimed.
     pub(super) size: u64,
-    /// What that is said to have as its CRC-32.
+    /// The CRC-32 of the inflated content, as claimed.
     pub(super) crc32: u32,
-    /// What the member is.
+    /// The member's identity.
     pub(super) identity: Identity,
-    /// What it shares with other members.
+    /// Decoders and indexes, which all members of a wheel share.
     pub(super) decoders: Arc<Decoders>,
     /// Caches and counters.
     pub(super) resources: Arc<Resources>,
@@ -43,18 +43,18 @@ impl Stream {
     }
 }
 
-/// A decoder that stands inside a stream and fetches its own input.
+/// A decoder at a position of a stream, which reads its own input.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Offset in the content of what comes next.
+    /// Offset in the content of the next decoded byte.
     pub(super) output: u64,
     inflater: Inflater,
     input: Vec<u8>,
-    /// The part of `input` that is not consumed yet.
+    /// The part of `input` that has not been consumed.
     rest: Range<usize>,
-    /// Offset in the compressed data of what comes next into `input`.
+    /// Offset in the compressed data from which `input` is filled next.
     fetched: u64,
-    /// Most compressed bytes to read at once.
+    /// Compressed bytes to read at a time.
     step_in: usize,
 }
 
@@ -64,10 +64,10 @@ impl Decoder {
         Ok(Self { output: 0, inflater, input: Vec::new(), rest: 0..0, fetched: 0, step_in: INPUT })
     }
 
-    /// Goes to `start`.
+    /// Seeks to `start`.
     pub(super) fn seek(&mut self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<(), ReadError> {
         self.output = start.boundary.output;
-        // The byte in which the next block begins, perhaps after the end of the block before.
+        // The byte in which the next block begins. Its lower bits may belong to the block before.
         self.fetched = start.boundary.bit / 8;
         self.rest = 0..0;
         self.step_in = step_in;
@@ -99,7 +99,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full, and when that is the end of the content, up to the end of the stream. `builder`
+    /// Decodes until `buffer` is full; if that is the end of the content, up to the end of the stream. `builder`
     /// observes what is decoded.
     pub(super) fn fill(
         &mut self,
@@ -109,7 +109,7 @@ impl Decoder {
     ) -> Result<(), ReadError> {
         let stops = if builder.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
-        // One byte more than is claimed, so that a stream which holds more gives itself away.
+        // One byte more than claimed, to detect a stream that holds more.
         let mut beyond = [0];
         while !room.is_empty() || self.output >= stream.size {
             if self.rest.is_empty() {
@@ -142,13 +142,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// Offset in the compressed data, in bits, when so many bits of the last consumed byte are unused.
+    /// Offset in the compressed data, in bits, if `unused` bits of the last consumed byte belong to what follows.
     pub(super) fn bit(&self, unused: u8) -> u64 {
         let input = self.fetched.saturating_sub(self.rest.len() as u64);
         input.saturating_mul(8).saturating_sub(unused.into())
     }
 
-    /// What was decoded last, compressed.
+    /// The last 32 KiB that were decoded, as a zstd frame.
     pub(super) fn window(&self, stream: &Stream) -> Result<Box<[u8]>, ReadError> {
         let window = self.inflater.window().map_err(|refused| stream.refused(&refused))?;
         let window = zstd::bulk::compress(&window, WINDOW_LEVEL);

@@ -1,5 +1,5 @@
-//! What all members of a wheel share for decoding: idle decoders, memory for chunks, captured headers, and the list of
-//! block indexes in memory. All of it counts into the budget.
+//! What all members of a wheel share for decoding: idle decoders, free chunks, captured headers, and the list of block
+//! indexes in memory. All of it counts towards the budget.
 
 use std::ops::RangeInclusive;
 
@@ -17,19 +17,20 @@ use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bytes of a decoder: its state, its window and its input.
 const DECODER: u64 = 176 << 10;
 
-/// Most idle decoders that are kept. There are more than there are threads that serve a mount, so that readers of as many
-/// files at once do not take each other's away.
+/// The most idle decoders that are kept. There are more of them than threads that serve a mount, so that readers
+/// of as many files at once do not take each other's decoders.
 const IDLE: usize = 24;
 
-/// So many idle decoders are kept even if the budget has no room: without one, each read of a sequential reader would
-/// begin at a checkpoint.
+/// This many idle decoders are kept even if the budget has no room. Without one, each read of a sequential reader would
+/// start at a checkpoint.
 const LEAST_IDLE: usize = 4;
 
-/// Most chunks whose memory is kept. Fresh memory costs a good part of the time of what is decoded into it: it is made of
-/// pages one by one, and filled with zeros.
+/// The most free chunks that are kept. Fresh memory costs a good part of the time of decoding into it: the kernel
+/// allocates it page by page and fills it with zeros.
 const FREE_CHUNKS: usize = 8;
 
-/// The fewest and the most decodes at a time. Between these limits, decodes in flight take `1 / PART_AT_WORK` of the budget.
+/// The fewest and the most parallel decodes. Between these limits, decodes in flight take at most the budget divided by
+/// `PART_AT_WORK`.
 const LEAST_AT_WORK: u64 = 4;
 const MOST_AT_WORK: u64 = 64;
 const PART_AT_WORK: u64 = 8;
@@ -39,9 +40,9 @@ const PART_AT_WORK: u64 = 8;
 pub(super) struct Decoders {
     budget: Arc<Budget>,
     unused: Arc<Unused>,
-    /// Decoders at work, and a notice when one has ended.
+    /// Number of decodes in flight, and a condition variable that is notified when one ends.
     at_work: (Mutex<u64>, Condvar),
-    /// Number of members that are being decoded ahead of their readers.
+    /// Number of readahead tasks.
     pub(super) ahead: AtomicUsize,
     /// Headers of bundles in all members.
     pub(super) headers: BundleHeaderCache,
@@ -49,7 +50,7 @@ pub(super) struct Decoders {
     pub(super) indexes: Arc<LoadedIndexes>,
 }
 
-/// What is kept for the next decode. The oldest is the first.
+/// What is kept for the next decode, the oldest first.
 #[derive(Debug, Default)]
 struct Unused {
     decoders: Mutex<Vec<IdleDecoder>>,
@@ -58,7 +59,7 @@ struct Unused {
 
 #[derive(Debug)]
 struct IdleDecoder {
-    /// Whose stream it stands in; `None` if nobody needs its place.
+    /// The id of the stream in which it stands; `None` if its position is of no use.
     owner: Option<usize>,
     decoder: Decoder,
     since: u64,
@@ -72,7 +73,7 @@ struct FreeChunk {
     _memory: Reservation,
 }
 
-/// The right to decode, with the memory that it takes.
+/// The right to run a decode, with its memory.
 pub(super) struct Permit<'a> {
     decoders: &'a Decoders,
     _memory: Reservation,
@@ -107,21 +108,21 @@ impl Decoders {
         Permit { decoders: self, _memory: self.budget.account(MemoryClass::Streams, DECODER + CHUNK) }
     }
 
-    /// How far the decoder of `owner` has come that is the last one in `range`.
+    /// The position of the last decoder of `owner` in `range`.
     pub(super) fn nearest(&self, owner: usize, range: &RangeInclusive<u64>) -> Option<u64> {
         let decoders = self.unused.decoders();
         let outputs = decoders.iter().filter(|idle| idle.owner == Some(owner)).map(|idle| idle.decoder.output);
         outputs.filter(|output| range.contains(output)).max()
     }
 
-    /// The decoder of `owner` that stands at `output`, if it is still there.
+    /// The decoder of `owner` at `output`, if it is still there.
     pub(super) fn take(&self, owner: usize, output: u64) -> Option<Decoder> {
         let mut decoders = self.unused.decoders();
         let found = decoders.iter().position(|idle| idle.owner == Some(owner) && idle.decoder.output == output)?;
         Some(decoders.remove(found).decoder)
     }
 
-    /// A decoder that seeks in `stream` to `start` and reads at most `step_in` compressed bytes at once.
+    /// A decoder that seeks in `stream` to `start`. It reads at most `step_in` compressed bytes at a time.
     pub(super) fn seek(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
         let mut decoders = self.unused.decoders();
         let unowned = decoders.iter().position(|idle| idle.owner.is_none());
@@ -135,7 +136,7 @@ impl Decoders {
         Ok(decoder)
     }
 
-    /// Keeps a decoder: for `owner` to read on, or for reuse.
+    /// Keeps a decoder: for `owner` to continue, or for reuse elsewhere.
     pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
         let memory = self.budget.claim(MemoryClass::Streams, DECODER);
         let mut decoders = self.unused.decoders();
@@ -150,7 +151,7 @@ impl Decoders {
         self.budget.touch();
     }
 
-    /// Keeps the memory of a chunk for another one of its length.
+    /// Keeps the memory of a chunk for another chunk of the same length.
     pub(super) fn reuse(&self, mut chunk: Arc<[u8]>) {
         if self.unused.free_chunks().len() >= FREE_CHUNKS || Arc::get_mut(&mut chunk).is_none() {
             return;
@@ -194,7 +195,7 @@ impl Reclaim for Unused {
         chunk.into_iter().chain(decoder).min()
     }
 
-    /// Decoders come last: a new chunk costs less than decoding from a checkpoint.
+    /// Decoders are dropped last: a new chunk costs less than decoding from a checkpoint.
     fn reclaim(&self) -> bool {
         let mut chunks = self.free_chunks();
         let chunk = (!chunks.is_empty()).then(|| chunks.remove(0));

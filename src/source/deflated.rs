@@ -1,4 +1,4 @@
-//! Random access inside a raw deflate stream, and decoding ahead of sequential readers.
+//! Random access inside a raw deflate stream, and readahead for sequential readers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,17 +9,17 @@ use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_ran
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Compressed bytes read at once for the first bytes of a member.
+/// Compressed bytes read at a time for the first bytes of a member.
 const PEEK_INPUT: usize = 4 << 10;
 
-/// So many chunks are decoded ahead of a reader: few enough to stay in the processor's cache until they are read, and
-/// enough for stretches that take longer than others.
+/// Chunks that are decoded ahead of a reader. They are few enough to stay in the processor's cache until they are read,
+/// and enough to even out ranges that take longer to decode.
 const AHEAD: u64 = 16;
 
-/// A reader that has read so many bytes sequentially is expected to read on.
+/// Readahead begins after this many bytes were read sequentially.
 const STEADY: u64 = 512 << 10;
 
-/// Requests that the kernel sends ahead of a reader can overtake each other by so much.
+/// The kernel's readahead requests can overtake each other by this many bytes.
 const OVERTAKING: u64 = 512 << 10;
 
 /// The content of a deflated member.
@@ -29,16 +29,16 @@ pub(super) struct Deflated {
     reader: Arc<Mutex<SequentialReader>>,
 }
 
-/// How a member is being read.
+/// The state of sequential reading of a member.
 #[derive(Debug, Default)]
 struct SequentialReader {
-    /// Where the first read ended after which others read on, and how far they have come.
+    /// Where the first read of the current sequential run ended (0 if it began near 0), and how far the run has come.
     from: u64,
     to: u64,
-    /// The chunk to be decoded ahead next, and the first one that is not.
+    /// The next chunk to decode ahead, and the first chunk not to decode.
     next: u64,
     end: u64,
-    /// Whether a thread is at it.
+    /// Whether a readahead task is running.
     is_served: bool,
 }
 
@@ -52,7 +52,7 @@ impl Deflated {
         &self.chunks.stream
     }
 
-    /// Takes note of a read, and has what comes after it decoded if it is likely to be asked for.
+    /// Records a read, and starts readahead if the reader is likely to continue.
     fn on_read(&self, offset: u64, end: u64) {
         let mut reader = lock(&self.reader);
         if offset.abs_diff(reader.to) > OVERTAKING {
@@ -61,19 +61,21 @@ impl Deflated {
         reader.to = reader.to.max(end);
         let resources = &self.stream().resources;
         let served = &self.stream().decoders.ahead;
-        // What is decoded ahead must not drive out what was decoded ahead for others, or here, and is not read yet.
+        // Readahead must not evict chunks that were decoded ahead and have not been read yet, for this reader or
+        // another.
         let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64).max(1);
         let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
         let end = after.saturating_add(ahead).min(self.chunks.count());
-        // Waking a thread for one chunk each time would cost more than it gains.
+        // Waking a thread for a single chunk would cost more than it gains.
         if reader.to - reader.from < STEADY || after >= end || ahead < 2 {
             return;
         }
         if !(after..=after.saturating_add(AHEAD)).contains(&reader.next) {
             reader.next = after;
         }
-        // The decoding thread must not rest for long: what comes next may take longer than reading it.
+        // The window moves in large steps, unless the task is running anyway. Then the task is not kept waiting: the
+        // next chunks may take longer to decode than to read.
         if reader.is_served || end.saturating_sub(reader.next) >= ahead.div_ceil(4) {
             reader.end = end;
         }
@@ -94,7 +96,7 @@ fn lock(reader: &Mutex<SequentialReader>) -> MutexGuard<'_, SequentialReader> {
     reader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Decodes the first bytes of a stream, and keeps nothing of it.
+/// Decodes the first bytes of a stream, and caches nothing.
 pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> {
     check_range(0, buffer.len(), stream.size)?;
     if buffer.is_empty() {
@@ -108,7 +110,7 @@ pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> 
     Ok(())
 }
 
-/// Decodes ahead of a reader.
+/// Decodes chunks ahead of a reader.
 struct ReadaheadTask {
     chunks: Arc<Chunks>,
     reader: Arc<Mutex<SequentialReader>>,
@@ -118,17 +120,17 @@ impl ReadaheadTask {
     fn run(self) {
         loop {
             let mut reader = lock(&self.reader);
-            // A decoder that the reader has overtaken has nothing to do there any more.
+            // Chunks that the reader has passed already are skipped.
             let number = reader.next.max(reader.to / CHUNK);
             if number >= reader.end {
-                // Under the same lock, so that a reader who finds itself served really is.
+                // Under the same lock, so that a reader that sees `is_served` is really served.
                 reader.is_served = false;
                 self.chunks.stream.decoders.ahead.fetch_sub(1, Ordering::Relaxed);
                 return;
             }
             reader.next = number + 1;
             drop(reader);
-            // The reader meets the same error, or panic.
+            // The reader will meet the same error or panic.
             let decoded = catch_unwind(AssertUnwindSafe(|| self.chunks.get(number)));
             if !matches!(decoded, Ok(Ok(_))) {
                 lock(&self.reader).end = 0;
@@ -187,7 +189,7 @@ impl Content for Deflated {
         let stream = self.stream();
         let bytes: Arc<dyn Content> = match self.chunks.damage() {
             Ok(()) => Arc::clone(&stream.packed),
-            // What is known to be damaged is not handed on as it is.
+            // Damaged data is not passed on in its compressed form.
             Err(error) => Arc::new(CorruptStream { size: stream.packed.size(), error }),
         };
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
@@ -217,7 +219,7 @@ impl Content for CorruptStream {
 
 #[cfg(test)]
 impl Deflated {
-    /// What is kept for another session.
+    /// The index in its stored form.
     pub(super) fn export(&self) -> Option<super::stream_index::StreamIndex> {
         self.chunks.export()
     }

@@ -202,7 +202,7 @@ fn joints_do_not_depend_on_who_read_what_when() {
     let crc = crc32fast::hash(&whole);
     let (straight, _) = member(&packed, whole.len(), crc, 0);
     let (hopping, resources) = member(&packed, whole.len(), crc, 0);
-    // As if other members took the decoder away in between, so that another has to be led to where it stood.
+    // Other members take the decoder away in between, so that another one has to seek to its position.
     let (other, _) = member_of(&packed, whole.len(), crc, resources);
     for offset in (0..whole.len()).step_by(300_000) {
         read(&hopping, offset, 1).unwrap();
@@ -276,7 +276,7 @@ fn a_damaged_member_serves_no_captured_headers() {
     read(&content, 4096, 24).unwrap_err();
 }
 
-/// Waits until nothing is decoded ahead any more.
+/// Waits until no readahead is running.
 fn settle(content: &Deflated) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while content.stream().decoders.ahead.load(Ordering::Relaxed) > 0 {
@@ -301,7 +301,7 @@ fn reading_on_is_prepared_for() {
     assert!(read(&content, 0, whole.len()).unwrap() == whole);
 }
 
-/// Bytes that cannot be read behind an offset, by a defect.
+/// A content that panics when bytes beyond an offset are read.
 #[derive(Debug)]
 struct Panicking(Vec<u8>, u64);
 
@@ -359,7 +359,7 @@ fn threads_share_the_work() {
         });
         assert!(content.chunks.is_idle());
         if budget == 1 << 30 {
-            // A chunk can be passed over once by each run that began at the same place.
+            // Each of the decodes that began at the same place may pass a chunk once.
             let inflated = resources.counters.bytes_inflated.get();
             assert!(inflated < 4 * whole.len() as u64, "{inflated}");
         }
@@ -421,7 +421,7 @@ fn an_empty_last_block_does_not_hide_the_checksum() {
     assert!(reason(read(&content, whole.len() - 1, 1)).contains("CRC-32"));
 }
 
-/// A program that is loaded is read at its beginning and at its end in turn, back and forth.
+/// The dynamic loader reads a program at its beginning and at its end in turn, back and forth.
 #[test]
 fn reading_back_and_forth_through_more_than_the_usual_cache_inflates_little_again() {
     const PIECE: usize = 64 << 10;

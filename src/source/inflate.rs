@@ -1,5 +1,5 @@
-//! A raw deflate decoder that can be entered at any block boundary and tells where it is. This file keeps the C-shaped
-//! interface of zlib-rs, the only one that reports bit positions, behind a safe one.
+//! A raw deflate decoder that can start at any block boundary and reports its position. It wraps the C interface of
+//! zlib-rs, the only one that reports bit positions, in a safe one.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -9,15 +9,15 @@ use libz_rs_sys::{
     inflatePrime, inflateReset, inflateSetDictionary, z_stream, zlibVersion,
 };
 
-/// The longest distance a deflate match can reach back (RFC 1951, section 2).
+/// The longest distance that a deflate match can reach back (RFC 1951, section 2).
 pub(super) const WINDOW: usize = 32 << 10;
 
 /// Negative: a raw stream without header and trailer, with a window of 2^15 bytes (zlib.h, `inflateInit2`).
 const RAW: c_int = -15;
 
-/// The decoder. Its state is allocated once and used for many streams.
+/// The decoder. Its state is allocated once and reused for many streams.
 pub(super) struct Inflater {
-    /// `state`, `zalloc` and `zfree` belong to the library. The input and output pointers are only valid inside
+    /// `state`, `zalloc` and `zfree` belong to the library. The input and output pointers are valid only inside of
     /// [`Inflater::step`].
     stream: Box<z_stream>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Inflater {
 #[expect(unsafe_code, reason = "z_stream holds pointers to memory that it owns")]
 unsafe impl Send for Inflater {}
 
-/// Where one call of the decoder may end although there is more input and more room.
+/// Where a call of the decoder may end before the input or the output is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stops {
     /// Nowhere, which is a few percent faster.
@@ -35,12 +35,12 @@ pub(super) enum Stops {
     AtBlocks,
 }
 
-/// What one call of the decoder did.
+/// The result of one call of the decoder.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// Bytes taken from the input.
+    /// Bytes consumed of the input.
     pub(super) consumed: usize,
-    /// Bytes put into the output.
+    /// Bytes written to the output.
     pub(super) produced: usize,
     /// Where the decoder stands.
     pub(super) place: DecoderPosition,
@@ -49,17 +49,17 @@ pub(super) struct Step {
 /// Where the decoder stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecoderPosition {
-    /// Inside a block, or behind the last block but not yet at the end.
+    /// Inside a block, or after the last block but before the end.
     Inside,
-    /// Inside a block, and there is no going on without more input or more room.
+    /// Inside a block, and it cannot continue without more input or more output space.
     Stuck,
-    /// Between two blocks. So many of the last consumed byte's upper bits belong to the next block.
+    /// Between two blocks. This many of the last consumed byte's upper bits belong to the next block.
     Boundary(u8),
     /// The stream has ended.
     End,
 }
 
-/// The input is no deflate stream, or the library refused for want of memory.
+/// The input is no deflate stream, or the library could not allocate memory.
 #[derive(Debug)]
 pub(super) struct Refused(c_int);
 
@@ -86,8 +86,8 @@ impl Inflater {
         Ok(Self { stream })
     }
 
-    /// Prepares to decode from a block boundary: `bits` bits of `value` come before the first byte of the input, and
-    /// `window` is what was decoded just before.
+    /// Prepares to decode from a block boundary. `bits` bits of `value` precede the first byte of the input, and
+    /// `window` is the content before it.
     pub(super) fn enter(&mut self, bits: u8, value: u8, window: &[u8]) -> Result<(), Refused> {
         let stream = &raw mut *self.stream;
         // SAFETY: the stream was initialised by `new` and has not been ended.
@@ -108,8 +108,7 @@ impl Inflater {
         Ok(())
     }
 
-    /// Decodes until the input is used up, the output is full, or a block boundary, if it `stops` there, or the end is
-    /// reached.
+    /// Decodes until the input or the output is used up, the end is reached, or a block boundary if it `stops` there.
     pub(super) fn step(&mut self, input: &[u8], output: &mut [u8], stops: Stops) -> Result<Step, Refused> {
         let flush = match stops {
             Stops::Never => Z_NO_FLUSH,
@@ -121,7 +120,7 @@ impl Inflater {
         self.stream.avail_in = available_in;
         self.stream.next_out = output.as_mut_ptr();
         self.stream.avail_out = available_out;
-        // SAFETY: the stream was initialised by `new`; the pointers and lengths are those of slices that live during
+        // SAFETY: the stream was initialised by `new`. The pointers and lengths are those of slices that live during
         // the call, and are replaced before the next one.
         #[expect(unsafe_code, reason = "zlib's interface")]
         let code = unsafe { inflate(&raw mut *self.stream, flush) };
@@ -132,8 +131,8 @@ impl Inflater {
         let state = self.stream.data_type;
         let place = match code {
             Z_STREAM_END => DecoderPosition::End,
-            // Z_BUF_ERROR says that neither bytes were taken nor made. An end-of-block code can come out of bits that
-            // were taken before, so that is no lack of progress by itself.
+            // Z_BUF_ERROR means that no bytes were consumed or produced. That can still be progress: an end-of-block
+            // code may lie in bits that were consumed before.
             Z_OK | Z_BUF_ERROR if state & 0x80 != 0 => match u8::try_from(state & 0x3f) {
                 Ok(bits @ 0..8) if state & 0x40 == 0 => DecoderPosition::Boundary(bits),
                 _ => DecoderPosition::Inside,
@@ -145,7 +144,7 @@ impl Inflater {
         Ok(Step { consumed, produced, place })
     }
 
-    /// The last up to 32 KiB that were decoded.
+    /// The last bytes that were decoded, up to 32 KiB.
     pub(super) fn window(&self) -> Result<Vec<u8>, Refused> {
         let mut window = vec![0; WINDOW];
         let mut length = 0;
@@ -172,7 +171,7 @@ impl fmt::Debug for Inflater {
     }
 }
 
-/// The other direction, for tests of everything that inflates.
+/// Deflation, for tests of everything that inflates.
 #[cfg(test)]
 pub(super) mod testing {
 
@@ -192,7 +191,7 @@ pub(super) mod testing {
         deflated_by(data, level, Z_DEFAULT_STRATEGY, every, flush)
     }
 
-    /// The same with one of zlib's strategies.
+    /// Like `deflated`, with one of zlib's strategies.
     pub(crate) fn deflated_by(data: &[u8], level: c_int, strategy: c_int, every: usize, flush: c_int) -> Vec<u8> {
         let mut stream = z_stream::default();
         let size = c_int::try_from(size_of::<z_stream>()).unwrap();

@@ -1,22 +1,22 @@
-//! Symlinks in wheels. A wheel cannot hold any: installers write a text file with the target, and `wheel pack` a copy of
-//! what the link leads to. So a symlink to a file of the same wheel becomes that file once more.
+//! Symlinks in wheels. A wheel cannot hold any: installers write a text file with the target, and `wheel pack` writes a
+//! copy of the target. So a symlink to a file of the same wheel is shown as a hard link to that file.
 
 use std::sync::Arc;
 
 use super::{Entry, EntryKind, EntryPath};
 
-/// Links followed on the way to a file, as many as Linux follows (`path_resolution(7)`).
+/// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
-/// Makes each symlink that leads to a file among `entries` a hard link to that file. What leads to a directory, out of the
-/// wheel or nowhere stays a symlink.
+/// Makes each symlink to a file among `entries` a hard link to that file. Links to directories, out of the wheel or to
+/// nothing stay symlinks.
 pub(super) fn become_files(entries: &mut [Entry]) {
     let is_link = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_));
     let links =
         entries.iter().filter(is_link).filter_map(|link| Some((find(entries, &link.path)?, target(entries, link)?)));
     let links: Vec<(usize, usize)> = links.collect();
     for (link, target) in links {
-        // No file of the operating system has such a number: those are of inodes, and these from above.
+        // Link groups of the operating system are inode numbers, which never get this high.
         let own_group = u64::MAX - target as u64;
         let Some(Entry { kind: EntryKind::File { content, link_group }, attributes, .. }) = entries.get_mut(target)
         else {
@@ -34,7 +34,7 @@ fn find(entries: &[Entry], path: &EntryPath) -> Option<usize> {
     entries.binary_search_by(|entry| entry.path.cmp(path)).ok()
 }
 
-/// The file that a symlink leads to.
+/// The file to which a symlink leads.
 fn target(entries: &[Entry], link: &Entry) -> Option<usize> {
     let mut at = EntryPath::root();
     let mut found = None;

@@ -1,5 +1,5 @@
-//! The block indexes that are in memory, in the order of their use. When the budget is short, those that nobody has used
-//! for the longest time leave. They are recalled from the index of the input, or built again.
+//! The block indexes in memory, in the order of their use. When the budget is short, the least recently used ones are
+//! evicted. They are later loaded from the index of the input, or built again.
 
 use lru::LruCache;
 
@@ -8,11 +8,12 @@ use crate::memory::{Budget, Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Indexes do not leave as long as all of them take less than this part of the budget, or so many bytes.
+/// Indexes are not evicted while all of them together take less than the larger of these: the budget divided by
+/// `GUARANTEED_PART`, and `GUARANTEED` bytes.
 const GUARANTEED_PART: u64 = 16;
 const GUARANTEED: u64 = 1 << 20;
 
-/// Bytes of an entry of the list, with those of the list itself.
+/// Bytes of an entry of the list, including the list's own.
 const ENTRY: u64 = 160;
 
 /// See the [module](self).
@@ -24,7 +25,7 @@ pub(super) struct LoadedIndexes {
 
 #[derive(Debug)]
 struct LoadedState {
-    /// By the number of the member.
+    /// By number of the member.
     entries: LruCache<usize, LoadedEntry>,
     bytes: u64,
 }
@@ -46,14 +47,14 @@ impl LoadedIndexes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The index of a member has been used.
+    /// Records a use of a member's index.
     pub(super) fn touch(&self, number: usize) {
         if let Some(entry) = self.lock().entries.get_mut(&number) {
             entry.used = self.budget.now();
         }
     }
 
-    /// The index of a member takes so many bytes from now on.
+    /// Sets the bytes of a member's index.
     pub(super) fn account(&self, number: usize, member: &Weak<Chunks>, bytes: u64) {
         let bytes = bytes + ENTRY;
         let used = self.budget.now();
@@ -71,7 +72,7 @@ impl LoadedIndexes {
         state.bytes = state.bytes - before + bytes;
     }
 
-    /// The member is gone, or its index.
+    /// Removes a member, or its index, from the list.
     pub(super) fn remove(&self, number: usize) {
         let mut state = self.lock();
         if let Some(entry) = state.entries.pop(&number) {
@@ -95,14 +96,14 @@ impl Reclaim for LoadedIndexes {
         let mut state = self.lock();
         let oldest = state.entries.peek_lru().map(|(number, entry)| (*number, entry.member.upgrade()));
         let Some((number, member)) = oldest else { return false };
-        // One that is in use now counts as used last.
+        // A member that is in use now counts as used last.
         state.entries.promote(&number);
         drop(state);
-        // It takes itself off the list.
+        // The member removes itself from the list.
         member.is_some_and(|member| member.evict_index())
     }
 
-    /// Building an index again takes as long as inflating the member.
+    /// Indexes are kept when idle: building one again takes as long as inflating the member.
     fn leaves_when_idle(&self) -> bool {
         false
     }

@@ -16,12 +16,12 @@ use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_ran
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
 
-/// A `.whl` file that is kept open.
+/// An open `.whl` file.
 #[derive(Debug)]
 pub(super) struct OpenWheel {
     pub(super) file: File,
     pub(super) stamp: Stamp,
-    /// What the file is, by its stamp.
+    /// The file's identity, computed from its stamp.
     pub(super) identity: Identity,
     pub(super) resources: Arc<Resources>,
     pub(super) decoders: Arc<Decoders>,
@@ -36,7 +36,7 @@ impl OpenWheel {
 /// What the central directory says about a member.
 #[derive(Debug)]
 pub(super) struct CentralHeader {
-    /// The name as it is written there, unless that is the entry's path.
+    /// The name in the zip file, unless it is the entry's path.
     pub(super) other_name: Option<Box<[u8]>>,
     pub(super) header_start: u64,
     pub(super) packed_size: u64,
@@ -48,7 +48,7 @@ pub(super) struct CentralHeader {
 }
 
 impl CentralHeader {
-    /// Why the member cannot be read, if that is known without reading it.
+    /// Why the member cannot be read, if the central directory shows it.
     fn objection(&self) -> Option<String> {
         if self.encrypted {
             return Some("it is encrypted".into());
@@ -67,8 +67,8 @@ impl CentralHeader {
     }
 }
 
-/// Makes a member's content. Its bytes, with local header, end at or before `limit`. The second result is why it cannot
-/// be read, if that is known already.
+/// A member's content. The member, with its local header, ends at or before `limit`. The second result says why it
+/// cannot be read, if that is known already.
 pub(super) fn content(
     wheel: &Arc<OpenWheel>,
     entry: EntryPath,
@@ -92,25 +92,25 @@ pub(super) fn content(
     (Arc::new(Member { place, opened: OnceBox::new() }), None)
 }
 
-/// Where a member is, and what is claimed of it. There is one for each member as long as the wheel is shown, so it is kept
-/// small.
+/// Where a member is, and what the zip file claims about it. There is one for each member for as long as the wheel is
+/// mounted, so it is kept small.
 #[derive(Clone, Debug)]
 struct MemberPlace {
     wheel: Arc<OpenWheel>,
     entry: EntryPath,
-    /// The name in the zip file if that is not the entry's path. Boxed twice, since few have one.
+    /// The name in the zip file if it is not the entry's path. Boxed twice, since few members have one.
     other_name: Option<Box<Box<[u8]>>>,
     header_start: u64,
     packed_size: u64,
     size: u64,
     limit: u64,
     crc32: u32,
-    /// Or else it is stored.
+    /// Whether it is deflated. Otherwise it is stored.
     is_deflated: bool,
 }
 
 impl MemberPlace {
-    /// What the member is.
+    /// The member's identity.
     fn identity(&self) -> Identity {
         let mut identity = Identity::describe("member");
         identity.add(&self.wheel.identity.0).number(self.header_start).number(self.packed_size).number(self.size);
@@ -121,12 +121,12 @@ impl MemberPlace {
         if self.is_deflated { 8 } else { 0 }
     }
 
-    /// The member's bytes as they stand in the wheel.
+    /// The member's bytes as they are in the zip file.
     fn raw(&self) -> Arc<Raw> {
         Arc::new(Raw { place: self.clone(), data: OnceLock::new() })
     }
 
-    /// The stream that a deflated member is.
+    /// The stream of a deflated member.
     fn stream(&self) -> Stream {
         let Self { wheel, entry, size, crc32, .. } = self;
         Stream {
@@ -140,7 +140,7 @@ impl MemberPlace {
         }
     }
 
-    /// Where the member's bytes start, once its local header has been checked.
+    /// Checks the local header. Returns the offset of the member's bytes.
     fn check_local_header(&self) -> Result<u64, ReadError> {
         let damaged = |reason: &str| Err(ReadError::damaged(&self.entry.label(), reason));
         let claimed_name = self.other_name.as_ref().map_or(self.entry.as_bytes(), |name| name);
@@ -157,7 +157,7 @@ impl MemberPlace {
         if usize::from(name_length) != claimed_name.len() || name != claimed_name {
             return damaged("its local header has another name than the central directory");
         }
-        // Nothing that is encrypted comes here.
+        // Encrypted members have been refused before.
         if u16::from_le_bytes([m0, m1]) != self.method() || flags & 1 == 1 {
             return damaged("its local header has another compression method than the central directory");
         }
@@ -171,11 +171,11 @@ impl MemberPlace {
     }
 }
 
-/// A member's bytes as they stand in the wheel.
+/// A member's bytes as they are in the zip file.
 #[derive(Debug)]
 struct Raw {
     place: MemberPlace,
-    /// Where they start, once the local header has been checked.
+    /// Their offset, once the local header has been checked.
     data: OnceLock<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Raw {
         if let Some(&data) = self.data.get() {
             return Ok(data);
         }
-        // Nobody waits for another: the answer is the same for all.
+        // Two threads may both check the header: the answer is the same.
         let data = self.place.check_local_header()?;
         Ok(*self.data.get_or_init(|| data))
     }
@@ -211,18 +211,18 @@ impl Content for Raw {
     }
 }
 
-/// A member. Most members of a wheel are never read, or no more than their first bytes, so that nothing is kept of them
-/// but their places.
+/// A member. Most members of a wheel are never read, or only their first bytes are. So nothing but its place is kept
+/// until it is read.
 #[derive(Debug)]
 struct Member {
     place: MemberPlace,
     opened: OnceBox<OpenMember>,
 }
 
-/// What is kept of a member that has been read.
+/// State of a member that has been read.
 #[derive(Debug)]
 enum OpenMember {
-    /// It is not compressed. Its CRC-32 is not checked, because nobody has to read it from start to end.
+    /// A member without compression. Its CRC-32 is not checked, because reads need not cover all of it.
     Stored(Arc<Raw>),
     Deflated(Deflated),
 }
@@ -291,7 +291,7 @@ impl Content for Member {
     }
 }
 
-/// A member that is listed, but cannot be read.
+/// A member that is listed but cannot be read.
 #[derive(Debug)]
 struct Unreadable {
     entry: EntryPath,

@@ -1,9 +1,9 @@
-//! The input: what entries it has, and readers for their bytes.
+//! The input: its entries, and readers for their bytes.
 //!
-//! An input is an install tree, an unpacked wheel, a `.whl` file, a tar archive or a single binary. It is never written, and it is read with pread
-//! rather than mapped: a mapped file that shrinks kills the process that touches it.
+//! An input is an install tree, an unpacked wheel, a `.whl` file, a tar archive or a single binary. It is never
+//! written. It is read with pread rather than mapped: accessing a mapped file that has shrunk kills the process.
 //!
-//! It does not know what entries mean, but for the magics of headers that it captures while it inflates.
+//! It does not know what entries mean, apart from the magics of the bundle headers that it captures while it inflates.
 
 mod binary;
 mod block_index;
@@ -38,35 +38,35 @@ pub use binary::begins_binary;
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 
-/// Contents of which one cannot be read any more once an input has changed.
+/// Contents that show whether an input has changed: after a change, at least one of them cannot be read.
 pub type Witnesses = Vec<Arc<dyn Content>>;
 
 /// An input that has been listed.
 #[derive(Debug)]
 pub struct Input {
-    /// What it is.
+    /// Its kind.
     pub kind: InputKind,
-    /// Where it is, absolute.
+    /// Its absolute path.
     pub location: PathBuf,
-    /// What the root directory looks like.
+    /// Attributes of the root directory.
     pub root: Attributes,
-    /// Everything below the root, sorted by path, each path once, each directory before its content.
+    /// Everything below the root, sorted by path, without duplicates. Each directory comes before its content.
     pub entries: Vec<Entry>,
-    /// What could not be taken over, for the user to read.
+    /// Warnings about what could not be listed.
     pub warnings: Vec<String>,
-    /// The tar archive that everything is in.
+    /// The tar archive that holds all entries.
     pub file: Option<Arc<dyn Content>>,
 }
 
-/// What an input is.
+/// The kind of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InputKind {
     /// Any directory.
     Tree,
     /// A directory that holds exactly one `*.dist-info`, named here.
     UnpackedWheel(EntryPath),
-    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, its `*.dist-info`
-    /// directory is named here, and the others' are left out.
+    /// Wheels laid over each other, as they are installed. If all but one are device wheels of that one, its
+    /// `*.dist-info` directory is named here, and those of the others are left out.
     Wheels(Option<EntryPath>),
     /// An ELF or PE file, which is the only entry.
     Binary,
@@ -77,20 +77,20 @@ pub enum InputKind {
 /// One file, directory or symlink of the input.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where it is, relative to the root.
+    /// Its path relative to the root.
     pub path: EntryPath,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Permissions, owner and time.
     pub attributes: Attributes,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug)]
 pub enum EntryKind {
     /// A directory.
     Directory,
-    /// A symlink, with the text it holds.
+    /// A symlink, with its target.
     Symlink(Arc<[u8]>),
     /// A regular file.
     File {
@@ -102,7 +102,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// Why it makes a difference which of two entries is at a path; `None` if it makes none.
+    /// The difference between two entries for one path; `None` if they are equal.
     pub fn difference(&self, other: &Self) -> Result<Option<&'static str>, ReadError> {
         Ok(match (self, other) {
             (Self::Directory, Self::Directory) => None,
@@ -138,13 +138,13 @@ pub enum SourceError {
     Io {
         /// What was accessed.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: std::io::Error,
     },
-    /// It is neither a directory nor a zip file, nor does it begin as binaries do.
+    /// It is neither a directory nor a zip file, and does not begin as binaries do.
     #[error("{}: neither a directory nor a wheel (a zip file), nor a binary (ELF or PE)", .0.display())]
     UnknownKind(PathBuf),
-    /// It looks like a tar archive and cannot be read as one.
+    /// It looks like a tar archive but cannot be read as one.
     #[error("{}: not a usable tar archive: {reason}", path.display())]
     NotATar {
         /// The archive.
@@ -152,8 +152,8 @@ pub enum SourceError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Its files are made by the kernel as they are read.
-    #[error("{}: {name}, whose files the kernel makes, and which holds nothing to split", path.display())]
+    /// It is on a file system whose files the kernel generates.
+    #[error("{}: {name}, a file system of the kernel, which contains nothing to split", path.display())]
     OfKernel {
         /// The directory.
         path: PathBuf,
@@ -163,7 +163,7 @@ pub enum SourceError {
     /// It is a directory, a device or the like.
     #[error("{}: not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// It calls itself a wheel and is none.
+    /// It is not a usable wheel.
     #[error("{}: not a usable wheel: {reason}", path.display())]
     NotAWheel {
         /// The wheel.
@@ -171,7 +171,7 @@ pub enum SourceError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A member of the wheel or archive breaks a rule that makes the whole unusable.
+    /// A member of the wheel or archive makes the whole unusable.
     #[error("{}: member {member:?}: {reason}", path.display())]
     BadMember {
         /// The wheel.
@@ -189,7 +189,8 @@ impl Input {
         Self::list(location, true, resources)
     }
 
-    /// The same, but what this user may not list is left out with a warning. Nothing may be made of such an input.
+    /// Like [`Input::open`], but omits what this user may not list, with a warning. Such an input is incomplete: no
+    /// output may be made of it.
     pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
         Self::list(location, false, resources)
     }
@@ -221,7 +222,7 @@ impl Input {
         }
     }
 
-    /// What tells whether it has changed.
+    /// Contents that show whether the input has changed.
     pub fn witnesses(&self) -> Witnesses {
         if let Some(file) = &self.file {
             return vec![Arc::clone(file)];
@@ -231,14 +232,15 @@ impl Input {
             _ => None,
         });
         match self.kind {
-            // All members are in one file. Reading the stored bytes of one asks that file; inflated ones may be in a cache.
+            // All members are in one file. The stored bytes of a member are read from that file; its inflated bytes may
+            // be in a cache.
             InputKind::Wheel(_) => files.find_map(|file| Some(file.packed()?.bytes)).into_iter().collect(),
             InputKind::Wheels(_) => files.filter_map(|file| Some(file.packed()?.bytes)).collect(),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) => files.cloned().collect(),
         }
     }
 
-    /// Looks once more whether a directory holds exactly one wheel, after entries were removed.
+    /// Determines again whether a directory holds exactly one wheel, after entries were removed.
     pub fn recognise(&mut self) {
         if let (InputKind::Tree, Some(dist_info)) = (&self.kind, find_dist_info(&self.entries)) {
             self.kind = InputKind::UnpackedWheel(dist_info);
@@ -252,7 +254,7 @@ impl Input {
     }
 }
 
-/// Whether a file is a tar archive that has to be unpacked as a whole before any of it can be read.
+/// Whether a file is a compressed tar archive that has to be unpacked as a whole before it can be read.
 pub fn is_stream(path: &Path) -> bool {
     let is_file = path.is_file();
     is_file && matches!(tar::packing(path), Ok(Some(tar::TarCompression::Zstd | tar::TarCompression::Xz)))

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use triomphe::ThinArc;
 
-/// A path relative to the input's root: components separated by single slashes, none of them empty, `.` or `..`,
-/// none with a NUL byte. The root itself is the empty path. Paths sort component by component, so a directory comes
-/// before what it holds and subtrees are contiguous.
+/// A path relative to the input's root: components separated by single slashes. No component is empty, `.` or `..`, and
+/// none has a NUL byte. The root itself is the empty path. Paths sort component by component, so a directory comes
+/// before its content, and subtrees are contiguous.
 ///
-/// There is one for each entry, in several places each, so it is a pointer of one word to bytes that are shared.
+/// Each entry's path is stored in several places, so it is one pointer to shared bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct EntryPath(ThinArc<(), u8>);
 
@@ -44,7 +44,7 @@ impl EntryPath {
         Self::of(&[])
     }
 
-    /// Checks a name and takes it over.
+    /// Checks a name and makes a path of it.
     pub fn new(name: &[u8]) -> Result<Self, PathError> {
         if name.first() == Some(&b'/') {
             return Err(PathError::Absolute);
@@ -62,7 +62,7 @@ impl EntryPath {
         Ok(Self::of(name))
     }
 
-    /// `self` extended by one component or by several separated by slashes, which the caller knows to be valid.
+    /// `self` extended by `name`: one or several components separated by slashes. The caller has validated it.
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Self {
         if self.is_root() { Self::of(name) } else { Self::of(&[self.as_bytes(), b"/", name].concat()) }
@@ -108,7 +108,7 @@ impl EntryPath {
         (!self.is_root()).then(|| Self::of(self.directory()))
     }
 
-    /// The bytes of the path of the directory that holds this; none for the root, and for what it holds.
+    /// The bytes of the parent's path. Empty for the root and for its children.
     pub fn directory(&self) -> &[u8] {
         let end = memchr::memrchr(b'/', self.as_bytes()).unwrap_or(0);
         self.as_bytes().get(..end).unwrap_or_default()
@@ -123,7 +123,7 @@ impl EntryPath {
         }
     }
 
-    /// What remains below `ancestor`, or `None` if this is not below it. Below itself the root remains.
+    /// The path relative to `ancestor`: the root if both are equal, `None` if this is not below it.
     pub fn below(&self, ancestor: &Self) -> Option<Self> {
         if ancestor.is_root() {
             return Some(self.clone());
@@ -138,7 +138,7 @@ impl EntryPath {
 
 impl Ord for EntryPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The end of a component comes before anything that it could go on with.
+        // The end of a component sorts before all bytes, which makes the order one of components.
         let rank = |byte: Option<&u8>| match byte {
             None => 0,
             Some(b'/') => 1,
@@ -150,7 +150,8 @@ impl Ord for EntryPath {
     }
 }
 
-/// How many bytes two names begin with that are the same; counted eight at a time, since most names in a wheel begin alike.
+/// Length of the common prefix of two names in bytes. Compares eight bytes at a time, since most names in a wheel begin
+/// alike.
 fn common_prefix(ours: &[u8], theirs: &[u8]) -> usize {
     let (steps, other_steps) = (ours.as_chunks::<8>().0, theirs.as_chunks::<8>().0);
     let whole = 8 * steps.iter().zip(other_steps).take_while(|(ours, theirs)| ours == theirs).count();

@@ -10,7 +10,7 @@ use crate::memory::Budget;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, check, thread};
 
-/// Three chunks and a bit.
+/// Three chunks and a part of a fourth.
 const SIZE: usize = 3 * CHUNK as usize + 1000;
 
 static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| (0..SIZE).map(|at| (at / 1000).to_le_bytes()[0]).collect());
@@ -41,8 +41,8 @@ fn no_more_decode_at_a_time_than_there_is_memory_for() {
     });
 }
 
-/// Threads that read here and there, and one from front to back with readahead: with room in the cache, no byte is inflated
-/// twice.
+/// Threads that read at random, and one that reads sequentially with readahead. With room in the cache, no byte is
+/// inflated twice.
 #[test]
 fn a_member_is_inflated_once_for_all_its_readers() {
     check(|| {
@@ -64,7 +64,7 @@ fn a_member_is_inflated_once_for_all_its_readers() {
     });
 }
 
-/// Without a cache they wait for each other all the same, and none waits for ever.
+/// Without a cache they still wait for each other, and no wait is endless.
 #[test]
 fn readers_without_memory_go_on() {
     check(|| {

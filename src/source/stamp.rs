@@ -1,4 +1,4 @@
-//! Reading a file of the input, and noticing that it is no longer the one that was listed.
+//! Reading of files of the input, with detection of changes since they were listed.
 
 use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
@@ -11,14 +11,15 @@ use super::path::EntryPath;
 use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range};
 
-/// What identifies the bytes of a file: when it changes, the file is no longer the one that was planned with.
+/// Identifies the bytes of a file by its metadata. If they differ, the file is no longer the one that was planned with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     device: u64,
     inode: u64,
     pub(super) size: u64,
     mtime: (i64, i64),
-    /// The time of the last change of anything (ctime), which nobody can set. A new link changes it, too.
+    /// The time of the last change of content or metadata (ctime), which no program can set. A new hard link changes
+    /// it, too.
     ctime: (i64, i64),
 }
 
@@ -33,12 +34,13 @@ impl Stamp {
         }
     }
 
-    /// Whether it is still the same file, unless a change was hidden on purpose.
+    /// Whether it is the same file. A change that keeps size and mtime is not noticed.
     fn is_same(&self, now: &Self) -> bool {
         (self.device, self.inode, self.size, self.mtime) == (now.device, now.inode, now.size, now.mtime)
     }
 
-    /// What a file with this stamp is in later sessions: one that was overwritten and given its old time back is another.
+    /// The file's identity in later sessions. A file that was overwritten and given its old time has another one,
+    /// because of ctime.
     pub(super) fn identity(&self) -> Identity {
         let mut identity = Identity::describe("file");
         identity.number(self.device).number(self.inode).number(self.size);
@@ -49,7 +51,7 @@ impl Stamp {
     }
 }
 
-/// What messages call an entry. Wheels have many members and few errors, so a member makes the text when it is needed.
+/// The name of an entry in messages. Wheels have many members and few errors, so a member makes the text on demand.
 pub(super) trait Label {
     /// The text.
     fn label(&self) -> Arc<str>;
@@ -67,7 +69,7 @@ impl Label for EntryPath {
     }
 }
 
-/// Fills `buffer` from `file`, and fails if the file is not (any more) the one that `stamp` describes.
+/// Fills `buffer` from `file`. Fails if the file is no longer the one that `stamp` describes.
 pub(super) fn read_unchanged(
     file: &File,
     stamp: &Stamp,
@@ -79,20 +81,21 @@ pub(super) fn read_unchanged(
     check_range(offset, buffer.len(), stamp.size)?;
     let read = file.read_exact_at(buffer, offset);
     resources.counters.bytes_read.add(buffer.len() as u64);
-    // After the read, so that bytes of a file that changed meanwhile are never handed out.
+    // Checked after the read, so that bytes of a changed file are never returned.
     check_unchanged(file, stamp, entry)?;
     read.map_err(|source| ReadError::io(&entry.label(), source))
 }
 
-/// Whether these bytes of `file` are in the page cache, so that reading them waits for no disk and no server. Judged by the
-/// last one, since what comes before is read ahead of it. File systems that cannot tell do not have it there.
+/// Whether these bytes of `file` are in the page cache, so that reading them waits for no disk and no server. Only the
+/// last byte is checked, since readahead has read what precedes it. The answer is `false` on file systems that cannot
+/// tell.
 pub fn is_cached(file: &File, offset: u64, length: usize) -> bool {
     let Some(last) = offset.checked_add(length as u64).and_then(|end| end.checked_sub(1)) else { return true };
     let found = preadv2(file, &mut [IoSliceMut::new(&mut [0])], last, ReadWriteFlags::NOWAIT);
     found == Ok(1)
 }
 
-/// Fails if `file` is not (any more) the one that `stamp` describes.
+/// Fails if `file` is no longer the one that `stamp` describes.
 pub(super) fn check_unchanged(file: &File, stamp: &Stamp, entry: &impl Label) -> Result<(), ReadError> {
     let now = file.metadata().map_err(|source| ReadError::io(&entry.label(), source))?;
     if stamp.is_same(&Stamp::of(&now)) { Ok(()) } else { Err(ReadError::Changed { entry: entry.label() }) }

@@ -1,4 +1,4 @@
-//! What a session leaves to the next about a deflate stream.
+//! The stored form of the index of a deflate stream.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use super::block_index::{BlockIndex, Checkpoint};
 use super::decoder::Stream;
 use crate::rope::BlockBoundary;
 
-/// All that one pass found out about a stream. Offsets are kept as distances, which are short when written.
+/// A complete block index. Offsets are stored as distances, which take fewer bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StreamIndex {
     /// Bytes of content.
     size: u64,
     /// The content's CRC-32.
     crc32: u32,
-    /// Of each boundary but the first, from the one before it, in bits.
+    /// Distance of each block boundary but the first from the one before it, in bits of the stream.
     bits: Vec<u64>,
-    /// The same in bytes of content.
+    /// The same distances in bytes of content.
     outputs: Vec<u64>,
-    /// CRC-32 of the content up to each boundary but the first.
+    /// CRC-32 of the content up to each block boundary but the first.
     crcs: Vec<u32>,
-    /// Of each checkpoint but the first: which boundary it is, and the window as a zstd frame.
+    /// For each checkpoint but the first: the number of its block boundary, and its window as a zstd frame.
     checkpoints: Vec<(usize, ByteBuf)>,
 }
 
 impl StreamIndex {
-    /// What is to be kept about a stream, if all of it has been seen and it takes a while to see it again.
+    /// The stored form of `index`, if it is complete and building it again would take a while.
     pub(super) fn of(index: &BlockIndex, stream: &Stream) -> Option<Self> {
         if !index.complete || index.checkpoints.len() < 2 {
             return None;
@@ -48,7 +48,8 @@ impl StreamIndex {
         })
     }
 
-    /// The boundaries, and the checkpoints but the first. `None` if they contradict each other or cannot be of `stream`.
+    /// The block boundaries, and the checkpoints but the first. `None` if they contradict each other or cannot belong
+    /// to `stream`.
     pub(super) fn unpack(&self, stream: &Stream) -> Option<(Vec<BlockBoundary>, Vec<Arc<Checkpoint>>)> {
         if self.outputs.len() != self.bits.len() || self.crcs.len() != self.bits.len() {
             return None;

@@ -7,7 +7,7 @@ use crate::rope::Content;
 use crate::source::deflated::tests::{member, member_of, read, with_checkpoints};
 use crate::source::inflate::testing::{Z_NO_FLUSH, deflated};
 
-/// Resources that keep what they learn in the file for `input`, in `place`.
+/// Resources with an index of the input `input` in the directory `place`.
 fn remembering(place: &std::path::Path) -> Arc<Resources> {
     let input = place.join("input");
     if !input.exists() {
@@ -50,7 +50,7 @@ type Lie = Box<dyn Fn(&mut StreamIndex)>;
 #[test]
 fn an_index_that_lies_is_never_believed() {
     let noise = noise(8 << 20);
-    // The beginning of each stretch comes again in the next, so that a wrong window is never outgrown.
+    // The beginning of each range is repeated in the next one, so that the effect of a wrong window never ends.
     let mut whole = noise.clone();
     whole.chunks_mut(18_000).for_each(|stretch| {
         let echo = stretch.len().min(12_000);

@@ -1,4 +1,4 @@
-//! Archives made by the crate `tar` and by hand, and what is wrong with some of them.
+//! Archives made by the crate `tar` and by hand, valid and damaged.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::source::{EntryKind, Input, InputKind};
 /// A member: its kind, name, link and content.
 type TarMember<'a> = (EntryType, &'a str, &'a str, &'a [u8]);
 
-/// An archive of these members. Names are taken as they are, also those that a careful program would refuse.
+/// An archive of these members. Names are written as they are, even if a careful program would refuse them.
 fn archive(members: &[TarMember]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (kind, name, link, content) in members {
@@ -54,7 +54,7 @@ impl TarDirectory {
     }
 }
 
-/// Paths with what is there: `/`, a link's target, or content.
+/// Paths with their content, a symlink's target, or `/` for a directory.
 fn listed(input: &Input) -> Vec<String> {
     let shown = |kind: &EntryKind| match kind {
         EntryKind::Directory => "/".to_owned(),
@@ -126,7 +126,7 @@ fn every_compression_gives_the_same_list() {
     gzip.write_all(&tar).unwrap();
     let gzip = gzip.finish().unwrap();
     assert_eq!(listed(&place.open("x.tar.gz", &gzip).unwrap()), plain);
-    // Its beginning decides, not its name.
+    // The kind is recognised by the first bytes, not by the name.
     assert_eq!(listed(&place.open("x", &gzip).unwrap()), plain);
     let zstd = zstd::bulk::compress(&tar, 3).unwrap();
     assert_eq!(listed(&place.open("x.tar.zst", &zstd).unwrap()), plain);

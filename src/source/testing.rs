@@ -16,7 +16,7 @@ pub(crate) use super::inflate::testing::{
     deflated_by,
 };
 
-/// A member of a hand-made zip file; everything can be set to something false.
+/// A member of a hand-made zip file. Each field can be given a wrong value.
 #[derive(Clone)]
 pub(crate) struct TestMember {
     pub(crate) name: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct TestMember {
     pub(crate) mode: u32,
     pub(crate) date: u16,
     pub(crate) zip64: bool,
-    /// Instead of the offset where the local header is.
+    /// Replaces the offset of the local header.
     pub(crate) offset: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn packed(name: &str, content: &[u8]) -> TestMember {
 }
 
 impl TestMember {
-    /// From the version needed to the extra field's length, which local and central header have in common.
+    /// The fields from the version needed to the extra field's length, which the local and the central header share.
     fn header(&self, name: &[u8]) -> Vec<u8> {
         let sizes = if self.zip64 { [u32::MAX; 2] } else { [self.packed_size, self.size].map(|size| size as u32) };
         let mut header = Vec::new();
@@ -88,7 +88,7 @@ impl TestMember {
     }
 }
 
-/// A zip file with these members, and a dist-info unless there is one.
+/// A zip file of these members. A dist-info is added unless they have one.
 pub(crate) fn zipped(members: &[TestMember]) -> Vec<u8> {
     let mut members = members.to_vec();
     if !members.iter().any(|member| member.name.ends_with(b".dist-info/WHEEL")) {
@@ -112,7 +112,7 @@ pub(crate) fn zipped(members: &[TestMember]) -> Vec<u8> {
     [&file[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &end, &[0, 0]].concat()
 }
 
-/// Text-like, noise-like and constant stretches, so that blocks of all kinds and lengths occur.
+/// Ranges that resemble text, noise and constants, so that blocks of all kinds and lengths occur.
 pub(crate) fn data(size: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = move || {

@@ -17,11 +17,11 @@ use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceErr
 use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 
-/// Descriptors kept open per input, at most. Fewer where the process may have few: others need some as well.
+/// The most descriptors that are kept open for an input.
 const OPEN_FILES: u64 = 128;
 
-/// Lists everything below the directory `location`. Symlinks are not followed. What is neither a file, a directory
-/// nor a symlink is left out with a warning, and so is what this user may not list, unless that `is_strict`.
+/// Lists everything below the directory `location`. Symlinks are not followed. Anything that is neither a file, a
+/// directory nor a symlink is left out with a warning. So is what this user may not list, unless `is_strict`.
 pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let root = metadata(&location)?;
     if let Some(name) = kernel_file_system(&location) {
@@ -50,7 +50,7 @@ pub(super) fn list(location: PathBuf, is_strict: bool, resources: &Arc<Resources
     Ok(input)
 }
 
-/// File systems whose files are the kernel's answers, made as they are read, by the magic numbers of linux/magic.h.
+/// File systems whose files the kernel generates when they are read, by the magic numbers of linux/magic.h.
 const OF_KERNEL: [(u32, &str); 15] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -69,13 +69,14 @@ const OF_KERNEL: [(u32, &str); 15] = [
     (0x6573_5543, "fusectl"),
 ];
 
-/// The name of the file system that a directory is in if the kernel makes its files.
+/// The name of the file system of a directory, if it is one of [`OF_KERNEL`].
 fn kernel_file_system(directory: &Path) -> Option<&'static str> {
     let found = statfs(directory).ok()?.f_type;
     OF_KERNEL.iter().find(|(magic, _)| i64::from(*magic) == found).map(|(_, name)| *name)
 }
 
-/// How many files are kept open: an eighth of what the process may open, and the usual limit of 1024 allows [`OPEN_FILES`].
+/// The number of files kept open: at most an eighth of the process's limit, since others need descriptors, too. The
+/// usual limit of 1024 allows [`OPEN_FILES`].
 fn most_open_files() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     to_usize((limit / 8).min(OPEN_FILES))
@@ -84,7 +85,7 @@ fn most_open_files() -> usize {
 /// A tree that is being listed.
 struct Lister<'a> {
     input: Input,
-    /// The directories that are still to be listed, with the device that each is on.
+    /// Directories that remain to be listed, each with its device.
     directories: Vec<(EntryPath, u64)>,
     files: Arc<OpenFiles>,
     resources: &'a Arc<Resources>,
@@ -106,7 +107,7 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// What an entry is, in a directory on `device`; `None`, with a warning, if it is left out.
+    /// The kind of an entry in a directory on `device`; `None`, with a warning, if it is left out.
     fn kind(
         &mut self,
         path: &EntryPath,
@@ -117,7 +118,7 @@ impl Lister<'_> {
         if metadata.is_dir() {
             let is_other = metadata.dev() != device;
             if let Some(name) = is_other.then(|| kernel_file_system(place)).flatten() {
-                self.input.warnings.push(format!("{path}: left out: {name}, whose files the kernel makes"));
+                self.input.warnings.push(format!("{path}: left out: {name}, a file system of the kernel"));
                 return Ok(None);
             }
             self.directories.push((path.clone(), metadata.dev()));
@@ -143,15 +144,15 @@ impl Lister<'_> {
         Ok(Some(EntryKind::File { content: Arc::new(content), link_group }))
     }
 
-    /// What is found at a place; `None`, with a warning, if it has vanished since its name was read: a tree need not stand still.
-    /// So it is with what this user may not see, unless that `is_strict`.
+    /// The result of a look-up at a place; `None`, with a warning, if the entry has vanished since its name was read.
+    /// The same holds for what this user may not see, unless `is_strict`.
     fn there<T>(&mut self, found: io::Result<T>, place: &Path) -> Result<Option<T>, SourceError> {
         match found {
             Ok(found) => Ok(Some(found)),
             Err(source) if place == self.input.location => Err(SourceError::Io { path: place.to_owned(), source }),
             Err(error) if has_vanished(&error) => {
                 let place = place.display();
-                self.input.warnings.push(format!("{place}: left out: it was gone before it was looked at"));
+                self.input.warnings.push(format!("{place}: left out: it was deleted before it was read"));
                 Ok(None)
             }
             Err(error) if !self.is_strict && error.kind() == io::ErrorKind::PermissionDenied => {
@@ -163,8 +164,8 @@ impl Lister<'_> {
     }
 }
 
-/// Whether an error says that something is no longer there, or is no longer what it was: no directory, no symlink (EINVAL). Of a
-/// process that has ended, /proc says ESRCH or EINVAL.
+/// Whether an error means that something has vanished or has been replaced: not a directory, not a symlink (EINVAL).
+/// For a process that has ended, /proc answers ESRCH or EINVAL.
 fn has_vanished(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ESRCH | libc::EINVAL))
 }
@@ -211,10 +212,10 @@ struct TreeFile {
 }
 
 impl TreeFile {
-    /// Why the file cannot be opened.
+    /// The error of a file that cannot be opened.
     fn refused(&self, source: io::Error) -> ReadError {
         match source.kind() {
-            // There was one when the input was listed.
+            // It existed when the input was listed.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 ReadError::Changed { entry: Arc::clone(&self.entry) }
             }
@@ -248,7 +249,8 @@ impl Content for TreeFile {
 
 impl Backing for TreeFile {
     fn open(&self) -> Result<File, ReadError> {
-        // By its name: a file that was replaced but is kept open for reading would otherwise pass for the new one.
+        // Looks the file up by its name. A file that was replaced but is kept open would otherwise pass for the new
+        // one.
         let file = self.files.open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
@@ -281,12 +283,12 @@ impl OpenFiles {
         Ok(file)
     }
 
-    /// A file that is open already.
+    /// A file that is already open.
     fn kept(&self, id: u64) -> Option<Arc<File>> {
         self.lock().get(&id).cloned()
     }
 
-    /// Opens a file, and closes those that nobody uses now if there are too many.
+    /// Opens a file. Closes unused files if there are too many.
     fn open(&self, place: &Path) -> io::Result<File> {
         loop {
             match File::open(place) {
@@ -359,7 +361,7 @@ mod tests {
             let error = Input::survey(std::path::Path::new(location), &Resources::new(0)).unwrap_err().to_string();
             assert_eq!(
                 error,
-                format!("{location}: {name}, whose files the kernel makes, and which holds nothing to split")
+                format!("{location}: {name}, a file system of the kernel, which contains nothing to split")
             );
         }
     }

@@ -1,4 +1,4 @@
-//! A `.whl` file as input. Listing reads the central directory only; members are read where they stand.
+//! A `.whl` file as input. Listing reads the central directory only; members are read in place.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceErr
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 
-/// The time of what has none: 1980-01-01, the earliest that a zip file can express.
+/// The time of members that have none: 1980-01-01, the earliest that a zip file can express.
 const EARLIEST: i64 = 315_532_800;
 
-/// Deepest nesting of directories. Each member can imply as many directories as its path is deep.
+/// The deepest nesting of directories that is accepted. Each member can imply as many directories as its path is deep.
 const DEEPEST: usize = 128;
 
-/// Most bytes of all paths together, implied directories included.
+/// The most bytes of all paths together, including those of implied directories.
 const MOST_PATH_BYTES: usize = 256 << 20;
 
-/// The longest text of a symlink that Linux takes (`PATH_MAX` counts a terminating NUL).
+/// The longest symlink target that Linux accepts in bytes (`PATH_MAX` counts a terminating NUL).
 const LONGEST_TARGET: u64 = 4095;
 
 /// File type bits of a Unix mode.
@@ -73,12 +73,12 @@ struct WheelMember {
     symlink: bool,
     mode: u16,
     mtime: i64,
-    /// Of the name as it is written in the zip file.
+    /// Bytes of the name in the zip file.
     name_length: usize,
     claims: CentralHeader,
 }
 
-/// All members in the order of the central directory, and where that starts.
+/// All members in the order of the central directory, and its offset.
 fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
     let label = Arc::from(location.to_string_lossy());
     let archive = central::parse(wheel, &label, location)?;
@@ -94,7 +94,7 @@ fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64)
             member: name.clone().into_owned(),
             reason,
         };
-        // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
+        // Python's zipfile writes Unix modes on Windows as well. pip and unzip apply them whatever system wrote them.
         let mode = found.external_attributes() >> 16;
         let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
         let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
@@ -114,7 +114,7 @@ fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64)
             directory,
             symlink: mode & TYPE == SYMLINK,
             // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
-            // set-ID and sticky bits, and write permission for others, are not for a wheel to say.
+            // a wheel may not set set-ID bits, sticky bits or write permission for others.
             mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
             mtime: found.last_modified().map_or(EARLIEST, seconds),
             name_length: raw_name.len(),
@@ -133,7 +133,7 @@ fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64)
     Ok((members, archive.central_directory_start()))
 }
 
-/// The number of a compression method. Which variants exist depends on the features that the `zip` crate is built with.
+/// The number of a compression method. The features of the `zip` crate determine which variants exist.
 fn method(method: CompressionMethod) -> u16 {
     match method {
         CompressionMethod::Stored => 0,
@@ -144,7 +144,7 @@ fn method(method: CompressionMethod) -> u16 {
     }
 }
 
-/// For each member, where it has to end: at the start of what comes next.
+/// For each member, the offset at which it has to end: the start of whatever follows it.
 fn limits(members: &[WheelMember], directory_start: u64, location: &Path) -> Result<Vec<u64>, SourceError> {
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|&number| members.get(number).map(|member| member.claims.header_start));
@@ -171,9 +171,9 @@ fn newest(members: &[WheelMember]) -> i64 {
     members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST)
 }
 
-/// Seconds since 1970 of a DOS time, which has no time zone and is taken as UTC.
+/// Seconds since 1970 of a DOS time. It has no time zone and is taken as UTC.
 fn seconds(time: DateTime) -> i64 {
-    // Days since 0000-03-01, so that the leap day is the last of its year; every 5 months have 153 days.
+    // Days since 0000-03-01: the leap day becomes the last day of its year, and every 5 months have 153 days.
     let month = (i64::from(time.month()) + 9) % 12;
     let year = i64::from(time.year()) - month / 10;
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + i64::from(time.day()) - 1;
@@ -200,7 +200,7 @@ impl WheelMember {
     }
 }
 
-/// The text of a symlink, which is the content of its member.
+/// The target of a symlink, which is the content of its member.
 fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
     let size = content.size();
     if size == 0 || size > LONGEST_TARGET {
@@ -217,18 +217,18 @@ fn target(content: &dyn Content, crc32: u32) -> Result<Vec<u8>, String> {
     Ok(target)
 }
 
-/// Makes a tree of entries.
+/// Builds the tree of entries.
 struct WheelEntries<'a> {
     location: &'a Path,
     owner: Attributes,
 }
 
-/// A directory that holds the entry which is being looked at.
+/// A directory that contains the current entry.
 struct Above {
     path: EntryPath,
-    /// Its position among the entries if it is no member.
+    /// Its position among the entries if it is implied, not a member.
     implied: Option<usize>,
-    /// The time of the newest member inside.
+    /// The latest time of a member inside.
     newest: i64,
 }
 
@@ -237,7 +237,7 @@ impl WheelEntries<'_> {
         SourceError::BadMember { path: self.location.to_owned(), member: member.to_string(), reason: reason.into() }
     }
 
-    /// The same in order, with the directories that hold members and are none.
+    /// Sorts the members, and adds directories that contain members without being one.
     fn complete(&self, mut members: Vec<Entry>) -> Result<Vec<Entry>, SourceError> {
         members.sort_by(|a, b| a.path.cmp(&b.path));
         let mut entries = Entries { list: Vec::with_capacity(members.len()), path_bytes: 0 };
@@ -274,7 +274,7 @@ impl WheelEntries<'_> {
         Ok(entries.list)
     }
 
-    /// Adds an entry, and keeps the tree from growing out of proportion to the wheel.
+    /// Adds an entry. Fails if the tree is out of proportion to the wheel.
     fn push(&self, entries: &mut Entries, entry: Entry) -> Result<(), SourceError> {
         entries.path_bytes = entries.path_bytes.saturating_add(entry.path.as_bytes().len());
         if entries.path_bytes > MOST_PATH_BYTES || entries.list.len() as u64 > MOST_MEMBERS {
@@ -288,14 +288,14 @@ impl WheelEntries<'_> {
     }
 }
 
-/// The entries while they are collected.
+/// The entries collected so far.
 struct Entries {
     list: Vec<Entry>,
     path_bytes: usize,
 }
 
 impl Entries {
-    /// Nothing more is in this directory. The time of one that is no member is that of the newest member inside.
+    /// Ends a directory. An implied directory gets the time of the newest member inside.
     fn leave(&mut self, directory: &Above, above: &mut [Above]) {
         if let Some(entry) = directory.implied.and_then(|position| self.list.get_mut(position)) {
             entry.attributes.mtime = directory.newest;

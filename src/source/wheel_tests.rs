@@ -230,7 +230,7 @@ fn what_is_no_wheel_is_said_so() {
     assert!(error.to_string().contains("1099511627776 members"), "{error}");
 }
 
-/// A Zip64 end record that claims so many members, its locator, which says that it is at `offset`, and an end record.
+/// A Zip64 end record that claims `members` members, a locator that points to `offset`, and an end record.
 fn zip64_end(members: u64, offset: u64) -> Vec<u8> {
     let record = [&b"PK\x06\x06"[..], &44_u64.to_le_bytes(), &[0; 12], &[&members.to_le_bytes()[..]; 2].concat()];
     let record = [&record.concat()[..], &[0; 16]].concat();
@@ -240,7 +240,7 @@ fn zip64_end(members: u64, offset: u64) -> Vec<u8> {
 
 #[test]
 fn a_zip_file_inside_of_a_wheel_is_a_member_like_others() {
-    // Its locator says where its end record would be if it stood by itself; in the wheel, these are other bytes.
+    // Its locator holds the offset that its end record has in the inner file. In the wheel, other bytes are there.
     let inner = [vec![0xee; 300], zip64_end(1, 300)].concat();
     let input = open(&[made("a", &[0xff; 500]), made("inner.zip", &inner)]);
     assert_eq!(read(&input, "inner.zip").unwrap(), inner);
@@ -287,7 +287,8 @@ fn listing_reads_the_central_directory_and_nothing_else() {
     assert!(matches!(read(&input, "pkg/78"), Err(ReadError::Changed { .. })));
 }
 
-/// Compares real wheels with what `unzip` made of them: `$KPACKFS_CORPUS/*.whl` and `$KPACKFS_CORPUS/unpacked/<name>`.
+/// Compares real wheels with what `unzip` extracted from them: `$KPACKFS_CORPUS/*.whl` and
+/// `$KPACKFS_CORPUS/unpacked/<name>`.
 #[test]
 fn real_wheels_read_as_unpacked() {
     let Some(corpus) = std::env::var_os("KPACKFS_CORPUS") else {

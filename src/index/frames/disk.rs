@@ -1,4 +1,4 @@
-//! The folders of all inputs in a cache directory, and the bound on what they take together.
+//! The frame folders of all inputs in a cache directory, and the bound on their total size.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -10,10 +10,10 @@ use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
 
 use super::segment::is_segment;
 
-/// The folder below a cache directory.
+/// The name of the folder in a cache directory.
 const FRAMES: &str = "frames";
 
-/// What the names of segments end with.
+/// The suffix of segments.
 const SUFFIX: &str = "segment";
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
@@ -22,12 +22,12 @@ const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 /// An empty segment of this age belongs to a session that was killed.
 const ORPHANED: Duration = Duration::from_secs(3600);
 
-/// Where an input has its frames in a cache directory.
+/// The folder of an input's frames in a cache directory.
 pub(super) fn folder(cache: &Path, name: &str) -> PathBuf {
     cache.join(FRAMES).join(name)
 }
 
-/// A file of frames.
+/// A segment on disk.
 pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     /// Bytes on disk.
@@ -35,7 +35,7 @@ pub(super) struct SegmentFile {
     used: SystemTime,
 }
 
-/// The segments in the folder of one input. A folder that does not exist has none.
+/// The segments in the folder of one input. A missing folder has none.
 pub(super) fn segments(folder: &Path) -> io::Result<Vec<SegmentFile>> {
     let mut found = Vec::new();
     for path in children(folder)? {
@@ -60,7 +60,7 @@ fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Creates a segment in a folder, locked for as long as it is open.
+/// Creates a segment in a folder, with a shared lock for as long as it is open.
 pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut name = tempfile::Builder::new();
@@ -73,15 +73,17 @@ pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
     Ok((file, path))
 }
 
-/// Opens a segment of another session for reading, and locks it for as long as it is open. `None` if it is not one.
+/// Opens a segment of another session for reading, with a shared lock for as long as it is open. `None` if it is not a
+/// segment.
 pub(super) fn open(path: &Path) -> Option<File> {
     let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let is_ours = file.metadata().is_ok_and(|metadata| metadata.is_file()) && is_segment(&file);
-    // One that another session merges now is locked for a moment. Then it is unlinked, and can still be read.
+    // Another session holds an exclusive lock while it merges the segment. After that the file is unlinked, but can
+    // still be read.
     (is_ours && flock(&file, FlockOperation::LockShared).is_ok()).then_some(file)
 }
 
-/// Whether a segment was created some time ago and nothing was ever written to it.
+/// Whether a segment is old enough and still empty; see [`ORPHANED`].
 fn is_orphaned(file: &File) -> bool {
     let is_old = |metadata: &Metadata| {
         let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
@@ -90,18 +92,18 @@ fn is_orphaned(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0 && is_old(&metadata))
 }
 
-/// Notes that a segment is in use, for the order in which inputs are evicted.
+/// Sets the time of a segment's last use, which determines the order of eviction.
 pub(super) fn touch(file: &File) {
-    // A read-only cache directory keeps its order.
+    // In a read-only cache directory the order stays as it is.
     file.set_modified(SystemTime::now()).ok();
 }
 
-/// Removes a segment that no session has open. Whether it did. A file that is not ours stays.
+/// Removes a segment that no session has open. Returns whether it did. Files of other programs stay.
 pub(super) fn remove_unused(path: &Path) -> bool {
     remove_unused_after(path, |_| true)
 }
 
-/// The same, if `work` on it succeeds.
+/// Like [`remove_unused`], but only if `work` on the file succeeds.
 pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) -> bool {
     let Ok(file) = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path) else { return false };
     (is_segment(&file) || is_orphaned(&file))
@@ -110,20 +112,21 @@ pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) 
         && fs::remove_file(path).is_ok()
 }
 
-/// Whether files in a directory are kept in memory.
+/// Whether the files in a directory are in memory (tmpfs, ramfs).
 pub(super) fn is_in_memory(directory: &File) -> bool {
     #[expect(clippy::unnecessary_cast, reason = "the type of the field depends on the platform")]
     fstatfs(directory).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as i64)))
 }
 
-/// Half of what is free on the filesystem of `file` and of the `used` bytes, which are there to be evicted.
+/// Half of the free bytes on the filesystem of `file`, where the `used` bytes count as free because they can be
+/// evicted.
 pub(super) fn half_of_free(file: &File, used: u64) -> u64 {
     let free = fstatvfs(file).map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize));
     free.saturating_add(used) / 2
 }
 
 /// Evicts the least recently used inputs of the cache directory above `folder` until all take at most `capacity` bytes
-/// less `wanted`. How many bytes may be appended now.
+/// less `wanted`. Returns how many bytes may be appended now.
 pub(super) fn evict_until(folder: &Path, file: &File, capacity: u64, wanted: u64) -> u64 {
     let mut inputs = Vec::new();
     for input in folder.parent().and_then(|frames| children(frames).ok()).unwrap_or_default() {
@@ -147,13 +150,13 @@ pub(super) fn evict_until(folder: &Path, file: &File, capacity: u64, wanted: u64
                 used -= segment.size;
             }
         }
-        // Only if nothing is left in it.
+        // Fails unless the folder is empty.
         fs::remove_dir(input).ok();
     }
     capacity.saturating_sub(used)
 }
 
-/// What frames take in a cache directory.
+/// The disk usage of frames in a cache directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FramesUsage {
     /// Number of inputs.
@@ -162,7 +165,7 @@ pub struct FramesUsage {
     pub bytes: u64,
 }
 
-/// What the frames of all inputs take in `cache`.
+/// The disk usage of the frames of all inputs in `cache`.
 pub fn frames_usage(cache: &Path) -> io::Result<FramesUsage> {
     let mut usage = FramesUsage::default();
     for input in children(&cache.join(FRAMES))? {
@@ -173,8 +176,8 @@ pub fn frames_usage(cache: &Path) -> io::Result<FramesUsage> {
     Ok(usage)
 }
 
-/// Removes the frames of the inputs in `cache` whose folders have names that `is_chosen`, except those that a session has
-/// open. What was removed.
+/// Removes the frames of the inputs in `cache` whose folder names satisfy `is_chosen`, except segments that a session
+/// has open. Returns what was removed.
 pub fn remove_frames(cache: &Path, is_chosen: impl Fn(&str) -> bool) -> io::Result<FramesUsage> {
     let mut removed = FramesUsage::default();
     for input in children(&cache.join(FRAMES))? {

@@ -1,8 +1,8 @@
-//! The frame store: compressed code objects on disk, so that none is compressed twice.
+//! The frame store: compressed code objects on disk, so that each is compressed once.
 //!
-//! Each input has a folder in the cache directory, and each session appends to a segment of its own in it. What cannot
-//! be put there stays in memory as far as the budget goes, and is made again when it is needed: slower, never wrong. All
-//! of it can be deleted at any time.
+//! Each input has a folder in the cache directory, in which each session appends to a segment of its own. Frames that
+//! do not fit on disk stay in memory as far as the budget allows. A frame that is in neither place is made again when
+//! it is read. All of it can be deleted at any time.
 
 mod disk;
 mod segment;
@@ -22,37 +22,37 @@ use segment::{Appender, FrameSegment};
 use super::records;
 use crate::rope::{Identity, to_usize};
 
-/// How many bytes frames take at most if nothing else is chosen.
+/// The default limit on the bytes of all frames.
 const DEFAULT_CAPACITY: u64 = 4 << 30;
 
-/// Without room for so many bytes there is none for most frames.
+/// With less room than this many bytes, the store counts as full.
 const SMALLEST: u64 = 64 << 10;
 
-/// After so many bytes the bound is checked again, since other sessions append as well.
+/// The limit is checked again after this many bytes, since other sessions append as well.
 const GRAIN: u64 = 64 << 20;
 
-/// Segments up to this size are merged when a session ends, in bytes.
+/// The largest segments, in bytes, that are merged when a session ends.
 const SMALL: u64 = 64 << 20;
 
-/// Where new frames go.
+/// Where new frames are written.
 #[derive(Debug)]
 enum Sink {
-    /// To a segment in the folder of the input.
+    /// A segment in the folder of the input.
     Folder,
-    /// To a file without a name on the filesystem of this directory.
+    /// An unnamed file on the filesystem of this directory.
     Unnamed(PathBuf),
-    /// The same, but it may take what it needs: all that is in it is written to this directory next.
+    /// The same without a limit, because its content is written to this directory next.
     Output(PathBuf),
 }
 
 /// The frames of one input.
 #[derive(Debug, Default)]
 pub struct FrameStore {
-    /// The folder in the cache directory, of which every session reads all segments.
+    /// The folder in the cache directory. Every session reads all of its segments.
     folder: Option<PathBuf>,
-    /// The most bytes for frames of all inputs.
+    /// The limit on the bytes of the frames of all inputs.
     capacity: u64,
-    /// Whether the user said so.
+    /// Whether the user chose the limit.
     is_chosen: bool,
     table: DashMap<Identity, Location>,
     scanned: OnceLock<()>,
@@ -61,35 +61,35 @@ pub struct FrameStore {
 
 #[derive(Debug, Default)]
 struct StoreState {
-    /// The first one is in use. The next one comes when it is full or fails.
+    /// The first sink is in use. The next one replaces it when it is full or fails.
     sinks: VecDeque<Sink>,
     segment: Option<Arc<FrameSegment>>,
-    /// The session's segment in the folder.
+    /// The segment in the folder that this session appends to.
     named: Option<(Arc<FrameSegment>, PathBuf)>,
     /// Bytes in the segment in use.
     bytes: u64,
-    /// Bytes that may be appended before the bound is checked again.
+    /// Bytes that may be appended before the limit is checked again.
     left: u64,
-    /// Whether there was no room for the last frame.
+    /// Whether the store was too full for the last frame.
     is_full: bool,
 }
 
 impl FrameStore {
-    /// The store of the input at `location` in a cache directory, for up to `chosen` bytes of all inputs together. Where
-    /// that is not on a disk, or there is none, new frames go to a temporary file, which ends with the session.
+    /// The store of the input at `location` in a cache directory, with a limit of `chosen` bytes for all inputs
+    /// together. Without a cache directory on a disk, new frames go to a temporary file that ends with the session.
     pub fn open(cache: Option<&Path>, location: &Path, chosen: Option<u64>) -> Self {
         let capacity = chosen.unwrap_or(DEFAULT_CAPACITY);
         let folder = cache.map(|cache| disk::folder(cache, &records::stem(location)));
         let is_usable = |cache: &Path| cache.ancestors().find(|above| above.exists()).is_some_and(is_writable_disk);
         let named = cache.is_some_and(is_usable).then_some(Sink::Folder);
-        // The second one serves when the first one fails.
+        // The second sink is used if the first one fails.
         let sinks = named.into_iter().chain(temporary()).filter(|_| capacity > 0).collect();
         let state = StoreState { sinks, ..StoreState::default() };
         Self { folder, capacity, is_chosen: chosen.is_some(), state: Mutex::new(state), ..Self::default() }
     }
 
-    /// For output that is written to `directory` next: has new frames go to a file without a name there. If the user has
-    /// chosen how many are kept, only the rest of them.
+    /// Prepares for output to `directory`: new frames go to an unnamed file there. If the user chose a limit, only
+    /// frames beyond it do.
     pub fn spool_to(&self, directory: &Path) {
         let mut state = self.lock();
         state.sinks.retain(|sink| self.is_chosen && matches!(sink, Sink::Folder));
@@ -97,7 +97,8 @@ impl FrameStore {
         (state.segment, state.bytes, state.left) = (None, 0, 0);
     }
 
-    /// A file without a name on a disk, for what is as large as the input: in the cache directory, or where temporary files are.
+    /// An unnamed file on a disk for data as large as the input: in the cache directory, or else in the directory of
+    /// temporary files.
     pub fn scratch(&self) -> io::Result<File> {
         let cache = self.folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.exists());
         let named = cache.filter(|cache| is_writable_disk(cache)).map(Path::to_owned);
@@ -109,30 +110,30 @@ impl FrameStore {
         tempfile::tempfile_in(place.ok_or_else(none)?)
     }
 
-    /// Whether all frames are kept until the output is written.
+    /// Whether all frames are kept until the output is written; see [`FrameStore::spool_to`].
     pub fn is_spooling(&self) -> bool {
         self.lock().sinks.iter().any(|sink| matches!(sink, Sink::Output(_)))
     }
 
-    /// Whether there is room for new frames, as far as is known.
+    /// Whether there is room for new frames, as far as the last attempt to store one showed.
     pub fn has_room(&self) -> bool {
         let state = self.lock();
         !state.sinks.is_empty() && !state.is_full
     }
 
-    /// Where a frame is.
+    /// The location of a frame.
     pub fn get(&self, identity: &Identity) -> Option<Location> {
         self.scanned.get_or_init(|| self.scan());
         self.table.get(identity).map(|found| found.clone())
     }
 
-    /// Forgets where a frame is, which turned out to be damaged there.
+    /// Removes a frame's location after its data turned out to be damaged.
     pub fn forget(&self, identity: &Identity, damaged: &Location) {
         self.table.remove_if(identity, |_, found| found.is_same(damaged));
     }
 
-    /// Keeps a frame of at most `most` bytes, which `write` gives piece by piece to the function that it is called with.
-    /// `None` if there is no room; then `write` is not called. If it fails, nothing is kept.
+    /// Stores a frame of at most `most` bytes. `write` passes it in pieces to the function that it is given. Returns
+    /// `None` without calling `write` if there is no room. If `write` fails, nothing is stored.
     pub fn put<E>(
         &self,
         identity: &Identity,
@@ -154,7 +155,7 @@ impl FrameStore {
         Ok(Some(location))
     }
 
-    /// Ends the session: small segments that no other session has open are merged into this session's, so that their
+    /// Ends the session. Small segments that no other session has open are merged into this session's, so that their
     /// number does not grow.
     pub fn finish(&self) {
         // Closes the segments that this session reads.
@@ -177,7 +178,7 @@ impl FrameStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds what earlier sessions have kept.
+    /// Reads the locations of frames that earlier sessions stored.
     fn scan(&self) {
         let Some(folder) = &self.folder else { return };
         for found in disk::segments(folder).unwrap_or_default() {
@@ -190,7 +191,7 @@ impl FrameStore {
         }
     }
 
-    /// The segment that takes the next `bytes` bytes, if there is room for them.
+    /// The segment for the next `bytes` bytes, if there is room for them.
     fn segment_for(&self, bytes: u64) -> Option<Arc<FrameSegment>> {
         let mut state = self.lock();
         loop {
@@ -206,14 +207,14 @@ impl FrameStore {
                 state.left = self.room(&state, &segment, wanted).min(wanted);
             }
             let is_full = state.left < bytes;
-            // One that is too large says nothing about others.
+            // A frame that is too large does not make the store full for others.
             state.is_full = is_full && state.left < SMALLEST;
             if !is_full {
                 state.left -= bytes;
                 state.bytes += bytes;
                 return Some(segment);
             }
-            // The bound holds for all places but a spool.
+            // The limit holds for all sinks but a spool.
             if !matches!(state.sinks.get(1), Some(Sink::Output(_))) {
                 return None;
             }
@@ -221,7 +222,7 @@ impl FrameStore {
         }
     }
 
-    /// The segment of the sink that is in use.
+    /// The segment of the sink in use.
     fn segment(&self, state: &mut StoreState) -> io::Result<Option<Arc<FrameSegment>>> {
         if state.segment.is_none() {
             let segment = match (state.sinks.front(), &self.folder) {
@@ -241,7 +242,7 @@ impl FrameStore {
         Ok(state.segment.clone())
     }
 
-    /// Bytes that may be appended now to the sink in use.
+    /// Bytes that may be appended to the sink in use.
     fn room(&self, state: &StoreState, segment: &FrameSegment, wanted: u64) -> u64 {
         match (state.sinks.front(), &self.folder) {
             (Some(Sink::Folder), Some(folder)) => disk::evict_until(folder, &segment.file, self.capacity, wanted),
@@ -250,7 +251,7 @@ impl FrameStore {
         }
     }
 
-    /// So many bytes of those that a frame could have taken are left.
+    /// Returns bytes that were reserved for a frame but not used.
     fn give_back(&self, segment: &Arc<FrameSegment>, bytes: u64) {
         let mut state = self.lock();
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
@@ -261,7 +262,7 @@ impl FrameStore {
 
     fn give_up(&self, segment: &Arc<FrameSegment>, error: &io::Error) {
         let mut state = self.lock();
-        // Several writers can fail at the same time.
+        // Several writers may fail at the same time; the first one switches the sink.
         if state.segment.as_ref().is_some_and(|used| Arc::ptr_eq(used, segment)) {
             state.skip_sink(error);
         }
@@ -280,8 +281,8 @@ impl StoreState {
     }
 }
 
-/// Copies the records of a segment that another one lacks to it. What is damaged is left out: it is made again when it is
-/// needed.
+/// Copies records that a segment lacks from another one. Damaged records are skipped: their frames are made again on
+/// demand.
 fn merge(from: &Arc<FrameSegment>, to: &Arc<FrameSegment>) -> io::Result<()> {
     let mut there: HashSet<_> = to.scan()?.into_iter().map(|(identity, _)| identity).collect();
     for (identity, location) in from.scan()? {
@@ -295,7 +296,7 @@ fn merge(from: &Arc<FrameSegment>, to: &Arc<FrameSegment>) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends a frame that is somewhere else. `false` if it cannot be read there.
+/// Appends a stored frame. `false` if it cannot be read.
 fn copy(location: &Location, appender: &mut Appender) -> io::Result<bool> {
     let mut buffer = vec![0; 128 << 10];
     let mut at = 0;
@@ -311,14 +312,14 @@ fn copy(location: &Location, appender: &mut Appender) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A directory for temporary files that are on a disk.
+/// A directory on a disk for temporary files.
 fn temporary() -> Option<Sink> {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let found = named.into_iter().chain([PathBuf::from("/var/tmp")]).find(|directory| is_writable_disk(directory));
     found.map(Sink::Unnamed)
 }
 
-/// Whether files can be made in a directory, and are on a disk.
+/// Whether files can be created in a directory, and are on a disk.
 fn is_writable_disk(directory: &Path) -> bool {
     let is_disk = File::open(directory).is_ok_and(|directory| !disk::is_in_memory(&directory));
     is_disk && tempfile::tempfile_in(directory).is_ok()

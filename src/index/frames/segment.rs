@@ -6,14 +6,14 @@
 //! |---|---|---|
 //! | 0 | 4 bytes | magic `KPFR` |
 //! | 4 | u32 | CRC-32 of the 40 bytes that follow |
-//! | 8 | 16 bytes | identity of the frame; zeros if the record was given up |
+//! | 8 | 16 bytes | identity of the frame; zeros if the record was abandoned |
 //! | 24 | u64 | length of the frame in bytes |
 //! | 32 | u64 | distance of the frame from the beginning of the record |
 //! | 40 | u64 | distance of the next record from the beginning of this one |
 //! | 48 | u32 … | CRC-32 of each block of 16 KiB of the frame |
 //!
-//! A record is begun as one that was given up, and gets its own header when the frame is complete. So a scan finds the
-//! records behind one that a session did not complete.
+//! A record is created as an abandoned one. It gets its final header when the frame is complete, so a scan skips
+//! records that a session did not complete.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -28,30 +28,30 @@ use crate::rope::Identity;
 pub(super) const MAGIC: &[u8; 4] = b"KPFR";
 const HEADER: usize = 48;
 
-/// Bytes that have a checksum of their own. A read checks all blocks that it touches, so the larger they are, the more
-/// is read that nobody asked for; requests of 128 KiB read an eighth more.
+/// Bytes covered by one checksum. A read checks all blocks that it touches, so larger blocks mean reading more than
+/// requested. Requests of 128 KiB read an eighth more.
 const BLOCK: usize = 16 << 10;
 
-/// A segment that is open.
+/// An open segment.
 #[derive(Debug)]
 pub(super) struct FrameSegment {
     pub(super) file: File,
-    /// Where the next record goes. Nobody appends to another session's segment.
+    /// The offset of the next record. No session appends to another session's segment.
     end: AtomicU64,
 }
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Debug)]
 pub struct Location {
     segment: Arc<FrameSegment>,
-    /// Of the record.
+    /// Offset of the record in the file.
     at: u64,
-    /// Of the frame in the record.
+    /// Offset of the frame in the record.
     start: u64,
     length: u64,
 }
 
-/// Appends one record.
+/// Writes one record.
 pub(super) struct Appender {
     segment: Arc<FrameSegment>,
     identity: Identity,
@@ -82,17 +82,17 @@ impl FrameSegment {
             checksums: Vec::new(),
             block: crc32fast::Hasher::new(),
         };
-        // Where that cannot be written, nothing else can.
+        // If this write fails, so will the next one, which reports the error.
         appender.write_header(Identity([0; 16]), 0).ok();
         appender
     }
 
-    /// Whether nothing was appended.
+    /// Whether the segment has no record.
     pub(super) fn is_empty(&self) -> bool {
         self.end.load(Ordering::Relaxed) == 0
     }
 
-    /// All records up to the first one that is incomplete.
+    /// All complete records before the first one that is damaged or torn.
     pub(super) fn scan(self: &Arc<Self>) -> io::Result<Vec<(Identity, Location)>> {
         let size = self.file.metadata()?.len();
         let mut found = Vec::new();
@@ -117,16 +117,16 @@ impl FrameSegment {
 /// Whether a file begins as a segment does.
 pub(super) fn is_segment(file: &File) -> bool {
     let mut magic = [0; MAGIC.len()];
-    // The first record of one that is being written may not have its header yet.
+    // The first record of a segment that is being written may not have its header yet.
     file.read_exact_at(&mut magic, 0).is_ok_and(|()| magic == *MAGIC || magic == [0; MAGIC.len()])
 }
 
-/// Where a frame of `length` bytes begins in a record.
+/// Offset of the frame in a record for `length` bytes.
 fn start_of(length: u64) -> u64 {
     (HEADER as u64).saturating_add(length.div_ceil(BLOCK as u64).saturating_mul(4))
 }
 
-/// Identity, length, start and span of the record with this header. A record that was given up has the length 0.
+/// Identity, length, start and span of the record with this header; all in bytes. An abandoned record has the length 0.
 fn parse(header: &[u8; HEADER]) -> Option<(Identity, u64, u64, u64)> {
     let (checksum, fields) = header.strip_prefix(MAGIC.as_slice())?.split_first_chunk::<4>()?;
     let (identity, numbers) = fields.split_first_chunk::<16>()?;
@@ -189,17 +189,17 @@ impl Location {
         self.length
     }
 
-    /// Whether it is the same record.
+    /// Whether both are the same record.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.segment, &other.segment) && self.at == other.at
     }
 
-    /// The file that holds it, and where.
+    /// The file that holds the frame, and the offset in it.
     pub fn file(&self) -> (&File, u64) {
         (&self.segment.file, self.at + self.start)
     }
 
-    /// Fills `buffer` with bytes of the frame, all of which have been checked.
+    /// Fills `buffer` with bytes of the frame after verifying their checksums.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = offset.checked_add(buffer.len() as u64).filter(|&end| end <= self.length);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -210,7 +210,7 @@ impl Location {
         let (first, after) = (offset / block, end.div_ceil(block));
         let begin = first * block;
         let stop = (after * block).min(self.length);
-        // The beginning of the first block and the end of the last one, which nobody asked for.
+        // The parts of the first and of the last block that were not requested.
         let (mut head, mut tail) = ([0; BLOCK], [0; BLOCK]);
         let head = head.get_mut(..usize::try_from(offset - begin).unwrap_or(0)).unwrap_or_default();
         let tail = tail.get_mut(..usize::try_from(stop - end).unwrap_or(0)).unwrap_or_default();
@@ -219,7 +219,7 @@ impl Location {
         file.read_exact_at(&mut checksums, self.at + HEADER as u64 + first * 4)?;
         let mut pieces = [IoSliceMut::new(head), IoSliceMut::new(buffer), IoSliceMut::new(tail)];
         if preadv(file, &mut pieces, start + begin).ok().map(|count| count as u64) != Some(stop - begin) {
-            // Interrupted, at the end of a file that is too short, or more than one call can read.
+            // The read was interrupted, or was longer than one call can read, or hit the end of a short file.
             file.read_exact_at(head, start + begin)?;
             file.read_exact_at(buffer, start + offset)?;
             file.read_exact_at(tail, start + end)?;

@@ -57,7 +57,7 @@ fn the_next_session_finds_what_was_kept_and_many_sessions_leave_one_segment() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
 }
 
-/// Two sessions at once, as two daemons are, with equal process numbers or not.
+/// Two concurrent sessions, as of two daemons, with equal process ids or not.
 #[test]
 fn sessions_at_the_same_time_have_segments_of_their_own() {
     let cache = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn a_writer_that_fails_leaves_nothing_and_does_not_hide_what_follows() {
     let store = store(cache.path(), "a", 1 << 30);
     let failed = store.put(&identity(0), 5000, |write| write(&[1; 100]).and(Err(io::Error::other("on purpose"))));
     assert!(failed.is_err() && store.get(&identity(0)).is_none());
-    // More than was announced.
+    // More than announced.
     assert!(store.put(&identity(1), 10, |write| write(&[1; 11])).is_err());
     drop(store);
     let next = self::store(cache.path(), "a", 1 << 30);

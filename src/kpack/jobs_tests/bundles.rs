@@ -1,4 +1,4 @@
-//! Bundles that are damaged, that do not fit into memory, and that hold large code objects.
+//! Bundles that are damaged, do not fit into memory, or contain large code objects.
 
 use super::*;
 use crate::fatbin::CodeObject;
@@ -23,7 +23,7 @@ fn a_damaged_bundle_is_an_error_of_its_frames() {
     }
 }
 
-/// A bundle that does not fit is decoded in the order of its code objects, if its window is smaller than itself.
+/// A bundle that does not fit is decoded in the order of its code objects, if its window is smaller than the bundle.
 #[test]
 fn bundles_with_small_windows_are_streamed() {
     let directory = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn bundles_with_small_windows_are_streamed() {
     });
     assert!(bytes <= BUNDLES * BUNDLE, "{bytes}");
     assert_eq!(resources.counters.frames_made.get(), OF_ALL);
-    // As they are, without compression.
+    // The uncompressed code objects.
     for (archive, number) in archives.iter().zip(0..) {
         let object = &archive.entries()[2].frame.object;
         let mut bytes = vec![0; usize::try_from(CODE).unwrap()];
@@ -54,7 +54,7 @@ fn bundles_with_small_windows_are_streamed() {
     }
 }
 
-/// Frames of large code objects do not depend on where the bytes come from, nor on the memory.
+/// The frames of large code objects depend neither on where the bytes come from nor on the memory.
 #[test]
 fn large_code_objects_are_compressed_as_streams() {
     let size = crate::memory::STREAMED + 12_345;

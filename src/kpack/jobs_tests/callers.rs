@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex};
 use super::*;
 use crate::kpack::schedule::{Schedule, Ticket};
 
-/// Readers of single archives, makers of all, with room for less than one bundle.
+/// Readers of single archives and makers of all archives, with room for less than one bundle.
 #[test]
 fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
     for (budget, capacity) in
@@ -38,10 +38,10 @@ fn many_readers_and_a_tiny_budget_do_not_stop_each_other() {
     }
 }
 
-/// What lets nobody read while it is closed.
+/// A gate that blocks readers while it is closed.
 #[derive(Debug, Default)]
 struct ReadGate {
-    /// Whether it is closed, and how many have come while it was.
+    /// Whether it is closed, and how many readers have arrived meanwhile.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -87,7 +87,7 @@ impl Content for GatedContent {
     }
 }
 
-/// While one bundle cannot be opened, readers of others are served, and those that come for the same one join its job.
+/// While one bundle cannot be opened, readers of others are served. Readers of the same bundle join its job.
 #[test]
 fn callers_wait_for_their_bundle_only_and_join_its_job() {
     in_bounded_time(|| {
@@ -116,7 +116,7 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
     });
 }
 
-/// What a thread leaves behind that panics between taking a frame on and ending it.
+/// The state after a panic between taking a demand and ending it.
 #[test]
 fn a_demand_that_is_dropped_ends_with_an_error() {
     in_bounded_time(|| {
@@ -132,7 +132,7 @@ fn a_demand_that_is_dropped_ends_with_an_error() {
     });
 }
 
-/// Panics while it is read for the first time after it was armed.
+/// Panics at the first read after it was armed.
 #[derive(Debug)]
 struct PanicsOnce {
     content: Arc<dyn Content>,

@@ -1,4 +1,4 @@
-//! What making frames costs, counted.
+//! The costs of making frames, measured by counters.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn one_after_the_other_costs_two_decompressions_whatever_the_memory_is() {
             let cost = work(&resources, || {
                 for number in order {
                     assert!(read(&archives[number]).unwrap() == expected()[number]);
-                    // As if nothing had been asked for in a while.
+                    // The state after a while without requests.
                     resources.budget.release_idle();
                 }
             });
@@ -63,7 +63,7 @@ fn without_a_disk_all_that_fits_into_memory_is_made_at_once() {
         }
     });
     assert_eq!(cost, (BUNDLES, OF_ALL));
-    // With no memory either it takes longer, and is the same.
+    // Without memory it takes longer, and the result is the same.
     for budget in [0, 1 << 20] {
         for (archive, expected) in archives(&Resources::new(budget)).iter().zip(expected()) {
             assert!(read(archive).unwrap() == expected);
@@ -88,7 +88,7 @@ fn the_next_session_makes_nothing() {
     assert_eq!(cost, (0, 0));
 }
 
-/// Lengths are remembered longer than frames.
+/// The lengths of frames outlive the frames.
 #[test]
 fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
     let made = archives(&Resources::new(64 << 20));
@@ -107,7 +107,7 @@ fn a_reader_of_a_whole_archive_finds_the_next_frames_made() {
         assert_eq!(cost, (BUNDLES, OF_ONE));
         assert!(content.is_nonblocking(0, whole));
     }
-    // The first read has all of them made.
+    // The first read makes all of them.
     let directory = tempfile::tempdir().unwrap();
     let resources = with_store(64 << 20, directory.path(), 1 << 30);
     let archives = archives(&resources);
@@ -145,7 +145,7 @@ fn nothing_is_held_when_nothing_is_going_on() {
     assert_eq!((gauges.buffers(), gauges.frames), (0, 0), "{gauges:?}");
 }
 
-/// What is in output that is written next is read from a file next to it.
+/// Frames of an output directory are read from a file in it.
 #[test]
 fn what_was_spooled_is_read_again_without_work() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is common to the tests of [`BundleJobs`]: bundles, archives made of them, and the work that was done.
+//! Shared helpers for tests of [`BundleJobs`]: bundles, archives of them, and counts of the work done.
 
 mod bundles;
 mod callers;
@@ -23,10 +23,10 @@ const LONG: Duration = Duration::from_secs(60);
 const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
 /// Wrappers, each with a compressed bundle of its own.
 const BUNDLES: u64 = 6;
-/// Bytes of a code object. They cannot be compressed well, so that frames take room.
+/// Bytes of a code object. They do not compress well, so frames take room.
 const CODE: u64 = 100_000;
 const BUNDLE: u64 = 4096 + 3 * CODE;
-/// Frames of one archive.
+/// Number of frames of one archive.
 const OF_ONE: u64 = BUNDLES;
 const OF_ALL: u64 = 3 * BUNDLES;
 
@@ -46,7 +46,7 @@ fn code(seed: u64, size: u64) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// A compressed bundle (version 2 of CCOB) with these code objects. zstd compresses it as `compress` says.
+/// A compressed bundle (version 2 of CCOB) with these code objects, compressed by `compress`.
 fn bundle(objects: &[(&str, Vec<u8>)], compress: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     table.extend((objects.len() as u64).to_le_bytes());
@@ -75,7 +75,7 @@ fn at_once(bytes: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(bytes, 1).unwrap()
 }
 
-/// With a window of 128 KiB, in several pieces.
+/// zstd with a window of 128 KiB, in several pieces.
 fn with_small_window(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
     encoder.window_log(17).unwrap();
@@ -85,7 +85,7 @@ fn with_small_window(bytes: &[u8]) -> Vec<u8> {
 
 type Wrap<'a> = &'a dyn Fn(u64, Arc<dyn Content>) -> Arc<dyn Content>;
 
-/// An archive for each target, out of bundles that `compress` makes and `change` changes.
+/// An archive for each target, of bundles that `compress` compresses and `change` modifies.
 fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
     let jobs = BundleJobs::of(resources);
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
@@ -112,7 +112,7 @@ fn archives(resources: &Arc<Resources>) -> Vec<Arc<ArchiveRope>> {
     archives_from(resources, at_once, &|_, content| content)
 }
 
-/// A budget, and a frame store in a directory.
+/// Resources with a budget and a frame store in a directory.
 fn with_store(budget: u64, directory: &Path, capacity: u64) -> Arc<Resources> {
     let store = FrameStore::open(Some(directory), &directory.join("a.whl"), Some(capacity));
     Resources::with_store(budget, Index::default(), store)
@@ -133,7 +133,7 @@ fn together(archives: &[Arc<ArchiveRope>]) -> u64 {
     done.into_inner()
 }
 
-/// Bundles decompressed, and frames made.
+/// Bundles decompressed and frames made during `run`.
 fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64) {
     let counters = &resources.counters;
     let now = || (counters.bytes_decompressed.get(), counters.frames_made.get());
@@ -144,12 +144,12 @@ fn work(resources: &Resources, run: impl FnOnce()) -> (u64, u64) {
     ((after.0 - before.0) / BUNDLE, after.1 - before.1)
 }
 
-/// What archives are like, in the order of the targets.
+/// The expected archives, in the order of the targets.
 fn expected() -> Vec<Vec<u8>> {
     archives(&Resources::new(64 << 20)).iter().map(|archive| read(archive).unwrap()).collect()
 }
 
-/// Waits until background work has made so many frames.
+/// Waits until background work has made this many frames.
 fn wait_for_frames(resources: &Resources, count: u64) {
     let started = std::time::Instant::now();
     while resources.counters.frames_made.get() < count {

@@ -28,7 +28,7 @@ fn frames(resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
     [(); BUNDLES].map(|()| bundles.next().unwrap())
 }
 
-/// Has each of these lists of frames made by a thread of its own, all at the same time.
+/// Demands each of these lists of frames on a thread of its own, all at the same time.
 fn demand(lists: Vec<Vec<Arc<Frame>>>) {
     let callers: Vec<_> = lists
         .into_iter()
@@ -43,7 +43,7 @@ fn demand(lists: Vec<Vec<Arc<Frame>>>) {
     callers.into_iter().for_each(|caller| caller.join().unwrap());
 }
 
-/// Waits until nothing is being made any more: a frame can be read before its job ends.
+/// Waits until no job is running: a frame can be read before its job ends.
 fn settle(jobs: &BundleJobs) {
     while !jobs.is_idle() {
         schedule::yield_now();
@@ -63,7 +63,7 @@ fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
         let jobs = Arc::clone(a[0].jobs());
         let lists = vec![vec![a[0].clone(), b[1].clone()], vec![b[0].clone(), a[2].clone()], vec![a[0].clone()]];
         demand(lists);
-        // All others are made behind those that callers wait for.
+        // All other frames are made after those that callers wait for.
         demand([a, b].concat().into_iter().map(|frame| vec![frame]).collect());
         settle(&jobs);
         assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
@@ -74,7 +74,7 @@ fn a_bundle_is_decompressed_once_for_all_callers_and_gives_its_memory_back() {
     });
 }
 
-/// Readers of code objects as they are, which no job brings together.
+/// Concurrent readers of uncompressed code objects, which no job combines.
 #[test]
 fn a_bundle_is_decompressed_once_for_all_its_readers() {
     check(|| {
@@ -93,7 +93,7 @@ fn a_bundle_is_decompressed_once_for_all_its_readers() {
     });
 }
 
-/// Without memory bundles are opened one after the other, and frames are made whenever they are asked for.
+/// Without memory, bundles are opened one after the other, and frames are made whenever they are read.
 #[test]
 fn callers_without_memory_go_on() {
     check(|| {
@@ -106,7 +106,7 @@ fn callers_without_memory_go_on() {
     });
 }
 
-/// What is made ahead ends, too, and joins what callers ask for meanwhile.
+/// Prefetching ends, too, and demands of callers join it meanwhile.
 #[test]
 fn work_in_the_background_joins_that_of_callers() {
     check(|| {

@@ -21,10 +21,10 @@ use crate::rope::{Content, Rope, Segment, to_usize};
 /// Bytes of a header.
 const BLOCK: u64 = 512;
 
-/// Bytes of the headers of a member. They are held in memory.
+/// The most bytes of the headers of a member, which are held in memory.
 const LONGEST_HEADER: u64 = 1 << 20;
 
-/// Bytes that the list of members takes.
+/// The most bytes that the list of members takes: paths and entries.
 const MOST_PATH_BYTES: usize = 256 << 20;
 
 /// How an archive is compressed.
@@ -36,7 +36,7 @@ pub(super) enum TarCompression {
     Xz,
 }
 
-/// How the tar archive at `location` is compressed; `None` if it is none. A wheel may begin with anything.
+/// How the tar archive at `location` is compressed; `None` if it is no tar archive. A wheel may begin with anything.
 pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
     let name = location.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(".whl") {
@@ -76,7 +76,7 @@ pub(super) fn list(
     Ok(Input { kind, location, root, entries, warnings: Vec::new(), file: Some(file) })
 }
 
-/// The entries while they are collected.
+/// The entries collected so far.
 struct TarEntries<'a> {
     location: &'a Path,
     owner: Attributes,
@@ -90,7 +90,7 @@ impl TarEntries<'_> {
     fn read(&mut self, archive: &Arc<dyn Content>) -> Result<(), SourceError> {
         let unusable =
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
-        // Members are skipped, so that what is read of each is its headers.
+        // Members are skipped, so only their headers are read.
         let allowance = Rc::new(Cell::new(LONGEST_HEADER));
         let reader = ContentReader { allowance: Some(Rc::clone(&allowance)), ..ContentReader::new(archive) };
         let mut tar = Archive::new(reader);
@@ -151,7 +151,7 @@ impl TarEntries<'_> {
         self.insert(Entry { path, kind: shown, attributes }).map_err(bad)
     }
 
-    /// The file to which a hard link leads, which stands before it.
+    /// The file to which a hard link leads. It precedes the link in the archive.
     fn linked(&mut self, target: &[u8]) -> Result<EntryKind, String> {
         let name = String::from_utf8_lossy(target).into_owned();
         let path = path_of(target).map_err(|error| format!("a hard link to {name:?}: {error}"))?;
@@ -166,7 +166,7 @@ impl TarEntries<'_> {
         Ok(EntryKind::File { content: Arc::clone(content), link_group: Some(group) })
     }
 
-    /// Adds an entry and the directories above it. As when it is unpacked, a later one replaces an earlier one.
+    /// Adds an entry and the directories above it. As in unpacking, a later entry replaces an earlier one.
     fn insert(&mut self, entry: Entry) -> Result<(), String> {
         let mut above = entry.path.parent();
         while let Some(path) = above.filter(|path| !path.is_root()) {
@@ -194,7 +194,7 @@ impl TarEntries<'_> {
         }
     }
 
-    /// Keeps the list from growing out of proportion.
+    /// Bounds the memory of the list.
     fn count(&mut self, path: &EntryPath) -> Result<(), String> {
         self.path_bytes = self.path_bytes.saturating_add(path.as_bytes().len() + size_of::<Entry>());
         if self.path_bytes > MOST_PATH_BYTES {
@@ -204,7 +204,7 @@ impl TarEntries<'_> {
     }
 }
 
-/// What extended headers say in addition to names and sizes.
+/// Extended headers that are used, apart from names and sizes.
 #[derive(Default)]
 struct Extended {
     mtime: Option<(i64, u32)>,
@@ -231,11 +231,11 @@ fn time(text: &[u8]) -> Option<(i64, u32)> {
     let text = std::str::from_utf8(text).ok()?;
     let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
     let nanoseconds = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
-    // Before 1970 a fraction would count the other way; nothing is that old.
+    // A fraction of a negative time would have to be subtracted. No real archive is that old.
     seconds.parse().ok().filter(|&seconds: &i64| seconds >= 0).map(|seconds| (seconds, nanoseconds))
 }
 
-/// The path of a member; `None` for the root. `./` before a name and `/` behind it mean nothing.
+/// The path of a member; `None` for the root. A leading `./` and a trailing `/` are ignored.
 fn path_of(name: &[u8]) -> Result<Option<EntryPath>, super::PathError> {
     let mut name = name;
     while let Some(rest) = name.strip_prefix(b"./") {
@@ -245,11 +245,11 @@ fn path_of(name: &[u8]) -> Result<Option<EntryPath>, super::PathError> {
     if name.is_empty() || name == b"." { Ok(None) } else { EntryPath::new(name).map(Some) }
 }
 
-/// Reads a content from its beginning to its end.
+/// Reads a content sequentially.
 struct ContentReader {
     content: Arc<dyn Content>,
     at: u64,
-    /// As much may be read; any amount if `None`.
+    /// The bytes that may still be read; `None` for no limit.
     allowance: Option<Rc<Cell<u64>>>,
 }
 

@@ -1,7 +1,7 @@
-//! A compressed archive as the bytes that it unpacks to.
+//! A compressed archive as a content of its unpacked bytes.
 //!
-//! A gzip file is one deflate stream, which is read from checkpoints like a member of a wheel. Streams of zstd and xz have no
-//! such points, so they are unpacked once, to a file without a name.
+//! A gzip file is one deflate stream, which is read from checkpoints like a member of a wheel. Streams of zstd and xz
+//! have no such points. They are unpacked once, to an unnamed file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -22,13 +22,13 @@ use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Rope, Segment, check_range};
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const PIECE: usize = 256 << 10;
 
-/// The largest window of a stream, as for bundles: 128 MiB.
+/// The largest window of a zstd stream as a power of two: 128 MiB, as for bundles.
 const WINDOW_LOG: u32 = 27;
 
-/// Memory for a dictionary of that size, and what else xz needs, in KiB.
+/// The memory limit of xz in KiB: a dictionary of the same size, and 4 MiB for the rest.
 const MOST_MEMORY: u32 = 132 << 10;
 
 /// The bytes of the archive in `file`.
@@ -90,7 +90,7 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
 }
 
 impl Gzip {
-    /// Inflates the file once: nothing but that says how long its content is, since the trailer has 32 bits of it.
+    /// Inflates the file once. Only this reveals the length of its content, since the trailer has just 32 bits of it.
     fn measure(file: &Arc<dyn Content>) -> io::Result<Self> {
         let mut input = BufReader::with_capacity(PIECE, ContentReader::new(file));
         let start = skip_header(&mut input)?;
@@ -120,7 +120,7 @@ impl Gzip {
     }
 }
 
-/// Reads the header of a gzip member, and gives its length (RFC 1952, 2.3).
+/// Reads the header of a gzip member, and returns its length in bytes (RFC 1952, 2.3).
 fn skip_header(input: &mut impl BufRead) -> io::Result<u64> {
     let mut fixed = [0; 10];
     input.read_exact(&mut fixed)?;
@@ -146,7 +146,7 @@ fn skip_header(input: &mut impl BufRead) -> io::Result<u64> {
     Ok(length as u64)
 }
 
-/// Unpacks a stream to a file without a name.
+/// Unpacks a stream to an unnamed file.
 fn unpack(mut stream: impl Read, of: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
     let mut file = resources.store.scratch()?;
     let size = io::copy(&mut stream, &mut file)?;
@@ -154,7 +154,7 @@ fn unpack(mut stream: impl Read, of: &Arc<dyn Content>, resources: &Arc<Resource
     Ok(Arc::new(Scratch { file, size, identity }))
 }
 
-/// A file of ours, which nobody else can change.
+/// An unnamed file of this process, which no other process can change.
 #[derive(Debug)]
 struct Scratch {
     file: File,
