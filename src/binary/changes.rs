@@ -1,4 +1,4 @@
-//! What makes a binary without device code of a fat one, in a form that can be kept from session to session.
+//! The changes that turn a fat binary into a host or thin one, in a form that can be stored in the index.
 
 use std::sync::Arc;
 
@@ -10,31 +10,32 @@ use super::coff::{CHECKSUM_SIZE, Checksum};
 use super::elf::Symbols;
 use crate::rope::{Content, Edit, ReadError, Rope, Segment, edited};
 
-/// Replaces the bytes `start..end` of the original; like an [`Edit`], but it holds no content.
+/// Replaces the bytes `start..end` of the original. Like an [`Edit`], but without contents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Patch {
     /// First byte that is replaced.
     pub(super) start: u64,
     /// The byte after the last one that is replaced.
     pub(super) end: u64,
-    /// What stands there instead.
+    /// The bytes in its place.
     pub(super) replacement: Vec<PatchPiece>,
 }
 
-/// A part of what stands in another's place.
+/// A part of a replacement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum PatchPiece {
     /// These bytes.
     Literal(ByteBuf),
-    /// So many zeros.
+    /// This many zeros.
     Zeros(u64),
     /// `length` bytes of the original from `offset` on.
     Original { offset: u64, length: u64 },
-    /// A symbol table of the original, changed.
+    /// A symbol table of the original with changed symbols.
     Symbols(Symbols),
-    /// The checksum of the image that comes out.
+    /// The checksum of the resulting image.
     Checksum,
-    /// `length` bytes that are made when they are read: a number in a list that is given then.
+    /// `length` bytes that are made when they are read. `number` is an index in the list of contents that is passed
+    /// when edits are built.
     Made { number: usize, length: u64 },
 }
 
@@ -51,13 +52,13 @@ impl Patch {
         Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![PatchPiece::literal(bytes)] }
     }
 
-    /// Leaves `start..end` out.
+    /// Removes `start..end`.
     pub(super) fn cut(start: u64, end: u64) -> Self {
         Self { start, end, replacement: Vec::new() }
     }
 }
 
-/// The changes as edits of `original`, with `made` for [`PatchPiece::Made`]. Fails if they cannot be made of it.
+/// The changes as edits of `original`, with `made` for [`PatchPiece::Made`]. Fails if they do not fit `original`.
 pub(super) fn edits(
     original: &Arc<dyn Content>,
     changes: &[Patch],
@@ -90,7 +91,7 @@ pub(super) fn edits(
     Ok(convert(&Segment::whole(Arc::new(checksum)))?)
 }
 
-/// What `original` becomes.
+/// The result of `edits` on `original`.
 pub(super) fn rope(original: &Arc<dyn Content>, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
     edited(original, edits).map_err(|error| BinaryError::unsupported(error.to_string()))
 }

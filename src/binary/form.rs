@@ -1,4 +1,4 @@
-//! What a binary has in place of its device code: a marker that leads to archives, or bundles with less code.
+//! The form that replaces a binary's device code: a marker that names archives, or bundles with less code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,19 +7,20 @@ use super::changes::{Patch, PatchPiece};
 use super::{BinaryError, FATBIN_WRAPPER_MAGIC, HIPK_MAGIC};
 use crate::fatbin::{BundlePart, CODE_ALIGNMENT, ThinBundle};
 
-/// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
+/// Bytes that HIP reads from the beginning of a bundle, whatever its length (`hip_fatbin.cpp` of CLR).
 const READ_BY_HIP: u64 = 4096;
 
-/// A bundle of a binary, and what becomes of it.
+/// A bundle of a binary, and its replacement.
 #[derive(Clone, Debug)]
 pub struct Replaced {
     /// Its offset in the file.
     pub offset: u64,
-    /// What becomes of it.
+    /// The replacement.
     pub bundle: ThinBundle,
-    /// Bytes of what it is compressed to, with the header, if it is. The bundle stays whole if there is no place for that.
+    /// Bytes of the compressed replacement with its header, if it is compressed. If that does not fit, the bundle stays
+    /// whole.
     pub compressed: Option<u64>,
-    /// Bytes that there are for it.
+    /// Bytes available for it.
     pub slot: u64,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct CodeForm {
 enum FormKind {
     /// All wrappers lead to the marker.
     Host,
-    /// For each bundle, by its old offset in the file, how far behind the old device code's beginning it begins.
+    /// For each bundle, by its old file offset: its new offset from the beginning of the device code.
     Thin(BTreeMap<u64, u64>),
 }
 
@@ -45,10 +46,9 @@ impl CodeForm {
         Self { kind: FormKind::Host, front: vec![PatchPiece::literal(bytes)], size: bytes.len() as u64 }
     }
 
-    /// Bundles, in the order of their offsets. The device code is at `device` in the file, and its beginning at
-    /// `address` in memory.
+    /// Bundles in the order of their offsets. The device code is at `device` in the file and at `address` in memory.
     ///
-    /// No bundle takes more than its slot, and none is aligned to more than it was, so there is a place for all.
+    /// No bundle takes more than its slot or has a stricter alignment than before, so all of them fit.
     pub(super) fn thin(device: &Range<u64>, address: u64, bundles: &[Replaced]) -> Result<Self, BinaryError> {
         let mut form = Self { kind: FormKind::Thin(BTreeMap::new()), front: Vec::new(), size: 0 };
         let mut last = 0;
@@ -104,7 +104,7 @@ impl CodeForm {
         }
     }
 
-    /// Bytes of what stands in place of the device code.
+    /// Bytes of the form.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -114,19 +114,19 @@ impl CodeForm {
         matches!(self.kind, FormKind::Thin(_))
     }
 
-    /// How far behind the beginning of the old device code a wrapper leads that led to the bundle at this offset.
+    /// Offset, from the beginning of the old device code, to which a wrapper of the bundle at this file offset points.
     pub(super) fn place(&self, bundle: u64) -> Result<u64, BinaryError> {
         match &self.kind {
             FormKind::Host => Ok(0),
             FormKind::Thin(places) => {
                 let place = places.get(&bundle).copied();
-                place.ok_or_else(|| BinaryError::malformed("a wrapper leads to a bundle that is not known"))
+                place.ok_or_else(|| BinaryError::malformed("a wrapper points at an unknown bundle"))
             }
         }
     }
 
-    /// For each bundle, in the order of their old places, how far it begins behind the device code's beginning before and
-    /// after. `start` is the offset of the device code in the file.
+    /// For each bundle, in the order of old offsets: its offset in the device code before and after. `start` is the
+    /// file offset of the device code.
     pub(super) fn moves(&self, start: u64) -> Vec<(u64, u64)> {
         match &self.kind {
             FormKind::Host => vec![(0, 0)],
@@ -134,8 +134,8 @@ impl CodeForm {
         }
     }
 
-    /// The wrapper's fields from its beginning on, with a pointer to `address`. Its index goes into a field that is unused
-    /// in a fat binary, and stays as it is there.
+    /// The wrapper's fields from its beginning on, with a pointer to `address`. A split wrapper has its index in a
+    /// field that fat ones do not use; in a thin binary the field stays as it is.
     pub(super) fn wrapper(&self, index: usize, address: u64) -> Vec<u8> {
         let (magic, index) = match self.kind {
             FormKind::Host => (HIPK_MAGIC, Some(index as u64)),
@@ -149,8 +149,9 @@ impl CodeForm {
         bytes
     }
 
-    /// The changes that put the form and `behind` in place of the bytes `range`. Code that stays where it is, but for
-    /// what is cut out before it, is not a part of any change, so that a deflate stream of it can be taken over.
+    /// The changes that put the form and `behind` in place of the bytes `range`. Code that stays in place, or moves
+    /// only because bytes before it are removed, is not part of any change. So its part of a deflate stream can be
+    /// reused.
     pub(super) fn replace(&self, behind: Vec<PatchPiece>, range: Range<u64>) -> Vec<Patch> {
         let mut changes = Vec::new();
         let mut at = range.start;
@@ -173,7 +174,8 @@ impl CodeForm {
 }
 
 impl Replaced {
-    /// Bytes of what it is compressed to, if there is a place for that: the fat one can have been compressed harder.
+    /// Bytes of the compressed replacement, if they fit. They may not, because the original may be compressed at a
+    /// higher level.
     pub(super) fn made(&self) -> Option<u64> {
         match &self.bundle {
             ThinBundle::Compressed { length, .. } => self.compressed.filter(|made| made <= length.max(&self.slot)),

@@ -1,7 +1,7 @@
-//! A split binary with its device code in it again.
+//! A split binary with its device code put back.
 //!
-//! It becomes a fat binary as compilers make it: wrappers say HIPF, the index is 0 again, and each leads to a bundle. What else
-//! is in the file keeps its address. What comes out is looked through like any other fat binary before it is used.
+//! The result is a fat binary as compilers make it: wrappers have the magic HIPF and the index 0, and each leads to a
+//! bundle. Everything else keeps its address. The result is scanned like any other fat binary before it is used.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FatBinary, coff, elf};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::{Content, Rope, head_mut, to_usize};
 
-/// Bytes that HIP reads from where a bundle begins, whatever its length (`hip_fatbin.cpp` of CLR).
+/// Bytes that HIP reads from the beginning of a bundle, whatever its length (`hip_fatbin.cpp` of CLR).
 const READ_BY_HIP: u64 = 4096;
 
-/// Bundles one behind the other, as they are in a section.
+/// Consecutive bundles, as they are in a section.
 #[derive(Debug)]
 pub(super) struct Placed {
-    /// For each bundle, how far it begins behind the section's beginning, and its length.
+    /// For each bundle, its offset in the section and its length.
     pub(super) bundles: Vec<(u64, u64)>,
     /// Bytes of the section.
     pub(super) size: u64,
 }
 
 impl Placed {
-    /// Bundles of these lengths. The section begins at a multiple of [`CODE_ALIGNMENT`].
+    /// Places bundles of these lengths. The section begins at a multiple of [`CODE_ALIGNMENT`].
     fn new(lengths: impl Iterator<Item = u64>) -> Result<Self, BinaryError> {
         let too_large = || BinaryError::unsupported("its device code is too large");
         let (mut placed, mut end) = (Self { bundles: Vec::new(), size: 0 }, 0_u64);
@@ -36,7 +36,7 @@ impl Placed {
         if placed.size > i64::MAX.unsigned_abs() / 4 { Err(too_large()) } else { Ok(placed) }
     }
 
-    /// The bundles, with zeros between them and up to `length`.
+    /// The bundles, with zeros between them and after them up to `length`.
     pub(super) fn pieces(&self, length: u64) -> Vec<PatchPiece> {
         let (mut pieces, mut at) = (Vec::new(), 0);
         for (number, &(start, length)) in self.bundles.iter().enumerate() {
@@ -73,7 +73,7 @@ pub fn join(content: &Arc<dyn Content>, bundles: &[Arc<dyn Content>]) -> Result<
     Ok(joined)
 }
 
-/// Fails unless the file is a fat binary of which each wrapper leads to its own bundle.
+/// Fails unless the file is a fat binary in which each wrapper leads to its own bundle.
 fn check(joined: &Arc<dyn Content>, placed: &Placed) -> Result<(), BinaryError> {
     let wrong = |reason: String| BinaryError::unsupported(format!("its device code cannot be put back: {reason}"));
     let fat = FatBinary::scan(joined).map_err(|error| wrong(error.to_string()))?;

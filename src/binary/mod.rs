@@ -1,6 +1,6 @@
-//! Host binaries with device code: finding it by reading headers only, and the binary without it as a rope.
+//! Host binaries with device code: locating it by reading headers only, and the binary without it as a rope.
 //!
-//! It does not know where code objects go: the marker or the bundle that a wrapper leads to is given to it.
+//! It does not know where code objects go. Its callers provide the marker or the bundle for each wrapper.
 
 mod changes;
 mod coff;
@@ -26,28 +26,28 @@ pub use joined::join;
 pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};
 
-/// Magic of a fat binary wrapper whose pointer leads to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
+/// Magic of a fat binary wrapper that points to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
 pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
-/// Magic of a fat binary wrapper whose pointer leads to a marker (`HIPK`, rocm-kpack).
+/// Magic of a fat binary wrapper that points to a marker (`HIPK`, rocm-kpack).
 pub const HIPK_MAGIC: u32 = 0x4B50_4948;
 /// Bytes of a wrapper: u32 magic, u32 version, u64 pointer, u64 unused or index.
 const FATBIN_WRAPPER_SIZE: u64 = 24;
 
 /// The most bytes that wrappers may take.
 const MAX_WRAPPER_BYTES: u64 = 16 << 20;
-/// The most wrappers: there is one for each translation unit.
+/// The most wrappers. There is one for each translation unit.
 pub const MAX_WRAPPERS: usize = 1 << 16;
 
-/// Why a binary is not split. Wherever it happens, the binary is shown as it is.
+/// Why a binary is not split. It is then shown unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BinaryError {
     /// Its headers contradict each other or the file.
     #[error("malformed: {0}")]
     Malformed(String),
-    /// It is of a shape that kpackfs does not rewrite.
+    /// kpackfs does not rewrite binaries of this form.
     #[error("{0}")]
     Unsupported(String),
-    /// Its bytes cannot be had.
+    /// Its bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
@@ -98,21 +98,21 @@ pub struct FatBinary {
 enum BinaryFormat {
     Elf(Box<elf::FatElf>),
     Coff(Box<coff::FatCoff>),
-    /// An offload bundle that is a file by itself: there is no host code in it, and programs load it by its name.
+    /// An offload bundle that is a file of its own, without host code. Programs load it by name.
     Bundle,
 }
 
 /// A fat binary wrapper. Its index is its position in [`FatBinary::wrappers`].
 #[derive(Clone, Copy, Debug)]
 pub struct Wrapper {
-    /// File offset of the offload bundle that its pointer leads to.
+    /// File offset of its offload bundle.
     pub bundle: u64,
-    /// File offset behind which there is nothing of the bundle.
+    /// File offset at which the bundle ends at the latest.
     pub limit: u64,
 }
 
 impl FatBinary {
-    /// Looks for device code. `Ok(None)` means that the file is no binary or has none.
+    /// Looks for device code. `Ok(None)` if the file is not a binary or has none.
     pub fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; 4];
         let length = magic.len().min(to_usize(content.size()));
@@ -128,8 +128,8 @@ impl FatBinary {
         Ok(None)
     }
 
-    /// A file that begins with an offload bundle, as a binary with one wrapper that leads to its beginning. It has a thin
-    /// form, but none without device code. `None` if it begins with anything else.
+    /// A file that begins with an offload bundle, as a binary with one wrapper. It has a thin form, but none without
+    /// device code. `None` if it begins with anything else.
     pub fn of_bundle(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut magic = [0; MAGIC_SIZE];
         let length = magic.len().min(to_usize(content.size()));
@@ -152,8 +152,8 @@ impl FatBinary {
         wrappers
     }
 
-    /// Where a file that claims to be this binary without device code differs from it: the first byte that a program
-    /// or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
+    /// The first difference between this binary and a file that claims to be its host form: the first byte that a
+    /// program or a debugger sees and that is neither device code nor had to change. `None` if nothing differs.
     pub fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
         match &self.format {
             BinaryFormat::Elf(elf) => elf.first_difference(split),
@@ -162,7 +162,7 @@ impl FatBinary {
         }
     }
 
-    /// The changes after which the binary has no device code, and all wrappers point at `marker`.
+    /// The changes that remove the device code and point all wrappers to `marker`.
     pub fn edits(&self, marker: &[u8]) -> Result<Vec<Edit>, BinaryError> {
         changes::edits(&self.content, &self.host_changes(marker)?, &[])
     }
@@ -171,8 +171,7 @@ impl FatBinary {
         self.changes(&CodeForm::marker(marker))
     }
 
-    /// The changes after which the binary has these bundles instead of its own, which are given in the order of their
-    /// offsets.
+    /// The changes that replace its bundles with `bundles`, which are in the order of the old offsets.
     fn thin_changes(&self, bundles: &[Replaced]) -> Result<Vec<Patch>, BinaryError> {
         let (device, address) = match &self.format {
             BinaryFormat::Elf(elf) => elf.device_code(),

@@ -1,4 +1,4 @@
-//! A binary without its device code, or with less of it.
+//! A binary without device code, or with less of it.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::gpu::GpuSet;
 use crate::index::{Index, RecordKind};
 use crate::rope::{Backing, Content, Edit, Extent, Identity, ReadError, Rope, Segment};
 
-/// The version of layouts: another one gives other bytes, which have other digests.
+/// The version of layouts. A new one changes bytes, and so digests.
 const LAYOUT: u64 = 2;
 
-/// What a fat binary becomes.
+/// The rewritten form of a fat binary.
 #[derive(Debug)]
 pub struct Rewritten {
     original: Arc<dyn Content>,
     edits: Arc<[Edit]>,
     rope: Rope,
     identity: Option<Identity>,
-    /// The file of the input that it is.
+    /// The file of the input with the same bytes, if there is one.
     kept: Option<Arc<dyn Content>>,
 }
 
 impl Rewritten {
-    /// The binary that the input has without device code, of which `original` was made.
+    /// The host binary `kept` of the input, from which `original` was joined.
     pub fn kept(original: &Arc<dyn Content>, kept: &Arc<dyn Content>) -> Result<Self, ReadError> {
         let replacement = vec![Segment::whole(Arc::clone(kept))];
         let edits = Arc::new([Edit { start: 0, end: original.size(), replacement: replacement.clone() }]);
@@ -32,14 +32,14 @@ impl Rewritten {
         Ok(Self { original: Arc::clone(original), edits, rope, identity, kept: Some(Arc::clone(kept)) })
     }
 
-    /// What `original` becomes when its wrappers point at `marker`, if that has been found out before.
+    /// The stored result of rewriting `original` with `marker`, if there is one.
     pub fn get(index: &Index, original: &Arc<dyn Content>, marker: &[u8]) -> Option<Self> {
         let identity = identity(&**original, marker)?;
         let changes: Vec<Patch> = index.get(RecordKind::Rewritten, &identity)?;
         Self::new(original, &changes, &[], Some(identity)).ok()
     }
 
-    /// Works out what `original` becomes when its wrappers point at `marker`.
+    /// Rewrites `original` so that its wrappers point to `marker`, and stores the result.
     pub fn make(
         index: &Index,
         original: &Arc<dyn Content>,
@@ -55,7 +55,7 @@ impl Rewritten {
         Ok(made)
     }
 
-    /// The binary after the changes of [`ThinChanges`], with the compressed bundles that these ask for.
+    /// The binary after [`ThinChanges`], with the compressed bundles that they need.
     pub fn thin(
         original: &Arc<dyn Content>,
         changes: &ThinChanges,
@@ -80,7 +80,7 @@ impl Rewritten {
         self.kept.as_ref()
     }
 
-    /// The binary as it was.
+    /// The original binary.
     pub fn original(&self) -> &Arc<dyn Content> {
         &self.original
     }
@@ -91,7 +91,7 @@ impl Rewritten {
     }
 }
 
-/// What has to be changed in a binary so that it has the code of some GPUs only.
+/// The changes that reduce a binary to the code of some GPUs.
 #[derive(Debug)]
 pub struct ThinChanges {
     changes: Vec<Patch>,
@@ -99,14 +99,14 @@ pub struct ThinChanges {
 }
 
 impl ThinChanges {
-    /// What was found out before.
+    /// The stored changes, if there are any.
     pub fn get(index: &Index, original: &Arc<dyn Content>, gpus: &GpuSet) -> Option<Self> {
         let identity = thin_identity(&**original, gpus)?;
         let changes = index.get(RecordKind::Rewritten, &identity)?;
         Some(Self { changes, identity: Some(identity) })
     }
 
-    /// Works out what replaces the bundles of `fat`, which are given in the order of their offsets.
+    /// Computes the changes. `bundles` replace those of `fat` in the order of their offsets.
     pub fn make(
         index: &Index,
         original: &Arc<dyn Content>,
@@ -132,7 +132,7 @@ impl ThinChanges {
     }
 }
 
-/// Other versions of zstd may compress bundles to other lengths.
+/// The version of zstd is part of the identity, since it affects the lengths of compressed bundles.
 fn thin_identity(original: &dyn Content, gpus: &GpuSet) -> Option<Identity> {
     let mut identity = Identity::describe("device code of some GPUs");
     identity.number(LAYOUT).add(&original.identity()?.0).add(gpus.to_string().as_bytes()).add(COMPRESSION.as_bytes());

@@ -1,4 +1,4 @@
-//! Binaries that have been split, by kpackfs or by other tools: what a loader would find in them.
+//! Split binaries, made by kpackfs or by other tools, as a loader reads them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::rope::Content;
 /// The most problems that are reported for one binary.
 const MAX_PROBLEMS: usize = 100;
 
-/// The most markers that the wrappers of one binary may lead to; those of real ones share one.
+/// The most markers of one binary. The wrappers of real ones share one.
 pub(super) const MAX_MARKERS: usize = 64;
 
 /// A binary whose device code has been moved into archives.
@@ -17,26 +17,26 @@ pub(super) const MAX_MARKERS: usize = 64;
 pub struct SplitBinary {
     /// Its wrappers, in the order of their section.
     pub wrappers: Vec<SplitWrapper>,
-    /// Rules of its format, and of what a split binary is, that it breaks.
+    /// Violated rules of its format and of split binaries.
     pub problems: Vec<String>,
 }
 
-/// A wrapper that names archives instead of pointing at device code.
+/// A wrapper that leads to a marker, not to device code.
 #[derive(Debug)]
 pub struct SplitWrapper {
     /// File offset.
     pub offset: u64,
-    /// Its version field; loaders want 1.
+    /// Its version field. Loaders accept 1.
     pub version: u32,
-    /// Its index field, under which loaders look for its code objects.
+    /// Its index field, by which loaders look up its code objects.
     pub index: u64,
-    /// What its pointer leads to once the loader has relocated it; the marker is the beginning of it.
+    /// The bytes that its relocated pointer leads to. They begin with the marker.
     pub marker: Result<Arc<[u8]>, BinaryError>,
 }
 
 impl SplitBinary {
-    /// Looks for wrappers that have been split. `Ok(None)` means that there are none: the file is no binary, or has
-    /// never had device code, or still has it.
+    /// Looks for split wrappers. `Ok(None)` if there are none: the file is not a binary, has never had device code, or
+    /// still has it.
     pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         if starts_with(content, &object::elf::ELFMAG)? {
             elf::read_split(content)
@@ -47,7 +47,8 @@ impl SplitBinary {
         }
     }
 
-    /// The same for a file that may be compressed, without decompressing all of one that cannot have device code.
+    /// Like [`SplitBinary::read`], for a file that may be compressed. If it cannot have device code, not all of it is
+    /// decompressed.
     pub fn find(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         if starts_with(content, &object::elf::ELFMAG)? && !elf::may_have_code(content)? {
             return Ok(None);
@@ -56,7 +57,7 @@ impl SplitBinary {
     }
 }
 
-/// What is wrong with a binary, up to [`MAX_PROBLEMS`].
+/// Problems of a binary, up to [`MAX_PROBLEMS`].
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     list: Vec<String>,
@@ -83,12 +84,12 @@ impl Problems {
     }
 }
 
-/// The markers that wrappers lead to, by pointer.
+/// The markers of wrappers, by pointer.
 #[derive(Debug, Default)]
 pub(super) struct Markers(HashMap<u64, Arc<[u8]>>);
 
 impl Markers {
-    /// What `read` finds at a pointer.
+    /// The marker at a pointer, read by `read` at the first call.
     pub(super) fn get(
         &mut self,
         pointer: u64,

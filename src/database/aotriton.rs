@@ -12,7 +12,7 @@ pub(super) fn detect(names: &PathNames) -> Option<Arch> {
         key if !BundleKey::is_known(&key) => family_key(name).unwrap_or(key),
         key => key,
     };
-    // A target keeps the name that it has here.
+    // A target keeps the name of the directory.
     if key.level() == Level::Target { Some(Arch::Target(name.parse().ok()?)) } else { Some(Arch::Bundle(key)) }
 }
 

@@ -1,9 +1,10 @@
 //! Loose code objects: AMDGPU ELF files and offload bundles that a library opens by their paths, such as AITER's
 //! `hsa/gfx942/**/*.co` and hipDNN's `asm_kernels/<arch>/`.
 //!
-//! The header decides what a code object is for: names lie now and then. It is moved only if its path names a target or a
-//! family, too; what a library opens under one path for all GPUs stays in the host part. A directory that is called as a
-//! target takes the tables along that lie between its code objects, unless it holds host code as well.
+//! The header decides the target of a code object, since file names are sometimes wrong. A file is moved only if its
+//! path names a target or a family, too. What a library opens under one path for all GPUs stays in the host part. In a
+//! directory that is named after a target, tables between the code objects are moved as well, unless the directory also
+//! has host code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,18 +22,18 @@ use crate::source::{EntryPath, begins_binary};
 /// A file with its path.
 pub type NamedFile<'a> = (&'a EntryPath, &'a Arc<dyn Content>);
 
-/// What Python needs to import a directory.
+/// The file that makes a directory a Python package.
 const PACKAGE: &[u8] = b"__init__.py";
 
 /// The loose code objects among some files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct LooseCode {
     files: HashMap<EntryPath, Arch>,
-    /// Code objects that are not for what their paths say.
+    /// Warnings about code objects whose headers contradict their paths.
     pub(super) contradictions: Vec<String>,
 }
 
-/// What a file is by its first bytes.
+/// What the first bytes of a file show.
 enum Magic {
     /// Code for a target.
     Code(TargetId),
@@ -42,7 +43,7 @@ enum Magic {
 }
 
 impl LooseCode {
-    /// Looks into the files whose paths name a target or a family.
+    /// Reads the first bytes of files whose paths name a target or a family.
     pub(super) fn find<'a>(files: impl Iterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let named: Vec<_> = files
             .filter_map(|(path, content)| Some((path, content, named_targets(path))).filter(|it| !it.2.is_empty()))
@@ -69,14 +70,14 @@ impl LooseCode {
         found
     }
 
-    /// What the file at `path` is for, if it is one of these.
+    /// The architecture of the file at `path`, if it is one of these.
     pub(super) fn arch(&self, path: &EntryPath) -> Option<Arch> {
         self.files.get(path).cloned()
     }
 }
 
 impl Magic {
-    /// What cannot be read is nothing: scanning the file says why.
+    /// Unreadable files are ignored here. Scanning reports them.
     fn of(path: &EntryPath, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
         let mut bytes = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
         if path.name() == PACKAGE {
@@ -94,7 +95,7 @@ impl Magic {
     }
 }
 
-/// The only target that an offload bundle has code for. Variants of one processor are code for that processor.
+/// The only target for which an offload bundle has code. Variants of one processor count as that processor.
 fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<TargetId> {
     if !is_bundle(beginning) {
         return None;
@@ -103,22 +104,23 @@ fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Ar
     let mut others = bundle.targets();
     let first = others.pop_first().filter(|_| bundle.unknown_targets().is_empty())?;
     let is_alike = others.iter().all(|target| target.processor() == first.processor());
-    // Tables name what they like, and a part is named after the target.
+    // A bundle's table may contain any name, and a part is named after the target, so the target has to be known.
     (is_alike && is_known(&first)).then(|| if others.is_empty() { first.clone() } else { first.without_features() })
 }
 
-/// The targets and families that the components of a path name, from the top.
+/// The targets and families that the components of a path name, topmost first.
 fn named_targets(path: &EntryPath) -> Vec<TargetId> {
     let texts = path.components().filter_map(|component| std::str::from_utf8(component).ok());
     texts.flat_map(archs).filter(|name| is_known(name) || BundleKey::of(name).is_known()).collect()
 }
 
-/// Whether there is a processor of this name, in its strict form, too.
+/// Whether there is a processor of this name. Its strict form counts, too.
 fn is_known(target: &TargetId) -> bool {
     is_processor(target.processor().trim_end_matches("-strict"))
 }
 
-/// Whether code for `target` may lie under a name: that of its processor, of its family, or of a processor that runs it.
+/// Whether code for `target` may be below this name: that of its processor, of its family, or of a processor that runs
+/// it.
 fn fits(name: &TargetId, target: &TargetId) -> bool {
     let runs_it = || name.candidates().iter().any(|candidate| candidate.processor() == target.processor());
     let is_above = || !name.is_generic() && BundleKey::of(target).packaging_chain().contains(&BundleKey::of(name));
@@ -127,7 +129,7 @@ fn fits(name: &TargetId, target: &TargetId) -> bool {
     (runs_it() || is_above()) && !target.features().any(is_opposite)
 }
 
-/// The directories that belong to the target after which they are called: there is code for it in them, and no host code.
+/// The directories that belong to the target they are named after: they contain code for it, and no host code.
 fn own_directories<'a>(
     files: impl Iterator<Item = (&'a EntryPath, &'a Magic)>,
 ) -> BTreeMap<EntryPath, Option<TargetId>> {
@@ -150,7 +152,7 @@ fn own_directories<'a>(
     with_code.into_iter().map(own).collect()
 }
 
-/// The target that a directory is called as; a family is none.
+/// The target that a directory is named after. Families do not count.
 fn target_of_directory(directory: &EntryPath) -> Option<TargetId> {
     let name = whole_arch(std::str::from_utf8(directory.name()).ok()?)?;
     is_known(&name).then_some(name)

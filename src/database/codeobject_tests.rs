@@ -1,4 +1,4 @@
-//! Loose code objects in the layouts of AITER and hipDNN, and what only resembles them.
+//! Loose code objects in the layouts of AITER and hipDNN, and similar files.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn code_with(mach: u8, features: u8) -> Vec<u8> {
     code
 }
 
-/// A library of the machine.
+/// A host library.
 fn host() -> Vec<u8> {
     let mut host = code(0);
     host[18] = 62;
@@ -48,7 +48,7 @@ fn bundle(targets: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// What the files are for, or `host`, in their order; and the warnings.
+/// The target of each file, in order, or `host`; and the warnings.
 fn places(databases: &Databases, files: &[(&str, Vec<u8>)]) -> (Vec<String>, Vec<String>) {
     let contents: Vec<(EntryPath, Arc<dyn Content>)> = files
         .iter()

@@ -4,7 +4,7 @@ use super::Arch;
 use super::names::{PathNames, number_at};
 
 /// `[lib]device_conv_operations_<processor>[_strict][_<feature><sign>…].a` or `.lib`. The build system writes signs as
-/// `p` and `_`; features do not matter for where the file belongs.
+/// `p` and `_`. Features do not affect where the file belongs.
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let file = names.file();
     let name = file.strip_suffix(".a").or_else(|| file.strip_suffix(".lib"))?;

@@ -1,4 +1,4 @@
-//! The rocjitsu hot-swap cache: translations of gfx1250 code between steppings, named after SHA-256 digests.
+//! The rocjitsu hot-swap cache: gfx1250 code translated between steppings, in files named after SHA-256 digests.
 
 use super::Arch;
 use super::names::PathNames;

@@ -3,7 +3,7 @@
 use super::Arch;
 use super::names::{PathNames, arch_at, starts};
 
-/// Binary cache, models, tuning and find databases, and what users' own tuning adds.
+/// Suffixes of binary caches, models, tuning and find databases, and users' own tuning results.
 const SUFFIXES: [&str; 6] = [".kdb", ".model", ".db.txt", ".fdb.txt", ".udb.txt", ".ufdb.txt"];
 
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {
@@ -18,7 +18,7 @@ pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     })
 }
 
-/// `libMIOpenCKGroupedConv_gfx942-xnack+.so`, perhaps with a version behind it, or a DLL.
+/// `libMIOpenCKGroupedConv_gfx942-xnack+.so`, possibly with a version after it, or a DLL.
 fn kernel_library(file: &str) -> Option<Arch> {
     let name = file.strip_prefix("lib").unwrap_or(file).strip_prefix("MIOpenCK")?;
     starts(name).find_map(|start| {
@@ -32,11 +32,11 @@ fn kernel_library(file: &str) -> Option<Arch> {
 
 /// The processor at the start of the name of a database.
 ///
-/// MIOpen (`GetDbBasename`) writes the number of compute units behind it, as `_` and decimal digits or as bare
-/// hexadecimal digits: `gfx1030_36`, `gfx90a6e` (gfx90a, 110 units), `gfx942130` (gfx942, 304 units), `gfx110136`
-/// (gfx1101, 54 units), `gfx1250-strict100` (gfx1250-strict, 256 units). What is processor and what is number follows
-/// from LLVM's rule for processors: a decimal major version (9 at most, or two digits that begin with 1), a decimal minor
-/// and a hexadecimal stepping of a digit each.
+/// MIOpen (`GetDbBasename`) appends the number of compute units, as `_` and decimal digits or as bare hexadecimal
+/// digits: `gfx1030_36`, `gfx90a6e` (gfx90a, 110 units), `gfx942130` (gfx942, 304 units), `gfx110136` (gfx1101, 54
+/// units), `gfx1250-strict100` (gfx1250-strict, 256 units). LLVM's rule for processors separates processor and number:
+/// a decimal major version (at most 9, or two digits that begin with 1), a decimal minor version and a hexadecimal
+/// stepping, of one digit each.
 fn processor_of_database(text: &str) -> Option<&str> {
     let version = text.strip_prefix("gfx")?;
     let length = if version.starts_with('1') { 4 } else { 3 };
@@ -46,7 +46,7 @@ fn processor_of_database(text: &str) -> Option<&str> {
     if !numbers.bytes().all(|byte| byte.is_ascii_digit()) || !is_hexadecimal(stepping) {
         return None;
     }
-    // `gfx1250-strict` is a target of its own; the number stands directly behind it, too.
+    // `gfx1250-strict` is a target of its own. The number follows it directly, too.
     let rest = rest.strip_prefix("-strict").or_else(|| rest.strip_prefix("_strict")).unwrap_or(rest);
     let units = rest.split(|character: char| !character.is_alphanumeric()).next()?;
     if units.len() > 3 || !is_hexadecimal(units) {

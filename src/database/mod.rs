@@ -1,10 +1,10 @@
-//! Databases of kernels: files next to the libraries that hold device code, or tuning data, for one architecture each.
+//! Kernel databases: files next to libraries that contain device code or tuning data for one architecture each.
 //!
-//! Each library names its files in its own way, so there is one handler for each. They look at names only. Loose code
-//! objects that none of them claims are known by their headers. What is left stays in the host part, where every
-//! architecture finds it.
+//! Each library has its own naming scheme, so there is one handler for each. Handlers read names only. Loose code
+//! objects that no handler claims are recognised by their headers. All other files stay in the host part, which every
+//! architecture has.
 //!
-//! It does not know the split: it says for which architecture a file is, or that it cannot say.
+//! It does not know the split. It returns the architecture of a file, or nothing.
 
 mod aotriton;
 mod codeobject;
@@ -32,7 +32,7 @@ use names::PathNames;
 
 pub use codeobject::NamedFile;
 
-/// A library whose databases can be told apart by architecture.
+/// A library whose databases can be separated by architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Handler {
     /// rocBLAS: Tensile kernels.
@@ -55,10 +55,10 @@ pub enum Handler {
     Codeobject,
 }
 
-/// What a database file is for.
+/// The architecture of a database file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arch {
-    /// One target, with the features that the name tells.
+    /// One target, with the features in the name.
     Target(TargetId),
     /// All targets of a family or sub-family.
     Bundle(BundleKey),
@@ -69,7 +69,7 @@ pub enum Arch {
 pub struct DatabaseFile {
     /// The handler that claimed it.
     pub handler: Handler,
-    /// What it is for.
+    /// Its architecture.
     pub arch: Arch,
 }
 
@@ -77,7 +77,7 @@ pub struct DatabaseFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Databases {
     handlers: Vec<Handler>,
-    /// What only headers tell.
+    /// Results that need headers.
     code: Arc<LooseCode>,
 }
 
@@ -85,7 +85,7 @@ pub struct Databases {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown database {name:?}; there are {}", Handler::ALL.map(Handler::name).join(", "))]
 pub struct UnknownHandler {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -93,17 +93,17 @@ pub struct UnknownHandler {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown wheel type {name:?}; there is {TORCH_FAT}")]
 pub struct UnknownPreset {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
 }
 
-/// What the names of all processors begin with.
+/// The prefix of all processor names.
 const PROCESSOR: &[u8] = b"gfx";
 
-/// The preset for torch wheels that bring the ROCm libraries along.
+/// The preset for torch wheels that contain the ROCm libraries.
 pub const TORCH_FAT: &str = "torch-fat";
 
-/// The architecture that a file is named after, or else the closest directory that it is in.
+/// The architecture in a file's name, or else in that of the closest directory above it.
 pub fn named_arch(path: &EntryPath) -> Option<TargetId> {
     path.components().rev().find_map(|component| names::find_arch(std::str::from_utf8(component).ok()?))
 }
@@ -194,7 +194,7 @@ impl Databases {
         Self::with_handlers(Handler::ALL.to_vec())
     }
 
-    /// The handlers of these names, each once; none if there are no names.
+    /// The handlers of these names, without duplicates. An empty list gives none.
     pub fn from_names<S: AsRef<str>>(names: &[S]) -> Result<Self, UnknownHandler> {
         let mut handlers = Vec::new();
         for name in names {
@@ -206,7 +206,7 @@ impl Databases {
         Ok(Self::with_handlers(handlers))
     }
 
-    /// The handlers for a type of wheel.
+    /// The handlers of a preset, which is named after a type of wheel.
     pub fn preset(name: &str) -> Result<Self, UnknownPreset> {
         use Handler::{Aotriton, Hipblaslt, Hipsparselt, Miopen, Rocblas};
         if name == TORCH_FAT {
@@ -221,7 +221,7 @@ impl Databases {
         &self.handlers
     }
 
-    /// The same for these files, with the loose code objects among them.
+    /// The same handlers for these files, with the loose code objects among them.
     #[must_use]
     pub fn of<'a>(&self, files: impl IntoIterator<Item = NamedFile<'a>>, resources: &Arc<Resources>) -> Self {
         let by_name = Self::with_handlers(self.handlers.clone());
@@ -232,15 +232,15 @@ impl Databases {
         Self { code: Arc::new(LooseCode::find(unclaimed, resources)), ..by_name }
     }
 
-    /// What the user should know of the files.
+    /// Warnings for the user.
     pub fn warnings(&self) -> &[String] {
         &self.code.contradictions
     }
 
-    /// Which handler claims the file at `path`, and what it is for. The first handler that claims it wins; none claims a
-    /// path that is not UTF-8.
+    /// The handler that claims the file at `path`, and the file's architecture. The first handler that claims it wins.
+    /// Paths that are not UTF-8 belong to none.
     pub fn classify(&self, path: &EntryPath) -> Option<DatabaseFile> {
-        // Every handler wants a name of a processor, and so do loose code objects.
+        // Every handler needs the name of a processor, and so do loose code objects.
         if self.handlers.is_empty() || memchr::memmem::find(path.as_bytes(), PROCESSOR).is_none() {
             return None;
         }

@@ -1,15 +1,15 @@
-//! What the handlers share: a path as text, and architectures inside names.
+//! Helpers of the handlers: paths as text, and architectures in names.
 
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 
-/// The components of a path, all of them text.
+/// The components of a path, all of them valid UTF-8.
 pub(super) struct PathNames<'a> {
     components: Vec<&'a str>,
 }
 
 impl<'a> PathNames<'a> {
-    /// Takes a path apart unless it is not UTF-8.
+    /// Divides a path into components. `None` unless it is UTF-8.
     pub(super) fn new(path: &'a EntryPath) -> Option<Self> {
         let text = std::str::from_utf8(path.as_bytes()).ok()?;
         Some(Self { components: text.split('/').collect() })
@@ -25,7 +25,7 @@ impl<'a> PathNames<'a> {
         self.components.split_last().is_some_and(|(_, parents)| parents.ends_with(directories))
     }
 
-    /// The components below the first place where `directories` (not empty) stand one below the other; at least one.
+    /// The components below the first occurrence of the consecutive `directories` (not empty). At least one.
     pub(super) fn below(&self, directories: &[&str]) -> Option<&[&'a str]> {
         let position = self.components.windows(directories.len()).position(|window| window == directories)?;
         self.components.get(position + directories.len()..).filter(|below| !below.is_empty())
@@ -42,12 +42,12 @@ pub(super) fn archs(text: &str) -> impl Iterator<Item = TargetId> {
     starts(text).filter_map(|rest| Some(arch_at(rest)?.0))
 }
 
-/// The architecture that `text` consists of.
+/// The architecture, if `text` is nothing else.
 pub(super) fn whole_arch(text: &str) -> Option<TargetId> {
     arch_at(text).filter(|(_, rest)| rest.is_empty()).map(|(arch, _)| arch)
 }
 
-/// The places in `text` where the name of a processor may start.
+/// The suffixes of `text` at which the name of a processor may start.
 pub(super) fn starts(text: &str) -> impl Iterator<Item = &str> {
     let mut previous = None;
     text.char_indices().filter_map(move |(position, character)| {
@@ -57,8 +57,8 @@ pub(super) fn starts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The architecture at the start of `text` as build systems write it into file names, and what follows:
-/// `gfx90a`, `gfx1250-strict`, `gfx942-xnack-`, `gfx10-3-generic`.
+/// The architecture at the start of `text` in the form of build systems, and the rest: `gfx90a`, `gfx1250-strict`,
+/// `gfx942-xnack-`, `gfx10-3-generic`.
 pub(super) fn arch_at(text: &str) -> Option<(TargetId, &str)> {
     let (processor, mut rest) = processor_at(text)?;
     let mut id = processor.to_owned();
@@ -70,8 +70,8 @@ pub(super) fn arch_at(text: &str) -> Option<(TargetId, &str)> {
     Some((id.parse().ok()?, rest))
 }
 
-/// The processor at the start of `text`, and what follows. It ends where neither a letter nor a digit follows, so
-/// `gfx90a68` and `gfx1250-strict100` are none: only MIOpen writes numbers behind processors.
+/// The processor at the start of `text`, and the rest. It must not be followed by a letter or a digit, so `gfx90a68`
+/// and `gfx1250-strict100` do not match: only MIOpen appends numbers to processors.
 fn processor_at(text: &str) -> Option<(&str, &str)> {
     let (_, rest) = number_at(text)?;
     let is_numbered = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
@@ -85,7 +85,7 @@ fn processor_at(text: &str) -> Option<(&str, &str)> {
     ends_well(rest).then(|| text.split_at(text.len() - rest.len()))
 }
 
-/// `gfx`, digits and letters at the start of `text`, and what follows.
+/// `gfx`, digits and letters at the start of `text`, and the rest.
 pub(super) fn number_at(text: &str) -> Option<(&str, &str)> {
     let after_gfx = text.strip_prefix("gfx")?;
     let letters = after_gfx.trim_start_matches(|character: char| character.is_ascii_digit());
@@ -96,7 +96,7 @@ pub(super) fn number_at(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(text.len() - rest.len()))
 }
 
-/// The feature at the start of `text`, which a hyphen introduces, and what follows: `xnack+`.
+/// The feature at the start of `text`, after a hyphen, and the rest: `xnack+`.
 fn feature_at(text: &str) -> Option<(&str, &str)> {
     let feature = text.strip_prefix('-')?;
     let sign = ["sramecc", "xnack"].into_iter().find_map(|name| feature.strip_prefix(name))?;

@@ -3,12 +3,13 @@
 use super::Arch;
 use super::names::{PathNames, find_arch, whole_arch};
 
-/// Kernels and their catalogues; hipBLASLt also reads catalogues that are compressed.
+/// Kernels and their catalogues. hipBLASLt also reads compressed catalogues.
 const SUFFIXES: [&str; 4] = [".co", ".hsaco", ".dat", ".dat.zlib"];
 
-/// Newer builds have a directory for each architecture, with files that do not name it (a manifest, fallbacks) or
-/// name the one they are derived from (gfx1250 below `gfx1250-strict`). The library reads what is in its directory,
-/// hence that decides. Older builds keep everything in one directory, and the file's name decides.
+/// Newer builds have a directory for each architecture. Some of its files do not name the architecture (a
+/// manifest, fallbacks), or name the one they are derived from (gfx1250 below `gfx1250-strict`). The library reads what
+/// is in its directory, so the directory decides. Older builds have all files in one directory. There the file name
+/// decides.
 pub(super) fn detect(library: &str, names: &PathNames) -> Option<Arch> {
     let below = names.below(&[library, "library"])?;
     let directory = below.split_last().and_then(|(_, directories)| directories.first());

@@ -364,7 +364,7 @@ proptest::proptest! {
         if let Ok(path) = EntryPath::new(format!("{directory}/{names}{file}").as_bytes())
             && let Some(found) = Databases::all().classify(&path)
         {
-            // What comes out is safe to name a directory after.
+            // The key is safe as the name of a directory.
             let key = found.arch.key();
             proptest::prop_assert_eq!(key.as_str().parse::<crate::gpu::BundleKey>(), Ok(key.clone()));
         }

@@ -1,22 +1,23 @@
-//! What edits really change. One that replaces a table by another of the same length may differ in a few entries only.
+//! The bytes that edits really change. An edit that replaces a table with another one of the same length may change
+//! only a few entries.
 
 use super::WINDOW;
 use crate::rope::{Content, Edit, ReadError, Rope, Segment, to_usize};
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const PIECE: u64 = 128 << 10;
 
-/// Bytes compared at once.
+/// Bytes compared at a time.
 const GRAIN: usize = 256;
 
-/// A range of the original that becomes something else.
+/// A range of the original that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChangedRange {
     /// First byte of the original.
     pub(super) start: u64,
-    /// Behind its last byte; `start` for an insertion.
+    /// The byte after the last one; `start` for an insertion.
     pub(super) end: u64,
-    /// How many bytes take its place.
+    /// Number of bytes that replace it.
     pub(super) added: u64,
 }
 
@@ -35,8 +36,8 @@ pub(super) fn changes(original: &dyn Content, edits: &[Edit]) -> Result<Vec<Chan
     Ok(changes)
 }
 
-/// Adds where an edit that keeps the length differs from the original. Equal stretches shorter than the history of a
-/// block are of no use, and count as changed.
+/// Adds the differences of an edit that keeps the length. Equal ranges shorter than a block's history cannot be reused,
+/// and count as changed.
 fn compare(original: &dyn Content, edit: &Edit, changes: &mut Vec<ChangedRange>) -> Result<(), ReadError> {
     let replacement = Rope::new(edit.replacement.iter().cloned())?;
     let (mut old, mut new) = (Vec::new(), Vec::new());

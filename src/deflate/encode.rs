@@ -8,21 +8,21 @@ use super::{DeflateError, WINDOW};
 use crate::metrics::Counters;
 use crate::rope::{Content, to_usize};
 
-/// What zip programs use when nothing else is asked for.
+/// The default level of zip programs.
 const LEVEL: u32 = 6;
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const INPUT: u64 = 128 << 10;
 
 /// A deflated range.
 pub(super) struct Encoded {
-    /// Whole blocks which begin and end at byte boundaries.
+    /// Whole blocks that begin and end at byte boundaries.
     pub(super) bytes: Vec<u8>,
-    /// Checksum of what was deflated.
+    /// CRC-32 of the content.
     pub(super) crc: crc32fast::Hasher,
 }
 
-/// Deflates `range` of `content`, to be decoded behind everything before it. If it `ends` the stream, the last block is
+/// Deflates `range` of `content`, to be decoded after everything before it. If it `ends` the stream, the last block is
 /// marked as final.
 pub(super) fn encode(
     content: &dyn Content,
@@ -75,7 +75,7 @@ fn add(
         let status = encoder.compress_vec(input, output, flush)?;
         let taken = to_usize(encoder.total_in() - before);
         input = input.get(taken..).unwrap_or_default();
-        // zlib.h, `deflate`: a flush is complete when there is room left.
+        // zlib.h, `deflate`: a flush is complete if there is output space left.
         let complete = match flush {
             FlushCompress::Finish => status == Status::StreamEnd,
             _ => output.len() < output.capacity(),

@@ -1,8 +1,8 @@
-//! Joins deflate blocks that begin and end anywhere inside a byte.
+//! Joins deflate blocks that begin and end at any bit of a byte.
 //!
-//! Blocks that are taken over must keep their position in the byte: a stored block's content is aligned to bytes (RFC
-//! 1951, section 3.2.4), and only then is a range of blocks a range of source bytes, except for its first and last
-//! few bits. Empty blocks lead from one position to the next.
+//! Reused blocks must keep their bit position in the byte: the content of a stored block is aligned to bytes (RFC 1951,
+//! section 3.2.4). Only then is a range of blocks a range of source bytes, except for its first and last bits. Empty
+//! blocks move the position to the one that is needed.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::rope::{Content, ReadError, Segment};
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
     segments: Vec<Segment>,
-    /// Whole bytes that come behind the segments.
+    /// Whole bytes that follow the segments.
     literal: Vec<u8>,
-    /// The bits of the byte that comes next.
+    /// The bits of the next byte.
     byte: u8,
-    /// How many bits it has; less than 8.
+    /// Number of these bits; less than 8.
     phase: u64,
 }
 
@@ -24,7 +24,7 @@ impl Joiner {
     /// Adds blocks that begin at a byte boundary and end at one.
     pub(super) fn stream(&mut self, bytes: &[u8]) {
         if self.phase != 0 {
-            // A stored block of no bytes: its type, zeros up to the byte boundary, its length and the complement.
+            // A stored block without bytes: its type, zeros up to the byte boundary, its length and the complement.
             self.bits(0b000, 3);
             self.bits(0, (8 - self.phase) % 8);
             self.literal.extend([0, 0, 0xff, 0xff]);
@@ -32,8 +32,8 @@ impl Joiner {
         self.literal.extend(bytes);
     }
 
-    /// Adds the blocks that lie at the bits `from..to` of `packed`, at least 16 bits, none of them final unless they
-    /// are the last.
+    /// Adds the blocks at the bits `from..to` of `packed`, at least 16 bits. None of them is final unless it is the
+    /// last one of the stream.
     pub(super) fn range(&mut self, packed: &Arc<dyn Content>, from: u64, to: u64) -> Result<(), ReadError> {
         self.fill(from % 8);
         let byte = |bit: u64| {
@@ -54,7 +54,7 @@ impl Joiner {
         Ok(())
     }
 
-    /// The segments. `ended` tells whether there was a final block already.
+    /// The segments. `ended` says whether the stream has its final block already.
     pub(super) fn finish(mut self, ended: bool) -> Vec<Segment> {
         if !ended {
             self.empty_fixed_block(true);
@@ -64,8 +64,8 @@ impl Joiner {
         self.segments
     }
 
-    /// Adds empty blocks until the next bit is number `phase` of its byte. One of 95 bits reaches odd distances, up to
-    /// three of 10 bits even ones.
+    /// Adds empty blocks until the next bit is number `phase` of its byte. One block of 95 bits covers odd distances;
+    /// up to three of 10 bits cover even ones.
     fn fill(&mut self, phase: u64) {
         if (phase + self.phase) % 2 == 1 {
             self.empty_dynamic_block();
@@ -81,7 +81,7 @@ impl Joiner {
         self.bits(0, 7);
     }
 
-    /// 95 bits (RFC 1951, section 3.2.7). All three codes are complete, because some decoders refuse others.
+    /// 95 bits (RFC 1951, section 3.2.7). All three codes are complete, because some decoders refuse incomplete ones.
     fn empty_dynamic_block(&mut self) {
         self.bits(0b100, 3);
         // 257 + 0 literal and length codes, 1 + 1 distance codes, 4 + 15 code length codes.
@@ -89,12 +89,12 @@ impl Joiner {
         self.bits(1, 5);
         self.bits(15, 4);
         // Lengths of the code length codes in the order 16, 17, 18, 0, 8, …, 14, 1, 15: one bit each for 18 and 1.
-        // So 1 becomes the bit 0, and 18 the bit 1. zlib would leave the zero behind the last one out; without it, the
-        // block would be of even length.
+        // So 1 becomes the bit 0, and 18 the bit 1. zlib would omit the zero after the last one; without it, the block
+        // would have an even length.
         for position in 0..19 {
             self.bits(u32::from(position == 2 || position == 17), 3);
         }
-        // Literal 0 has one bit, the following 138 + 117 have none, and so the end-of-block code has the other bit.
+        // Literal 0 has one bit, the following 138 + 117 have none, and the end-of-block code has the other bit.
         self.bits(0, 1);
         for zeros in [138, 117] {
             self.bits(1, 1);
@@ -154,7 +154,7 @@ mod tests {
                 assert_eq!(joiner.phase, from);
                 joiner.fill(to);
                 assert_eq!(joiner.phase, to);
-                // A literal in a block of fixed codes tells whether the decoder is still in step: 0x30 + byte.
+                // A literal in a block of fixed codes shows whether the decoder is still in step: 0x30 + byte.
                 joiner.bits(0b010, 3);
                 joiner.bits((0x30_u32 + u32::from(b'x')).reverse_bits() >> 24, 8);
                 joiner.bits(0, 7);

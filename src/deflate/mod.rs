@@ -1,12 +1,12 @@
-//! Deflate streams for new wheels, made out of the old ones as far as possible.
+//! Deflate streams for new wheels, which reuse as much as possible of the old ones.
 //!
-//! A rewritten member is the original without its device code and with some patches. Its deflate stream is *spliced*:
-//! whole blocks (RFC 1951, section 3.2.3) whose content is kept, and whose history of 32 KiB is what it was, are
-//! ranges of the original's compressed bytes. Only the rest is encoded again: what was changed, the 32 KiB behind it,
-//! and from there to the next block. Empty blocks in between lead to the bit at which the next range starts, so no bit
-//! is ever shifted, and the stream is a rope of source ranges and short literals.
+//! A rewritten member is the original without its device code and with some patches. Its deflate stream is *spliced*: a
+//! block (RFC 1951, section 3.2.3) is reused if its content and its history of 32 KiB are unchanged. Reused blocks are
+//! ranges of the original's compressed bytes. The rest is encoded again: what was changed, the 32 KiB after it, and
+//! from there to the next block. Empty blocks lead to the bit at which the next range starts. So no bit is ever
+//! shifted, and the stream is a rope of source ranges and short literals.
 //!
-//! It does not know entries and their names: streams are given to it, and come out as ropes.
+//! It does not know entries and their names. It takes contents and returns ropes.
 
 mod change;
 mod encode;
@@ -22,42 +22,42 @@ use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
 use crate::rope::{BlockBoundary, Content, Edit, EditError, ReadError, Rope, edited};
 
-/// Farthest back that a match reaches (RFC 1951, section 2).
+/// The longest distance that a match can reach back (RFC 1951, section 2).
 const WINDOW: u64 = 32 << 10;
 
-/// Most bytes that are encoded again for one splice. What becomes of them is held in memory.
+/// The most bytes that are encoded again for one splice. The result is held in memory.
 const MOST_SPLICED: u64 = 64 << 20;
 
-/// The longest content that is deflated as a whole. What becomes of it is held in memory.
+/// The longest content that is deflated as a whole. The result is held in memory.
 const MOST_WHOLE: u64 = 8 << 20;
 
-/// A raw deflate stream and what a zip file has to say about it.
+/// A raw deflate stream, with the fields that a zip file needs for it.
 #[derive(Debug)]
 pub struct Deflation {
     /// The compressed bytes.
     pub stream: Rope,
-    /// Length of what they inflate to.
+    /// Inflated length in bytes.
     pub size: u64,
-    /// CRC-32 of what they inflate to.
+    /// CRC-32 of the inflated content.
     pub crc32: u32,
 }
 
-/// Why there is no deflate stream.
+/// Why no deflate stream can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DeflateError {
-    /// The edits make no content.
+    /// The edits cannot be applied.
     #[error(transparent)]
     Edit(#[from] EditError),
     /// The content cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The library refused.
+    /// The library reported an error.
     #[error("cannot deflate: {0}")]
     Encoder(#[from] flate2::CompressError),
 }
 
-/// Deflates what `original` becomes by `edits`, by taking over what is possible of the original's deflate stream.
-/// `Ok(None)` if the original has none, or if too little of it can be taken over.
+/// Deflates the result of `edits` on `original`, and reuses as much as possible of the original's deflate stream.
+/// `Ok(None)` if the original has no such stream, or if too little can be reused.
 pub fn splice(
     original: &Arc<dyn Content>,
     edits: &[Edit],
@@ -94,7 +94,7 @@ pub fn splice(
     Ok(Some(Deflation { stream, size: content.size(), crc32: crc.finalize() }))
 }
 
-/// Deflates a content that is not in a deflate stream already. `Ok(None)` if it is too long for that.
+/// Deflates a content that is not deflated in the input. `Ok(None)` if it is too long.
 pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Deflation>, DeflateError> {
     let size = content.size();
     if size > MOST_WHOLE {
@@ -107,9 +107,9 @@ pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Defl
     Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize() }))
 }
 
-/// The CRC-32 of what lies between two boundaries. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^ b`, where `b`
-/// is the sum of the last `n` bytes and the result that of all. So with the sum of all in place of `b`, the result is
-/// the sum of the last bytes.
+/// The CRC-32 of the content between two block boundaries. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^
+/// b`, where `b` is the checksum of the last `n` bytes, and the result that of all bytes. With the checksum of all
+/// bytes in place of `b`, the result is the checksum of the last bytes.
 fn crc_between(from: &BlockBoundary, to: &BlockBoundary) -> crc32fast::Hasher {
     let length = to.output - from.output;
     let mut crc = crc32fast::Hasher::new_with_initial(from.crc32);

@@ -1,4 +1,4 @@
-//! Which blocks of the original's deflate stream are taken over, and what is encoded again.
+//! Which blocks of the original's deflate stream are reused, and which ranges are encoded again.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use super::WINDOW;
 use super::change::ChangedRange;
 use crate::rope::BlockBoundary;
 
-/// Shorter stretches are not worth taking over: each one makes the encoder begin a new block behind it.
+/// Shorter ranges, in bytes, are not reused: after each one the encoder has to begin a new block.
 const WORTH: u64 = 4 << 10;
 
-/// The same in compressed bits, so that a stretch has at least a byte of its own.
+/// The least compressed bits of a reused range, so that it has at least one byte of its own.
 const WORTH_BITS: u64 = 16;
 
 /// A piece of the new stream.
@@ -17,25 +17,25 @@ const WORTH_BITS: u64 = 16;
 pub(super) enum StreamPart {
     /// These bytes of the new content are encoded again.
     Anew(Range<u64>),
-    /// The blocks between these boundaries are taken over.
+    /// The blocks between these boundaries are reused.
     TakenOver(BlockBoundary, BlockBoundary),
 }
 
-/// An unchanged range of the original and where it begins in the new content.
+/// An unchanged range of the original, and its offset in the new content.
 struct UnchangedRange {
     old: Range<u64>,
     new: u64,
 }
 
-/// Divides the new content. `size` is the original's.
+/// Divides the new content into parts. `size` is the original's size.
 pub(super) fn plan(changes: &[ChangedRange], boundaries: &[BlockBoundary], size: u64) -> Vec<StreamPart> {
     let (unchanged, new_size) = unchanged(changes, size);
     let mut parts = Vec::new();
     let mut at = 0;
     for range in unchanged {
         let moved = |old: u64| range.new + (old - range.old.start);
-        // The decoder must find the same history behind it. At its beginning the original had none, so that there any
-        // will do.
+        // After it, the decoder must have the same history. At the beginning the original had no history, so that any
+        // history will do.
         let reach = if range.old.start == 0 { 0 } else { range.old.start.saturating_add(WINDOW) };
         // The last block is marked as final.
         let may_end = range.old.end == size && moved(size) == new_size;
@@ -59,7 +59,7 @@ pub(super) fn plan(changes: &[ChangedRange], boundaries: &[BlockBoundary], size:
     parts
 }
 
-/// What lies between the changes, and the new content's size.
+/// The ranges between the changes, and the size of the new content.
 fn unchanged(changes: &[ChangedRange], size: u64) -> (Vec<UnchangedRange>, u64) {
     let mut ranges = Vec::with_capacity(changes.len() + 1);
     let (mut old, mut new) = (0, 0);

@@ -18,7 +18,7 @@ fn literal(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
-/// Inflates by another path than our own, and tells how many compressed bytes were used.
+/// Inflates with another decoder than ours. Also returns the number of compressed bytes used.
 fn inflated(stream: &[u8]) -> (Vec<u8>, u64) {
     let mut decoder = flate2::bufread::DeflateDecoder::new(stream);
     let mut bytes = Vec::new();
@@ -26,7 +26,7 @@ fn inflated(stream: &[u8]) -> (Vec<u8>, u64) {
     (bytes, decoder.total_in())
 }
 
-/// Checks a stream against what it is for, and returns its bytes.
+/// Checks a stream against its content, and returns its bytes.
 fn check(deflation: &Deflation, expected: &[u8]) -> Vec<u8> {
     let stream = deflation.stream.to_vec().unwrap();
     assert_eq!(deflation.size, expected.len() as u64);
@@ -48,7 +48,7 @@ enum Kind {
     Patch,
     Literal(usize),
     Zeros(u64),
-    /// Nothing new, but for one byte.
+    /// Replaces bytes with themselves, except for one.
     Touch,
 }
 
@@ -63,8 +63,8 @@ fn kind() -> impl Strategy<Value = (Index, Index, Kind)> {
     (any::<Index>(), any::<Index>(), change)
 }
 
-/// Edits that do not overlap: each begins behind the one before. Patches are short, everything else has any length.
-/// Many are at the content's end.
+/// Edits that do not overlap: each begins after the one before. Patches are short; all others have any length. Many are
+/// at the end of the content.
 fn edits(original: &Arc<dyn Content>, kinds: &[(Index, Index, Kind)]) -> Vec<Edit> {
     let size = usize::try_from(original.size()).unwrap();
     let start = |index: &Index| index.index(size + size / 8 + 1).min(size);
@@ -124,7 +124,7 @@ proptest! {
         spliced.stream.read_at(start as u64, &mut part).unwrap();
         prop_assert!(part == stream[start..end]);
 
-        // What was spliced can be spliced again.
+        // A spliced stream can be spliced again.
         let original = deflated_member(&stream, spliced.size, spliced.crc32);
         let changes = edits(&original, &again);
         let expected = edited(&original, changes.clone()).unwrap().to_vec().unwrap();
@@ -154,9 +154,9 @@ proptest! {
                     at = range.end;
                 }
                 StreamPart::TakenOver(from, to) => {
-                    // The final block is nowhere but at the end.
+                    // The final block is only at the end.
                     prop_assert!(to.output < size || to != boundaries[boundaries.len() - 1] || at + to.output - from.output == new_size);
-                    // Neither the blocks nor the 32 KiB in front of them are changed.
+                    // Neither the blocks nor the 32 KiB before them are changed.
                     let history = from.output.saturating_sub(32 << 10);
                     let outside = |change: &ChangedRange| change.end <= history || change.start >= to.output;
                     prop_assert!(changes.iter().all(outside), "{changes:?} {from:?} {to:?}");
@@ -179,7 +179,7 @@ fn little_is_encoded_anew() {
     let end = BlockBoundary { bit: packed.len() as u64 * 8, output: 8 << 20, crc32: crc32fast::hash(&whole) };
     assert_eq!(*boundaries.last().unwrap(), end);
 
-    // Nothing at all without changes: then it is the same stream.
+    // Without changes nothing is encoded: the result is the same stream.
     let counters = Counters::default();
     for edits in [vec![], vec![Edit::cut(7, 7)]] {
         let spliced = splice(&original, &edits, &counters).unwrap().unwrap();
@@ -187,20 +187,20 @@ fn little_is_encoded_anew() {
     }
     assert_eq!(counters.bytes_deflated.get(), 0);
 
-    // A patch costs its block, and what follows up to 32 KiB and a block.
+    // A patch costs its block, and up to 32 KiB and a block after it.
     let edits = [Edit::patch(3 << 20, *b"kpackfs")];
     let expected = edited(&original, edits.to_vec()).unwrap().to_vec().unwrap();
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
     assert!(counters.bytes_deflated.get() < (32 << 10) + 2 * longest, "{}", counters.bytes_deflated.get());
 
-    // An insertion in front of everything: no history, no loss.
+    // An insertion at the beginning: no history, no loss.
     let counters = Counters::default();
     let edits = [Edit::replace(0, 0, *b"kpackfs")];
     let expected = [&b"kpackfs"[..], &whole].concat();
     check(&splice(&original, &edits, &counters).unwrap().unwrap(), &expected);
     assert_eq!(counters.bytes_deflated.get(), 7);
 
-    // Something behind everything: the final block has to be encoded again, and with it what shares its boundary.
+    // An addition at the end: the final block is encoded again, with everything that shares its boundary.
     let counters = Counters::default();
     let edits = [Edit::replace(8 << 20, 8 << 20, *b"kpackfs")];
     let expected = [&whole, &b"kpackfs"[..]].concat();

@@ -17,17 +17,17 @@ use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
 
-/// Bytes read at first; enough for the headers of a bundle for eight targets.
+/// Bytes of the first read; enough for the headers of a bundle for eight targets.
 const FIRST_READ: u64 = 1024;
 
-/// The most entries and the longest entry id that are believed.
+/// The most entries, and the longest entry id in bytes, that are accepted.
 const MAX_ENTRIES: u64 = 4096;
 const MAX_ID: u64 = 4096;
 
 /// An entry of a bundle's table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BundleEntry {
-    /// Where its code begins in the (decompressed) bundle.
+    /// Offset of its code in the (decompressed) bundle.
     pub(super) offset: u64,
     /// Bytes of its code.
     pub(super) size: u64,
@@ -35,10 +35,10 @@ pub(super) struct BundleEntry {
     pub(super) id: ByteBuf,
 }
 
-/// What is in a bundle. Enough to read its code objects without looking at it again.
+/// The table of a bundle. Its code objects can be read without reading the bundle's headers again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bundle {
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub(super) offset: u64,
     /// How it is compressed, if it is.
     pub(super) compressed: Option<CompressedHeader>,
@@ -47,8 +47,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Looks at the bundle at `offset` of `content`, which must end at `limit` or before. Reads headers only; of a
-    /// compressed bundle as much as holds them.
+    /// Reads the headers of the bundle at `offset` of `content`. The bundle has to end at `limit` or before. Of a
+    /// compressed bundle, only the beginning is decompressed.
     pub fn read(
         content: &Arc<dyn Content>,
         offset: u64,
@@ -58,7 +58,7 @@ impl Bundle {
         Self::read_counted(content, offset, limit, resources, &mut 0)
     }
 
-    /// The same. Adds the bytes that were read of the table to `count`, whether or not there is a bundle.
+    /// Like [`Bundle::read`]. Adds the bytes of the table that were read to `count`, even if there is no bundle.
     pub(super) fn read_counted(
         content: &Arc<dyn Content>,
         offset: u64,
@@ -84,13 +84,13 @@ impl Bundle {
         Ok(Self { offset, compressed, entries })
     }
 
-    /// The target IDs that are not understood, of entries with code: [`Bundle::objects`] lacks their code.
+    /// Target IDs that are not understood, of entries with code. [`Bundle::objects`] omits them.
     pub fn unknown_targets(&self) -> Vec<String> {
         let with_code = self.entries.iter().filter(|entry| entry.size > 0);
         with_code.filter_map(|entry| target(&entry.id).err()).collect()
     }
 
-    /// Where it is and its length, compressed and claimed, if the latter is out of all proportion.
+    /// Its offset, its compressed length and its claimed length, if the claim is implausible.
     pub fn absurd_claim(&self) -> Option<(u64, u64, u64)> {
         let packing = self.compressed.filter(CompressedHeader::is_absurd)?;
         Some((self.offset, packing.length, packing.size))
@@ -119,13 +119,13 @@ impl Bundle {
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
     }
 
-    /// The entries for targets that are understood.
+    /// The entries whose targets are understood.
     pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
         self.entries.iter().filter_map(|entry| Some((target(&entry.id).ok()??, entry)))
     }
 }
 
-/// The code objects of the bundle at `offset` of `content`, which must end at `limit` or before.
+/// The code objects of the bundle at `offset` of `content`. The bundle has to end at `limit` or before.
 pub fn read_bundle(
     content: &Arc<dyn Content>,
     offset: u64,
@@ -135,7 +135,7 @@ pub fn read_bundle(
     Bundle::read(content, offset, limit, resources)?.objects(content, resources)
 }
 
-/// Bytes that tell whether a bundle begins: the longest magic.
+/// Bytes that show whether a bundle begins: the length of the longest magic.
 pub const MAGIC_SIZE: usize = MAGIC.len();
 
 /// Whether a bundle, compressed or not, begins with these bytes.
@@ -143,8 +143,8 @@ pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(packing::MAGIC)
 }
 
-/// Bytes that the bundle at `offset` takes, which must end at `limit` or before; `None` if there is none, or one that does
-/// not say (version 1 of CCOB).
+/// Bytes of the bundle at `offset`, which has to end at `limit` or before. `None` if there is no bundle, or if it does
+/// not state its size (version 1 of CCOB).
 pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Option<u64> {
     let available = limit.min(content.size()).checked_sub(offset)?;
     let read = |length: u64| read_up_to(content, offset, length.min(available));
@@ -156,7 +156,7 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
     CompressedHeader::total_size(&head).filter(|&size| size <= available)
 }
 
-/// `read`, which adds the bytes that it gives to `count`.
+/// Wraps `read` so that the bytes it returns are added to `count`.
 fn counted(
     mut read: impl FnMut(u64) -> Result<Vec<u8>, FatbinError>,
     count: &mut u64,
@@ -168,7 +168,7 @@ fn counted(
     }
 }
 
-/// Reads a bundle's table. `read` gives the first bytes of the bundle, fewer than asked for if there are not more.
+/// Reads a bundle's table. `read` returns the first bytes of the bundle, fewer than requested if the bundle is shorter.
 fn read_entries(
     place: u64,
     size: u64,
@@ -207,7 +207,7 @@ fn parse_entries(bytes: &[u8], place: u64, size: u64) -> Result<Option<Vec<Bundl
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(malformed(place, "an entry reaches past the end"));
         }
-        // Otherwise a small file could hold any number of large code objects.
+        // Otherwise a small file could contain any number of large code objects.
         total = total.saturating_add(length);
         if total > size {
             return Err(malformed(place, format!("its entries overlap: they have {total} bytes of {size}")));
@@ -227,9 +227,9 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*value))
 }
 
-/// The target of a device entry; `None` for the host's; the target ID itself if it is not understood. An entry id is the offload kind, a target triple, and the
-/// target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`: the triple's environment is empty, hence two dashes, but
-/// in bundles of old compilers there is one.
+/// The target of a device entry; `None` for the host's. The error is the target ID itself, if it is not understood. An
+/// entry id is the offload kind, a target triple, and the target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
+/// The triple's environment is empty, hence two dashes. In bundles of old compilers there is only one dash.
 pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
     let id = String::from_utf8_lossy(id);
     if id.starts_with("host-") {

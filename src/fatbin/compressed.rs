@@ -1,4 +1,4 @@
-//! Compressed bundles, decompressed when they are read.
+//! Compressed bundles, which are decompressed when they are read.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -14,34 +14,35 @@ use crate::rope::{Content, Identity, ReadError, check_range, copy_from, head, he
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-/// Memory of a decoder in addition to its window: its tables, and buffers of one block (128 KiB) each for input and output.
+/// Bytes of a decoder in addition to its window: its tables, and input and output buffers of one block (128 KiB) each.
 pub(crate) const DECODER: u64 = 1 << 20;
 
-/// Bytes that are skipped at a time on the way to an offset in a stream.
+/// Bytes skipped at a time on the way to an offset in a stream.
 const SKIPPED: usize = 128 << 10;
 
-/// Compressed bytes read at a time. zstd is three times as fast when it gets the whole frame at once, and nearly all
+/// Compressed bytes read at a time. zstd is three times as fast if it gets the whole frame at once, and nearly all
 /// frames are shorter.
 const INPUT: u64 = 4 << 20;
 
-/// A compressed bundle. It is decompressed when it is read: as a whole into memory of [`Resources::buffers`], kept
-/// for a while in [`Resources::bundles`], or piece by piece if its window is smaller and memory is scarce.
+/// A compressed bundle, which is decompressed when it is read. It is decompressed as a whole into memory of
+/// [`Resources::buffers`] and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and
+/// memory is scarce, it is decoded as a stream.
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: CompressedHeader,
-    /// What messages call it, if it is no bundle.
+    /// Its name in messages, if it is not a bundle.
     label: Option<Arc<str>>,
     id: u64,
     resources: Arc<Resources>,
-    /// The decompressed bundle as long as it is used, also when it is not in the cache.
+    /// The decompressed bundle while it is in use, even if it is not in the cache.
     in_use: Mutex<Weak<Decompressed>>,
-    /// Held while it is being decompressed.
+    /// Held during decompression.
     decompressing: Mutex<()>,
-    /// How often decoding was begun.
+    /// How many times decoding was started.
     decodings: AtomicU32,
 }
 
-/// A bundle in memory. The memory is used again when nobody needs this bundle any more.
+/// A decompressed bundle in memory. Its buffer is reused after the last use.
 pub(crate) type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
@@ -59,7 +60,7 @@ impl Compressed {
         }
     }
 
-    /// A single code object that is compressed like a bundle; `label` is what messages call it.
+    /// A single compressed code object, which is read like a bundle. `label` is its name in messages.
     pub(super) fn of_frame(
         content: &Arc<dyn Content>,
         packing: CompressedHeader,
@@ -69,7 +70,7 @@ impl Compressed {
         Self { label: Some(label), ..Self::new(content, packing, resources) }
     }
 
-    /// Its first bytes, without decompressing the rest.
+    /// Its first bytes. Does not decompress the rest.
     pub(super) fn first(&self, length: u64) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; to_usize(length)];
         let read = self.reader().and_then(|mut reader| reader.read_exact(&mut bytes));
@@ -88,18 +89,18 @@ impl Compressed {
         self.packing.start
     }
 
-    /// Its length, compressed and claimed, if the latter is out of all proportion.
+    /// Its compressed and its claimed length, if the claim is implausible.
     pub(super) fn absurd_claim(&self) -> Option<(u64, u64)> {
         self.packing.is_absurd().then_some((self.packing.length, self.packing.size))
     }
 
-    /// A number that no other bundle of this input has, for comparing.
+    /// A number that identifies it among the bundles of this session.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Gives as many of the first bytes as it is asked for, fewer if there are not so many, without decompressing the rest.
-    /// Asking for more the next time decompresses nothing twice.
+    /// A function that returns the requested number of first bytes, or fewer if the bundle is shorter. It does not
+    /// decompress the rest. Requesting more in the next call decompresses nothing twice.
     pub(super) fn beginning(&self) -> Result<impl FnMut(u64) -> Result<Vec<u8>, FatbinError> + '_, FatbinError> {
         let failed = |error: io::Error| malformed(self.packing.start, error.to_string());
         let mut stream = self.reader().map_err(failed)?;
@@ -113,19 +114,19 @@ impl Compressed {
         })
     }
 
-    /// How often it was decompressed, or decoding it as a stream was begun.
+    /// How many times it was decompressed, or decoding it as a stream was started.
     pub fn decodings(&self) -> u32 {
         self.decodings.load(Ordering::Relaxed)
     }
 
-    /// Whether it is decompressed as a whole; otherwise [`Compressed::stream`] is the way to read it. A bundle that
-    /// does not fit into half of the budget is only held if its window is as large as itself, so that a decoder would
-    /// need the same memory.
+    /// Whether it is decompressed as a whole, not read through [`Compressed::stream`]. A bundle that does not fit into
+    /// half of the budget is decompressed as a whole only if its window is as large as the bundle: a decoder would need
+    /// the same memory.
     pub fn is_decompressed_whole(&self) -> bool {
         self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
     }
 
-    /// Whether it is held decompressed.
+    /// Whether it is decompressed in memory.
     pub fn is_resident(&self) -> bool {
         self.in_use().strong_count() > 0
     }
@@ -134,8 +135,8 @@ impl Compressed {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of it: what others hold or the cache has, or else decompressed into the cache. Waits for memory: a caller
-    /// must hold no other bundle, and no other memory but for bundles.
+    /// The decompressed bundle, from other users, from the cache, or decompressed into the cache. Waits for memory: the
+    /// caller must hold no other bundle, and no memory of other classes.
     pub fn decompressed(&self) -> Result<Arc<Decompressed>, ReadError> {
         if let Some(bytes) = self.resident() {
             return Ok(bytes);
@@ -151,16 +152,16 @@ impl Compressed {
         self.resources.budget.touch();
     }
 
-    /// The same, but if it is decompressed now it is kept only as long as it is held.
+    /// Like [`Compressed::decompressed`], but a bundle that is decompressed now is not put into the cache.
     pub fn pin(&self) -> Result<Arc<Decompressed>, ReadError> {
         let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
         let there = self.in_use().upgrade();
         there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size())), Ok)
     }
 
-    /// The same if there is room for it without waiting.
+    /// Like [`Compressed::hold`], but `None` if it would have to wait.
     pub fn try_pin(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
-        // A thread that decompresses it now may wait for memory.
+        // A thread that is decompressing it may be waiting for memory.
         let _decompressing = match self.decompressing.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -174,10 +175,10 @@ impl Compressed {
         self.decompress(buffer).map(Some)
     }
 
-    /// What others hold or the cache has.
+    /// The bundle, if it is in use or in the cache.
     fn resident(&self) -> Option<Arc<Decompressed>> {
         let bytes = self.in_use().upgrade()?;
-        // Tells the cache that it is used.
+        // Marks it as used in the cache.
         drop(self.resources.bundles.get(&self.id));
         self.resources.budget.touch();
         Some(bytes)
@@ -187,7 +188,7 @@ impl Compressed {
         to_usize(self.packing.size)
     }
 
-    /// A stream of the decompressed bundle, which decodes as far as it is read. Waits for memory like
+    /// A stream of the decompressed bundle, which is decoded as far as it is read. Waits for memory like
     /// [`Compressed::decompressed`].
     pub fn stream(&self) -> Pooled<OpenStream> {
         let streams = &self.resources.streams;
@@ -195,7 +196,7 @@ impl Compressed {
         found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation))
     }
 
-    /// The same if there is memory for it without waiting.
+    /// Like [`Compressed::stream`], but `None` if it would have to wait.
     pub fn try_stream(&self) -> Option<Pooled<OpenStream>> {
         let streams = &self.resources.streams;
         let found = streams.try_get(self.stream_memory(), |stream| stream.id == self.id)?;
@@ -206,7 +207,7 @@ impl Compressed {
         self.packing.window.saturating_add(DECODER)
     }
 
-    /// Has a stream go on at `offset`; to go back it begins again.
+    /// Moves a stream to `offset`. To go back, decoding starts again.
     pub fn seek(&self, stream: &mut OpenStream, offset: u64) -> Result<(), ReadError> {
         if stream.id != self.id || stream.at > offset {
             let reader = self.reader().map_err(|error| self.damaged(&error))?;
@@ -231,7 +232,7 @@ impl Compressed {
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         };
         if let Err(error) = result {
-            // It stands somewhere else than `at` says.
+            // The position of the stream is unknown now.
             *stream = OpenStream::default();
             return Err(self.damaged(&error));
         }
@@ -283,7 +284,7 @@ impl Compressed {
         Ok(())
     }
 
-    /// Decodes straight into the buffer, which serves as the window.
+    /// Decodes directly into the buffer, which also serves as the window.
     fn decompress_zstd(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let failed = |code| io::Error::other(zstd::zstd_safe::get_error_name(code));
         let mut decoder = zstd::zstd_safe::DCtx::create();
@@ -331,7 +332,7 @@ impl Compressed {
         Arc::new(Slice { bundle: Arc::clone(self), offset: 0, size: self.size() })
     }
 
-    /// Some bytes of the decompressed bundle as a content.
+    /// A part of the decompressed bundle as a content.
     pub(super) fn slice(self: &Arc<Self>, offset: u64, size: u64) -> Result<Slice, ReadError> {
         match offset.checked_add(size) {
             Some(end) if end <= self.size() => Ok(Slice { bundle: Arc::clone(self), offset, size }),
@@ -346,7 +347,7 @@ impl fmt::Debug for Compressed {
     }
 }
 
-/// Reads a part of a content front to back.
+/// Reads a part of a content sequentially.
 struct InputReader {
     content: Arc<dyn Content>,
     at: u64,
@@ -364,7 +365,7 @@ impl Read for InputReader {
     }
 }
 
-/// Some bytes of a compressed bundle.
+/// A part of a compressed bundle.
 #[derive(Debug)]
 pub(super) struct Slice {
     bundle: Arc<Compressed>,

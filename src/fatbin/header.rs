@@ -1,4 +1,4 @@
-//! What code is for: the target that an AMDGPU ELF file names in its header.
+//! The target of code: the one that an AMDGPU ELF file names in its header.
 //!
 //! Numbers are those of LLVM's "User Guide for AMDGPU Backend", "ELF Code Object".
 
@@ -11,7 +11,7 @@ use crate::gpu::{SPIRV, TargetId};
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
 
-/// `e_ident[EI_ABIVERSION]` of code object version 4, since which the header tells all features.
+/// `e_ident[EI_ABIVERSION]` of code object version 4, the first whose header states all features.
 const ABI_VERSION_4: u8 = 2;
 
 /// Processors by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
@@ -74,10 +74,11 @@ const PROCESSORS: &[(u32, &str)] = &[
     (0x5b, "gfx12-5-generic"),
 ];
 
-/// As many bytes of a code object as say what it is: those of its ELF header.
+/// Bytes of a code object that show what it is: those of its ELF header.
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
 
-/// What is wrong with `code` as the code object for `target`: its first [`CODE_HEADER`] bytes, or all if it is shorter.
+/// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
+/// is shorter.
 pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     if code.is_empty() {
         return None;
@@ -86,13 +87,13 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
         return (!target.is_spirv()).then(|| "it is SPIR-V".to_owned());
     }
     let Some(header) = header(code) else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
-    // Processors that this table does not know are not judged.
+    // Processors that this table lacks are not judged.
     let (processor, features) = (processor(header)?, features(header));
     let is_right_processor = || {
         let wanted = target.processor().trim_end_matches("-strict");
         wanted == processor || target.candidates().iter().any(|candidate| candidate.processor() == processor)
     };
-    // Code that needs a feature in one state is wrong unless the name asks for that state.
+    // Code that needs a feature in one state is wrong unless the target names that state.
     if is_right_processor() && features.iter().all(|feature| target.features().any(|named| named == *feature)) {
         return None;
     }
@@ -100,8 +101,8 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     Some(format!("it is code for {made_for}"))
 }
 
-/// The target that code is for, by its header, of which there have to be [`CODE_HEADER`] bytes: `None` if it is neither an AMDGPU
-/// ELF file for a processor that is known nor SPIR-V. Before code object version 4 headers say nothing of features.
+/// The target of code by its header, of which [`CODE_HEADER`] bytes are needed. `None` if it is neither SPIR-V nor an
+/// AMDGPU ELF file for a known processor. Before code object version 4, headers do not state features.
 pub fn code_target(code: &[u8]) -> Option<TargetId> {
     if is_spirv(code) {
         return SPIRV.parse().ok();
@@ -111,18 +112,18 @@ pub fn code_target(code: &[u8]) -> Option<TargetId> {
     name.join(":").parse().ok()
 }
 
-/// Whether this is the beginning of an AMDGPU ELF file, for whatever processor.
+/// Whether this is the beginning of an AMDGPU ELF file for any processor.
 pub(crate) fn is_code(code: &[u8]) -> bool {
     header(code).is_some()
 }
 
-/// Whether headers have a number for a processor, generic ones included.
+/// Whether ELF headers have a number for a processor. Generic processors count, too.
 pub(crate) fn is_processor(name: &str) -> bool {
     PROCESSORS.iter().any(|(_, processor)| *processor == name)
 }
 
-/// Whether the header of code says which features it needs, or that it needs none: that of SPIR-V, or of code object version 4
-/// or later.
+/// Whether the header of code states which features it needs, or that it needs none: that of SPIR-V, or of code object
+/// version 4 or later.
 pub(crate) fn tells_features(code: &[u8]) -> bool {
     is_spirv(code) || header(code).is_some_and(|header| header.e_ident.abi_version >= ABI_VERSION_4)
 }
@@ -142,7 +143,7 @@ fn processor(header: &FileHeader64<LE>) -> Option<&'static str> {
     PROCESSORS.iter().find(|(of, _)| *of == mach).map(|(_, processor)| *processor)
 }
 
-/// The features that the code needs on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
+/// The features that the code needs to be on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
 fn features(header: &FileHeader64<LE>) -> Vec<&'static str> {
     if header.e_ident.abi_version < ABI_VERSION_4 {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! What a code object is by its bytes and by its symbols, found out in one pass from its beginning to its end.
+//! The digest and the kernels of a code object, computed in one sequential pass.
 //!
-//! A kernel is an object symbol `<name>.kd`, its descriptor, and a function symbol `<name>`, its code, in the dynamic symbol
-//! table (LLVM's "User Guide for AMDGPU Backend", "Symbols"). Linkers put that table into the first segment, before the code. So
-//! that segment is kept until the section headers, which are at the end, say where the table is.
+//! A kernel is an object symbol `<name>.kd`, its descriptor, and a function symbol `<name>`, its code, in the dynamic
+//! symbol table (LLVM's "User Guide for AMDGPU Backend", "Symbols"). Linkers put that table into the first segment,
+//! before the code. So that segment is kept until the section headers at the end say where the table is.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -18,28 +18,29 @@ use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
 use crate::rope::{head, tail, to_usize};
 
-/// A first segment of more bytes is not kept. Those of real code objects have a few MiB at most.
+/// The largest first segment that is kept, in bytes. Those of real code objects have at most a few MiB.
 const MOST_KEPT: usize = 64 << 20;
-/// As much is kept without asking for memory.
+/// Bytes that are kept without a reservation.
 const SMALL: usize = 64 << 10;
-/// Code objects have some dozens of sections.
+/// The most sections. Real code objects have a few dozen.
 const MOST_SECTIONS: u64 = 1 << 12;
-/// Names of kernels of C++ templates have some thousands of letters.
+/// Bytes of the longest kernel name. Names of C++ templates have a few thousand bytes.
 const LONGEST_NAME: usize = 16 << 10;
-/// Names of symbols are scanned for as many bytes as their table has, times this: symbols may share the bytes of their names,
+/// Bytes scanned for names of symbols, as a multiple of their table's size. Symbols may share the bytes of their names,
 /// but those of real code objects hardly do.
 const MOST_SCANNED: usize = 4;
-/// The end of the names of kernel descriptors.
+/// The suffix of kernel descriptors.
 const DESCRIPTOR: &[u8] = b".kd";
 
 /// A code object that was read.
 #[derive(Debug)]
 pub(crate) struct Scanned {
-    /// Of all its bytes.
+    /// SHA-256 of all its bytes.
     pub sha256: [u8; 32],
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its kernels, each once, in the order of the symbol table; `None` if it has a symbol table that cannot be read.
+    /// Its kernels without duplicates, in the order of the symbol table. `None` if it has a symbol table that cannot be
+    /// read.
     pub kernels: Option<Vec<Kernel>>,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Scanned {
 pub(crate) struct Kernel {
     /// Its symbol, without `.kd`.
     pub name: String,
-    /// Bytes of its code; 0 if no symbol says that.
+    /// Bytes of its code; 0 if no symbol has the size.
     pub size: u64,
 }
 
@@ -56,21 +57,21 @@ pub(crate) struct Kernel {
 pub(crate) struct CodeScan {
     budget: Arc<Budget>,
     sha256: Context,
-    /// Bytes that have been taken.
+    /// Bytes read so far.
     at: u64,
     /// The first bytes.
     head: Vec<u8>,
-    /// As many of them are to be kept, as far as is known.
+    /// Number of first bytes to keep, as far as it is known.
     wanted: usize,
-    /// Memory for them.
+    /// The reservation for them.
     memory: Option<Reservation>,
-    /// The section headers, and where they are.
+    /// The section headers, and their offset.
     sections: Vec<u8>,
     place: Range<u64>,
 }
 
 impl CodeScan {
-    /// Nothing has been read yet. What has to be kept comes out of `budget`.
+    /// A scan of a code object from its beginning. The bytes that it keeps are reserved from `budget`.
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
         Self {
             budget: Arc::clone(budget),
@@ -84,7 +85,7 @@ impl CodeScan {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes to the scan.
     pub(crate) fn take(&mut self, piece: &[u8]) {
         self.sha256.update(piece);
         self.keep_head(piece);
@@ -92,7 +93,7 @@ impl CodeScan {
         self.at += piece.len() as u64;
     }
 
-    /// What was read.
+    /// The result.
     pub(crate) fn finish(self) -> Scanned {
         let kernels = self.kernels();
         let mut sha256 = [0; 32];
@@ -112,7 +113,7 @@ impl CodeScan {
         }
     }
 
-    /// Finds out from what has been kept how much has to be: header, program headers, and the first segment.
+    /// Determines from the kept bytes how much to keep: header, program headers, and the first segment.
     fn want_more(&mut self) {
         let Some(header) = self.header() else { return };
         let sections = u64::from(header.e_shnum.get(LE)).min(MOST_SECTIONS);
@@ -151,7 +152,7 @@ impl CodeScan {
         (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
     }
 
-    /// The kernels; none if there is no symbol table.
+    /// The kernels. Empty if there is no symbol table.
     fn kernels(&self) -> Option<Vec<Kernel>> {
         let count = self.sections.len() / size_of::<SectionHeader64<LE>>();
         let sections: &[SectionHeader64<LE>] = array(&self.sections, 0, count as u64)?;
@@ -166,7 +167,7 @@ impl CodeScan {
     }
 }
 
-/// The kernels of a symbol table; `None` if the names of its symbols are too many bytes.
+/// The kernels of a symbol table. `None` if the names of its symbols exceed the limit.
 fn kernels(symbols: &[Sym64<LE>], names: &[u8]) -> Option<Vec<Kernel>> {
     let mut rest = names.len().saturating_mul(MOST_SCANNED);
     let mut sizes = HashMap::new();

@@ -1,9 +1,9 @@
 //! Device code: offload bundles, compressed or not, and the code objects in them.
 //!
-//! A bundle is taken from where a wrapper points; payload is never searched for magics, since device code may contain
+//! A bundle is read where a wrapper points to. Payload is never searched for magics, since device code may contain
 //! them.
 //!
-//! It does not know host binaries: a content and the place of a bundle in it are given to it.
+//! It does not know host binaries. Its callers provide a content and the location of a bundle in it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -57,23 +57,23 @@ pub(crate) use thin::{
 /// Code for one target.
 #[derive(Clone)]
 pub struct CodeObject {
-    /// What it runs on.
+    /// The target that it runs on.
     pub target: TargetId,
-    /// Its bytes, as they were in the bundle. May be empty.
+    /// Its bytes as they are in the bundle. May be empty.
     pub content: Arc<dyn Content>,
-    /// The compressed bundle that has to be decompressed to read it, if there is one.
+    /// The compressed bundle that has to be decompressed to read it, if any.
     pub(crate) bundle: Option<Arc<Compressed>>,
-    /// Where it begins in the decompressed bundle, in bytes; 0 without one.
+    /// Its offset in the decompressed bundle, in bytes; 0 without one.
     pub(crate) offset: u64,
 }
 
 impl CodeObject {
-    /// A code object that is in no compressed bundle.
+    /// A code object outside of compressed bundles.
     pub fn new(target: TargetId, content: Arc<dyn Content>) -> Self {
         Self { target, content, bundle: None, offset: 0 }
     }
 
-    /// Bytes of the bundle that is decompressed when it is read, if it is in a compressed one.
+    /// Bytes of the compressed bundle that reading it decompresses, if any.
     pub fn decompressed_size(&self) -> Option<u64> {
         self.bundle.as_ref().map(|bundle| bundle.size())
     }
@@ -85,10 +85,10 @@ impl fmt::Debug for CodeObject {
     }
 }
 
-/// Why an offload bundle cannot be understood.
+/// Why an offload bundle cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FatbinError {
-    /// What the wrapper points at is no bundle, or a broken one.
+    /// There is no valid bundle where the wrapper points to.
     #[error("offload bundle at {offset:#x}: {reason}")]
     Malformed {
         /// File offset of the bundle.
@@ -96,7 +96,7 @@ pub enum FatbinError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The file's bytes cannot be had.
+    /// The file's bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }

@@ -1,4 +1,4 @@
-//! A bundle that is open: how its code objects can be read now.
+//! An open bundle, from which code objects can be read.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::rope::{ReadError, head_mut, read_all, to_usize};
 /// Bytes of a stream that are read at a time.
 const STEP: usize = 1 << 20;
 
-/// What a code object is read from.
+/// The source of a code object's bytes.
 #[derive(Default)]
 pub(crate) enum OpenBundle {
     /// The whole bundle, decompressed.
     Whole(Arc<Decompressed>),
-    /// A stream of it, unless it is being read now.
+    /// A stream of it; `None` while it is being read.
     Stream(Option<Pooled<OpenStream>>),
     /// There is no compressed bundle.
     #[default]
@@ -22,8 +22,8 @@ pub(crate) enum OpenBundle {
 }
 
 impl OpenBundle {
-    /// Opens a bundle, so that it is decompressed once for all of its code objects that are read in their order. Waits for
-    /// memory: a caller must hold no other bundle, and no other memory but for bundles.
+    /// Opens a bundle, so that it is decompressed once for all code objects that are read in their order. Waits for
+    /// memory: the caller must hold no other bundle, and no memory of other classes.
     pub(crate) fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
@@ -32,7 +32,7 @@ impl OpenBundle {
         })
     }
 
-    /// Gives the bytes of a code object of this bundle piece by piece, from its beginning to its end.
+    /// Passes the bytes of a code object of this bundle in pieces, from beginning to end.
     pub(crate) fn read(&mut self, object: &CodeObject, mut take: impl FnMut(&[u8])) -> Result<(), ReadError> {
         let (Self::Stream(Some(stream)), Some(bundle)) = (self, &object.bundle) else {
             return read_all(&*object.content, take);

@@ -15,11 +15,11 @@ use super::bundle::malformed;
 
 pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 
-/// The largest bundle that is decompressed, in bytes. The largest known one holds 114 MB.
+/// The largest bundle that is decompressed, in bytes. The largest known one has 114 MB.
 pub(super) const MAX_SIZE: u64 = 1 << 30;
 
-/// Bundles of code become up to 100 times as large (jax's: 29 MB for 2437 MB). From this ratio and this size on, hardly any code can
-/// be in one.
+/// Ratio and size from which on a bundle's claim is implausible. Bundles of code are compressed by a factor of up to
+/// 100 (jax's: 2437 MB to 29 MB), so hardly any code can be in such a bundle.
 const ABSURD_RATIO: u64 = 1000;
 const ABSURD_SIZE: u64 = 16 << 20;
 
@@ -30,12 +30,12 @@ pub(crate) const WINDOW_LOG: u32 = 27;
 /// The window of a zlib stream (RFC 1950), in bytes.
 const ZLIB_WINDOW: u64 = 32 << 10;
 
-/// How a bundle is compressed.
+/// The compression method of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
-    /// As a zlib stream (RFC 1950).
+    /// A zlib stream (RFC 1950).
     Zlib,
-    /// As a zstd frame (RFC 8878).
+    /// A zstd frame (RFC 8878).
     Zstd,
 }
 
@@ -43,12 +43,12 @@ pub enum Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompressedFormat {
     version: u16,
-    /// How it is compressed.
+    /// The compression method.
     pub method: Method,
 }
 
 impl CompressedFormat {
-    /// The latest version with a method.
+    /// The latest version for a method.
     pub(super) fn of(method: Method) -> Self {
         Self { version: 3, method }
     }
@@ -62,8 +62,8 @@ impl CompressedFormat {
         }
     }
 
-    /// The header of a bundle of `size` bytes that are compressed to `length`, with the lowest 64 bits of their MD5 as
-    /// `hash`. `None` if its fields cannot hold these sizes.
+    /// The header of a bundle of `size` bytes, compressed to `length` bytes. `hash` is the lowest 64 bits of its MD5.
+    /// `None` if the header's fields cannot hold these sizes.
     pub fn header(self, length: u64, size: u64, hash: u64) -> Option<Vec<u8>> {
         let mut header = MAGIC.to_vec();
         header.extend(self.version.to_le_bytes());
@@ -87,7 +87,7 @@ impl CompressedFormat {
 }
 
 impl Method {
-    /// The most bytes that `length` compressed bytes can stand for.
+    /// The largest decompressed size of `length` compressed bytes.
     fn most(self, length: u64) -> u64 {
         match self {
             // A match of 258 bytes takes at least two bits (RFC 1951).
@@ -98,22 +98,22 @@ impl Method {
     }
 }
 
-/// What the header of a compressed bundle says.
+/// The fields of a compressed bundle's header.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CompressedHeader {
-    /// Where the compressed bytes are in the file.
+    /// Offset of the compressed bytes in the file.
     pub(super) start: u64,
     pub(super) length: u64,
     pub(super) format: CompressedFormat,
-    /// Bytes of the bundle when it is decompressed.
+    /// Decompressed bytes.
     pub(super) size: u64,
-    /// Decompressed bytes that a decoder has to keep.
+    /// Bytes of the window that a decoder needs.
     pub(super) window: u64,
 }
 
 impl CompressedHeader {
-    /// Understands the header of the bundle at `offset`, of which `head` is the beginning and `available` the number of
-    /// bytes it may take. `Ok(None)` if it is no compressed bundle.
+    /// Parses the header of the bundle at `offset`. `head` is its beginning, and `available` the number of bytes it may
+    /// take. `Ok(None)` if it is not a compressed bundle.
     pub(super) fn parse(offset: u64, head: &[u8], available: u64) -> Result<Option<Self>, FatbinError> {
         let Some(fields) = head.strip_prefix(MAGIC) else { return Ok(None) };
         let header = PackedHeader::parse(fields).ok_or_else(|| malformed(offset, "its header is truncated"))?;
@@ -138,7 +138,7 @@ impl CompressedHeader {
         if size > MAX_SIZE {
             return Err(malformed(offset, format!("it claims to hold {size} bytes; the limit is {MAX_SIZE}")));
         }
-        // Version 1 does not say how long it is. No more than this can belong to it.
+        // Version 1 does not state its length. This is the most that can belong to it.
         let length = (total - header_size).min(longest(size));
         if size > method.most(length) {
             return Err(malformed(offset, format!("{length} compressed bytes cannot hold the {size} that it claims")));
@@ -160,7 +160,7 @@ impl CompressedHeader {
         Ok(Some(Self { start: offset + header_size, length, format, size, window: window.min(size) }))
     }
 
-    /// Whether it claims to become so much more than it is that it may have been made to exhaust memory or disk.
+    /// Whether its claimed size is so implausible that it may be meant to exhaust memory or disk.
     pub(super) fn is_absurd(&self) -> bool {
         self.size >= ABSURD_SIZE && self.size / ABSURD_RATIO >= self.length
     }
@@ -173,7 +173,7 @@ impl CompressedHeader {
             && self.window <= self.size.min(1 << WINDOW_LOG)
     }
 
-    /// Bytes of the compressed bundle that begins with `head`, if it is one and says so.
+    /// Bytes of the compressed bundle that begins with `head`, if it is one and states its size.
     pub(super) fn total_size(head: &[u8]) -> Option<u64> {
         match PackedHeader::parse(head.strip_prefix(MAGIC)?)? {
             PackedHeader { version: 2, narrow: [total, _], .. } | PackedHeader { version: 3, wide: [total, _], .. } => {
@@ -184,14 +184,13 @@ impl CompressedHeader {
     }
 }
 
-/// Bytes that `size` bytes take at most when they are compressed, with either method (zstd's `ZSTD_COMPRESSBOUND`, and
-/// zlib's `compressBound`, which is less), and some for headers.
+/// The most bytes that `size` bytes can take when compressed with either method (zstd's `ZSTD_COMPRESSBOUND`; zlib's
+/// `compressBound` is less), plus some for headers.
 fn longest(size: u64) -> u64 {
     size + size / 128 + (128 << 10)
 }
 
-/// The window that the zstd frame which begins with `frame` needs, in bytes (RFC 8878, 3.1.1.1). All integers are
-/// little-endian.
+/// Bytes of the window of the zstd frame that begins with `frame` (RFC 8878, 3.1.1.1). All integers are little-endian.
 pub(crate) fn window_of(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = descriptor_of(frame)?;
     if descriptor & 0x20 == 0 {
@@ -199,15 +198,15 @@ pub(crate) fn window_of(frame: &[u8]) -> Option<u64> {
         let base = 1_u64 << (10 + (window >> 3));
         return Some(base + base / 8 * u64::from(window & 7));
     }
-    // A single segment: its content is its window.
+    // A single segment: the window is the content.
     content_size(frame)
 }
 
-/// The bytes that the zstd frame which begins with `frame` becomes, if it says so.
+/// Decompressed bytes of the zstd frame that begins with `frame`, if it states them.
 pub(super) fn content_size(frame: &[u8]) -> Option<u64> {
     let (descriptor, rest) = descriptor_of(frame)?;
     let is_single = descriptor & 0x20 != 0;
-    // The window comes first, and the dictionary ID.
+    // The window and the dictionary ID precede it.
     let dictionary = [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
     let content = rest.get(dictionary + usize::from(!is_single)..)?;
     match descriptor >> 6 {
@@ -219,13 +218,13 @@ pub(super) fn content_size(frame: &[u8]) -> Option<u64> {
     }
 }
 
-/// The descriptor of a zstd frame, and what follows it.
+/// The descriptor of a zstd frame, and the bytes after it.
 fn descriptor_of(frame: &[u8]) -> Option<(u8, &[u8])> {
     let rest = frame.strip_prefix(&[0x28, 0xB5, 0x2F, 0xFD])?;
     rest.split_first().map(|(descriptor, rest)| (*descriptor, rest))
 }
 
-/// The fields behind the magic. The first two sizes are read both as u32 and as u64; the version says which count.
+/// The fields after the magic. The first two sizes are read both as u32 and as u64; the version says which is valid.
 struct PackedHeader {
     version: u16,
     method: u16,

@@ -1,4 +1,5 @@
-//! Bundles among other data. Device code is never searched: it may contain what looks like a bundle.
+//! Search for bundles among other data. Device code is never searched, since it may contain bytes that look like a
+//! bundle.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::rope::{Content, ReadError, head_mut, to_usize};
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
-/// What may be read of the tables of bundles in a file. What looks like a table can have 16 MiB, and another one can begin
-/// in each of its entries.
+/// A limit on the bytes that are read of bundles' tables in a file. Something that looks like a table may have 16 MiB,
+/// and another one may begin in each of its entries.
 #[derive(Debug)]
 pub(crate) struct Effort {
     rest: u64,
@@ -27,14 +28,14 @@ impl Effort {
         Self { rest: size.saturating_mul(4).saturating_add(16 << 20) }
     }
 
-    /// Whether a search stopped before its end.
+    /// Whether a search stopped early.
     pub(crate) fn is_spent(&self) -> bool {
         self.rest == 0
     }
 }
 
-/// The bundles in a range of a content that have code for any target, none inside of another. If `effort` is spent, only
-/// those that were found until then.
+/// The bundles in a range of a content that have code for any target, except those inside of another one. If `effort`
+/// is spent, only those that were found until then.
 pub(crate) fn search(
     content: &Arc<dyn Content>,
     range: Range<u64>,
@@ -50,7 +51,7 @@ pub(crate) fn search(
         let piece = head_mut(&mut buffer, length);
         content.read_at(at, piece)?;
         for start in beginnings(piece).into_iter().map(|position| at + position as u64) {
-            // What begins in a bundle is a part of it.
+            // A bundle inside of another one is a part of it.
             if start < end {
                 continue;
             }
@@ -68,13 +69,14 @@ pub(crate) fn search(
         if at + length as u64 == range.end {
             break;
         }
-        // A magic may reach into the next piece. One that is found twice begins where the last bundle does, or is none.
+        // A magic may reach into the next piece. One that is found twice is at the beginning of the last bundle, or is
+        // none.
         at += length as u64 - (MAGIC_SIZE as u64 - 1);
     }
     Ok(found)
 }
 
-/// The positions of magics.
+/// Offsets of magics.
 fn beginnings(bytes: &[u8]) -> Vec<usize> {
     let mut positions: Vec<_> =
         memmem::find_iter(bytes, MAGIC).chain(memmem::find_iter(bytes, packing::MAGIC)).collect();

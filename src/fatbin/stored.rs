@@ -1,4 +1,4 @@
-//! A code object that stands by itself in a file, as archives hold it: as it is, or as one zstd frame.
+//! A code object in a file of its own or in an archive, uncompressed or as one zstd frame.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
-/// The longest header of a zstd frame, with its magic (RFC 8878, 3.1.1).
+/// Bytes of the longest header of a zstd frame, including its magic (RFC 8878, 3.1.1).
 const LONGEST_HEADER: u64 = 18;
 
 /// A code object in a file.
@@ -20,14 +20,15 @@ pub(crate) struct StoredObject {
 }
 
 impl StoredObject {
-    /// `size` bytes that stand at `offset` as they are.
+    /// `size` uncompressed bytes at `offset`.
     pub(crate) fn plain(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<Self, ReadError> {
         let rope = Rope::new([Segment::range(Arc::clone(content), offset, size)?])?;
         Ok(Self { content: Arc::new(rope), frame: None })
     }
 
-    /// The zstd frame of `length` bytes at `offset`, which becomes `size` bytes. Fails if it cannot. Should it become another
-    /// number of bytes although its header does not say so, reading it fails. `label` is what messages call it.
+    /// The zstd frame of `length` bytes at `offset`, which decompresses to `size` bytes. Fails if that is impossible.
+    /// If the frame does not state its size and turns out to have another one, reading it fails. `label` is its name in
+    /// messages.
     pub(crate) fn frame(
         content: &Arc<dyn Content>,
         (offset, length): (u64, u64),
@@ -71,7 +72,7 @@ impl StoredObject {
         &self.content
     }
 
-    /// As many of its first bytes as say what it is.
+    /// The first bytes, which show what it is.
     pub(crate) fn header(&self) -> Result<Vec<u8>, ReadError> {
         let length = self.content.size().min(CODE_HEADER as u64);
         if let Some(frame) = &self.frame {
@@ -82,12 +83,12 @@ impl StoredObject {
         Ok(header)
     }
 
-    /// Its length, compressed and claimed, if the latter is out of all proportion.
+    /// Its compressed and its claimed length, if the claim is implausible.
     pub(crate) fn absurd_claim(&self) -> Option<(u64, u64)> {
         self.frame.as_ref()?.absurd_claim()
     }
 
-    /// It as code for a target.
+    /// The object as code for a target.
     pub(crate) fn code_for(&self, target: TargetId) -> CodeObject {
         CodeObject { target, content: Arc::clone(&self.content), bundle: self.frame.clone(), offset: 0 }
     }
@@ -97,7 +98,7 @@ impl StoredObject {
 mod tests {
     use super::*;
 
-    /// Bytes that zstd needs several blocks for.
+    /// Data that zstd compresses to several blocks.
     fn code() -> Vec<u8> {
         let mut state = 1_u32;
         let mut next = || {
@@ -127,19 +128,19 @@ mod tests {
         let said = |error: ReadError| error.to_string();
         assert!(said(frame(&packed, code.len() + 1).unwrap_err()).contains("the table of contents says"));
         assert!(said(frame(&code, code.len()).unwrap_err()).contains("no zstd frame"));
-        // Its beginning is right, and what planning looks at.
+        // The beginning, which planning reads, is valid.
         let mut broken = packed.clone();
         let end = broken.len();
         broken[end - 100_000..].fill(0xff);
         let stored = frame(&broken, code.len()).unwrap();
         assert!(stored.header().unwrap() == code[..64]);
         assert!(said(stored.content().read_at(0, &mut [0; 8]).unwrap_err()).starts_with("archive: key: "));
-        // A frame that does not say its size becomes one byte less than the table of contents says.
+        // A frame without a stated size decompresses to one byte less than the table of contents says.
         let unsized_frame = zstd::stream::encode_all(code.as_slice(), 3).unwrap();
         let stored = frame(&unsized_frame, code.len() + 1).unwrap();
         assert!(stored.content().read_at(0, &mut [0; 8]).is_err());
         assert!(frame(&unsized_frame, 1 << 40).is_err());
-        // Nothing is a frame of nothing.
+        // No frame is valid for an empty object.
         assert!(frame(&packed, 0).is_err() && frame(&unsized_frame, 0).is_err());
         assert_eq!(frame(&zstd::bulk::compress(&[], 3).unwrap(), 0).unwrap().content().size(), 0);
     }

@@ -31,7 +31,7 @@ enum Packing {
     Zstd,
 }
 
-/// A compressed bundle of a version of CCOB.
+/// A compressed bundle in a version of CCOB.
 fn compressed(version: u16, packing: Packing, bundle: &[u8]) -> Vec<u8> {
     let (method, body) = match packing {
         Packing::Zstd => (1_u16, zstd::bulk::compress(bundle, 3).unwrap()),
@@ -59,7 +59,7 @@ fn content(bytes: Vec<u8>) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
-/// Lists what is in a bundle that stands behind 100 other bytes and before 50.
+/// Lists the content of a bundle after 100 and before 50 other bytes.
 fn read(bundle: &[u8]) -> Result<Vec<(String, Vec<u8>)>, FatbinError> {
     let bytes = [&[7; 100], bundle, &[0; 50]].concat();
     let limit = bytes.len() as u64;
@@ -155,7 +155,7 @@ fn broken_bundles_are_errors() {
         let error = read(&bytes).unwrap_err().to_string();
         assert!(error.contains(reason), "{error:?} instead of {reason:?}");
     }
-    // The claimed size is found to be wrong when it is decompressed.
+    // Decompression reveals that the claimed size is wrong.
     let wrong = field(u32::try_from(good.len()).unwrap() + 1, 12);
     assert!(matches!(read(&wrong), Err(FatbinError::Read(ReadError::Damaged { .. }))));
 }
@@ -177,7 +177,7 @@ proptest! {
     }
 }
 
-/// What becomes of an uncompressed bundle for some GPUs, and the IDs of its entries.
+/// An uncompressed bundle reduced to some GPUs, and the IDs of its entries.
 fn thin(entries: &[(&str, &[u8])], gpus: &str, slot: Option<u64>) -> (ThinBundle, Vec<String>) {
     let bytes = bundle(entries);
     let size = bytes.len() as u64;
@@ -204,10 +204,10 @@ fn a_thin_bundle_has_the_host_and_the_code_that_is_wanted() {
     let code = [7; 5000];
     let (_, ids) = thin(&[HOST, (one, &code), (other, &code)], "gfx90a", None);
     assert_eq!(ids, [HOST.0, other]);
-    // Without an entry for the host there is one more.
+    // If there is no entry for the host, one is added.
     let (_, ids) = thin(&[(one, &code), (other, &code)], "gfx90a", None);
     assert!(ids.len() == 2 && ids[0].starts_with("host-") && ids[1] == other, "{ids:?}");
-    // What is wanted as a whole stays as it is, also where there is no place for more.
+    // A bundle that is wanted as a whole stays unchanged, even if there is no room for more.
     for entries in [&[(other, &code[..])][..], &[HOST, (other, &code)]] {
         let size = bundle(entries).len() as u64;
         let (thin, _) = thin(entries, "gfx90a", Some(size));

@@ -1,7 +1,7 @@
-//! A bundle cut down to the code of some GPUs.
+//! A bundle reduced to the code of some GPUs.
 //!
-//! It is laid out as clang does (`OffloadBundler.cpp`, with `-bundle-align=4096`): the table, and code objects at
-//! multiples of 4096. The IDs of the entries stay verbatim. The entry of the host comes first and is empty.
+//! Its layout is clang's (`OffloadBundler.cpp`, with `-bundle-align=4096`): the table, and code objects at multiples of
+//! 4096. The IDs of the entries stay verbatim. The host's entry comes first and is empty.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,39 +13,39 @@ use crate::gpu::{GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment};
 
-/// What clang aligns code objects to, in bytes.
+/// clang's alignment of code objects, in bytes.
 pub(crate) const CODE_ALIGNMENT: u64 = 4096;
 
-/// What compresses bundles, as far as the bytes depend on it.
+/// The compressors of bundles, as far as the bytes depend on them.
 pub(crate) const COMPRESSION: &str = "zstd 3, zlib-rs 6";
 
-/// The zstd level of compressed bundles: that of clang's offload bundler. A constant of the format.
+/// The zstd level of compressed bundles, as in clang's offload bundler. A constant of the format.
 pub(crate) const COMPRESSION_LEVEL: i32 = 3;
 
 /// The host's entry for a bundle that has none.
 const HOST: &[u8] = b"host-x86_64-unknown-linux--";
 
-/// What the names of device entries begin with, as clang writes them (`hipv4` is code object version 4 and later).
+/// The prefix of the IDs of device entries, as clang writes them (`hipv4` is code object version 4 and later).
 const DEVICE: &str = "hipv4-amdgcn-amd-amdhsa";
 const PORTABLE: &str = "hip-spirv64-amd-amdhsa";
 
-/// What becomes of a bundle when it is cut down.
+/// A reduced bundle.
 #[derive(Clone, Debug)]
 pub enum ThinBundle {
-    /// All of its entries stay: so many bytes of the file, from where it begins.
+    /// All of its entries stay. The bundle is a range of the file.
     Whole {
-        /// Its length.
+        /// Its length in bytes.
         length: u64,
     },
-    /// A bundle that is not compressed, of parts of the file.
+    /// An uncompressed bundle made of parts of the file.
     Raw(BundleParts),
-    /// A compressed bundle that holds these parts of the fat one.
+    /// A compressed bundle with these parts of the fat one.
     Compressed {
-        /// What it holds, as parts of the decompressed bundle.
+        /// Its content as parts of the decompressed bundle.
         parts: BundleParts,
-        /// Version and method of the fat one.
+        /// Version and method of the fat bundle.
         format: CompressedFormat,
-        /// Bytes of the fat one.
+        /// Bytes of the fat bundle.
         length: u64,
     },
 }
@@ -55,7 +55,7 @@ pub enum ThinBundle {
 pub struct BundleParts {
     /// Its parts.
     pub list: Vec<BundlePart>,
-    /// Bytes of all of them.
+    /// Bytes of all parts.
     pub size: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct BundleParts {
 pub enum BundlePart {
     /// These bytes.
     Literal(Vec<u8>),
-    /// So many zeros.
+    /// This many zeros.
     Zeros(u64),
     /// A code object: `length` bytes from `offset` on.
     Code {
@@ -75,13 +75,13 @@ pub enum BundlePart {
     },
 }
 
-/// The entries of a bundle that stay.
+/// The entries that are kept.
 struct KeptParts {
-    /// The host's, and then those with code, in the order of the code.
+    /// The host's entry, and then those with code, in the order of the code.
     entries: Vec<BundleEntry>,
-    /// Whether the first one is not in the fat bundle.
+    /// Whether the fat bundle lacks the host's entry.
     has_new_host: bool,
-    /// Whether all of the fat bundle's stay.
+    /// Whether all entries of the fat bundle are kept.
     is_whole: bool,
 }
 
@@ -100,8 +100,8 @@ impl Bundle {
         if is_whole && let Some(length) = self.code_end().filter(|&end| end >= self.table_size() && end <= slot) {
             return Ok(ThinBundle::Whole { length });
         }
-        // Some compilers do not align code objects; then there is no place for that. Without an entry that the fat bundle
-        // lacks, nothing is farther from the beginning than it was.
+        // Some compilers do not align code objects; then there is no room for alignment. Without an added host entry,
+        // nothing is farther from the beginning than before.
         let as_before = |old: u64| 1 << old.trailing_zeros().min(CODE_ALIGNMENT.ilog2());
         let old = entries.get(usize::from(has_new_host)..).unwrap_or_default();
         let ways = [
@@ -115,8 +115,8 @@ impl Bundle {
         fitting.map(ThinBundle::Raw).ok_or_else(|| super::bundle::malformed(self.offset, reason()))
     }
 
-    /// The entries that stay: the host's, and then what the GPUs may be given. Entries without code count for nothing: a
-    /// runtime looks further (`hip_fatbin.cpp` of CLR); they stay in addition.
+    /// The entries to keep: the host's, and the code that the GPUs can run. Entries without code are kept, too, but do
+    /// not count as code: a runtime ignores them and continues its search (`hip_fatbin.cpp` of CLR).
     fn kept(&self, gpus: &GpuSet) -> KeptParts {
         let all: Vec<_> = self.device_entries().collect();
         let keeps = |is_among: &dyn Fn(&BundleEntry) -> bool| {
@@ -143,12 +143,12 @@ impl Bundle {
         table_size(&self.entries)
     }
 
-    /// Where the last code ends, behind the beginning of a bundle that is not compressed.
+    /// The end of the last code in an uncompressed bundle, relative to the bundle's beginning.
     fn code_end(&self) -> Option<u64> {
         self.entries.iter().map(|entry| entry.offset.saturating_add(entry.size)).max()
     }
 
-    /// Bytes that it takes in the file; of version 1 of CCOB, which does not say, as many as it can take.
+    /// Its bytes in the file. Version 1 of CCOB does not state them; then it is the most that it can take.
     pub fn length(&self) -> u64 {
         match &self.compressed {
             Some(packing) => packing.start.saturating_add(packing.length).saturating_sub(self.offset),
@@ -156,8 +156,8 @@ impl Bundle {
         }
     }
 
-    /// Whether it is a file of `size` bytes by itself. One with code of the host is an object file of a compilation with
-    /// `-fgpu-rdc`, which a linker takes apart.
+    /// Whether it is a file of its own, of `size` bytes. A bundle with host code is an object file of a compilation
+    /// with `-fgpu-rdc`, which a linker unbundles.
     pub fn is_file(&self, size: u64) -> bool {
         let is_host = |entry: &&BundleEntry| matches!(target(&entry.id), Ok(None));
         self.offset == 0
@@ -166,7 +166,7 @@ impl Bundle {
             && self.unknown_targets().is_empty()
     }
 
-    /// The targets that it has code for.
+    /// The targets for which it has code.
     pub fn targets(&self) -> BTreeSet<TargetId> {
         self.device_entries().filter(|(_, entry)| entry.size > 0).map(|(target, _)| target).collect()
     }
@@ -176,20 +176,21 @@ impl Bundle {
         self.offset
     }
 
-    /// The compressed bundle that the parts of `ThinBundle::Compressed` are read from; `None` if this is none.
+    /// The compressed bundle that contains the parts of `ThinBundle::Compressed`; `None` if this one is not
+    /// compressed.
     pub fn packed(&self, content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Arc<Compressed>> {
         let packing = self.compressed.filter(|packing| packing.is_possible(content.size()))?;
         Some(Arc::new(Compressed::new(content, packing, resources)))
     }
 
-    /// Where its compressed bytes begin in the file, if it is compressed.
+    /// Offset of its compressed bytes in the file, if it is compressed.
     pub fn packed_start(&self) -> Option<u64> {
         self.compressed.map(|packing| packing.start)
     }
 }
 
 impl BundleParts {
-    /// A bundle of these entries, whose code is found `base` bytes behind where they say. `align` gives the alignment of
+    /// A bundle of these entries. Their code is at the entries' offsets plus `base`. `align` returns the alignment for
     /// code that was at an offset.
     fn of(entries: &[BundleEntry], base: u64, align: impl Fn(u64) -> u64) -> Self {
         let mut table = MAGIC.to_vec();
@@ -214,7 +215,7 @@ impl BundleParts {
         Self { list, size: at }
     }
 
-    /// The bundle, of code in `content`.
+    /// The bundle, with code from `content`.
     pub fn rope(&self, content: &Arc<dyn Content>) -> Result<Rope, ReadError> {
         let segment = |part: &BundlePart| match part {
             BundlePart::Literal(bytes) => Ok(Segment::literal(bytes.as_slice())),
@@ -225,7 +226,7 @@ impl BundleParts {
     }
 }
 
-/// A bundle of these code objects that is not compressed, behind the empty entry of the host.
+/// An uncompressed bundle of these code objects, after an empty entry for the host.
 pub fn bundle_of(objects: &[CodeObject]) -> Result<Rope, ReadError> {
     let all: Arc<dyn Content> =
         Arc::new(Rope::new(objects.iter().map(|object| Segment::whole(Arc::clone(&object.content))))?);
@@ -237,7 +238,7 @@ pub(crate) fn bundle_table_size(objects: &[CodeObject]) -> u64 {
     table_size(&entries_of(objects))
 }
 
-/// The table of such a bundle, with code objects one behind the other.
+/// The table of such a bundle, with consecutive code objects.
 fn entries_of(objects: &[CodeObject]) -> Vec<BundleEntry> {
     let mut entries = vec![BundleEntry { offset: 0, size: 0, id: HOST.to_vec().into() }];
     let mut offset = 0_u64;

@@ -1,5 +1,5 @@
-//! The image checksum. "PE Format" leaves it to `IMAGHELP.DLL` (`CheckSumMappedFile`): the ones' complement sum of all
-//! 16-bit words of the file, those of the checksum field left out, plus the file's length.
+//! The image checksum. "PE Format" refers to `IMAGHELP.DLL` (`CheckSumMappedFile`) for it: the ones' complement sum of
+//! all 16-bit words of the file except those of the checksum field, plus the file's length.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use once_cell::sync::OnceCell;
 
 use crate::rope::{Content, ReadError, check_range, copy_from};
 
-/// Where the field is, from the beginning of the headers.
+/// Offset of the field from the beginning of the headers.
 pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
     + std::mem::offset_of!(ImageOptionalHeader64, check_sum)) as u64;
 
 /// Bytes of the field.
 pub(in crate::binary) const CHECKSUM_SIZE: u64 = 4;
 
-/// Bytes read at a time; even, so that words are not torn apart.
+/// Bytes read at a time; even, so that no word is split.
 const CHUNK: usize = 1 << 20;
 
-/// The four bytes of the checksum. Only the whole file reveals them, so they are made at the first read.
+/// The four bytes of the checksum. It depends on the whole file, so it is computed at the first read.
 #[derive(Debug)]
 pub(in crate::binary) struct Checksum {
     /// The file, with zeros in the field.
@@ -65,14 +65,14 @@ fn compute(file: &dyn Content) -> Result<u32, ReadError> {
         file.read_at(offset, piece)?;
         let (words, last) = piece.as_chunks::<2>();
         sum += words.iter().map(|word| u64::from(u16::from_le_bytes(*word))).sum::<u64>();
-        // A file of odd length ends in half a word.
+        // A file of odd length ends with half a word.
         sum += last.first().map_or(0, |&byte| u64::from(byte));
         offset += length as u64;
     }
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    // Offsets in an image have 32 bits; what a longer overlay adds is truncated, as the field's width demands.
+    // Offsets in an image have 32 bits. The length of a larger overlay is truncated to the width of the field.
     let length = u32::try_from(size & u64::from(u32::MAX)).unwrap_or(u32::MAX);
     Ok(u32::try_from(sum).unwrap_or(u32::MAX).wrapping_add(length))
 }

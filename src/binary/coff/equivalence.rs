@@ -1,4 +1,4 @@
-//! Comparing an image with what it became: everything but the device code has to be there still, at its address.
+//! Compares an image with its rewritten form: everything but the device code has to be there, at the same address.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,9 +16,9 @@ use crate::rope::{Content, to_usize};
 const STEP: u64 = 1 << 20;
 
 impl FatCoff {
-    /// The first place in which `split` differs from this file without need.
+    /// The first unnecessary difference between this file and `split`.
     pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
-        let Some(other) = PeImage::read(split)? else { return Ok(Some("it is no PE32+ image any more".to_owned())) };
+        let Some(other) = PeImage::read(split)? else { return Ok(Some("it is no longer a PE32+ image".to_owned())) };
         if fixed(&self.image) != fixed(&other) {
             return Ok(Some("its headers have changed".to_owned()));
         }
@@ -27,15 +27,15 @@ impl FatCoff {
         }
         let patched = self.patched();
         for (index, section) in self.image.sections.iter().enumerate() {
-            // If it was behind all others, nothing need be there.
+            // If the section was the last one, nothing has to remain of it.
             if index == self.section {
                 continue;
             }
             let Some(counterpart) = other.sections.iter().find(|counterpart| counterpart.address == section.address)
             else {
-                return Ok(Some(format!("there is no section at {:#x} any more", section.address)));
+                return Ok(Some(format!("the section at {:#x} is missing", section.address)));
             };
-            // What is joined has another section for device code, and the one that the marker has in `other` is unused.
+            // A joined image has another section for device code, and the section of the marker in `other` is unused.
             let is_unused = section.header.name == UNUSED && [FATBIN, MARKER].contains(&counterpart.header.name);
             if attributes(counterpart) != attributes(section)
                 || (counterpart.header.name != section.header.name && !is_unused)
@@ -49,13 +49,13 @@ impl FatCoff {
         self.compare_rest(&other)
     }
 
-    /// All data directories but the certificates, which are not valid for another file.
+    /// All data directories except the certificates, which are not valid for another file.
     fn directories(&self, image: &PeImage) -> Vec<Option<(u64, u64)>> {
         let all = (0..self.image.directories.len()).filter(|&index| index != pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
         all.map(|index| image.directory(index)).collect()
     }
 
-    /// RVAs that are allowed to change, by their start.
+    /// RVAs that may change, by their start.
     fn patched(&self) -> BTreeMap<u64, u64> {
         let rva = |offset: u64| {
             let section =
@@ -70,7 +70,7 @@ impl FatCoff {
         of_wrappers.chain(of_debug).map(|(start, length)| (start, start + length)).collect()
     }
 
-    /// The first RVA at which the other file does not load the same byte of a section.
+    /// The first RVA at which the other file loads a different byte of a section.
     fn compare(
         &self,
         section: &PeSection,
@@ -93,7 +93,7 @@ impl FatCoff {
         Ok(None)
     }
 
-    /// Compares what follows the sections in the file, such as symbols, without certificates.
+    /// Compares the bytes after the sections in the file, such as symbols, without certificates.
     fn compare_rest(&self, other: &PeImage) -> Result<Option<String>, BinaryError> {
         let (start, other_start) = (self.image.end_of_sections(), other.end_of_sections());
         let size = self.image.content.size();
@@ -118,7 +118,7 @@ impl FatCoff {
     }
 }
 
-/// What no splitter has a reason to change in the headers.
+/// Header fields that no splitter has a reason to change.
 fn fixed(image: &PeImage) -> impl PartialEq {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     (

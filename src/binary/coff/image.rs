@@ -1,8 +1,8 @@
-//! The headers of a PE32+ image, and reading it by relative virtual address.
+//! The headers of a PE32+ image, and reading by relative virtual address.
 //!
 //! Formats and names are those of Microsoft's "PE Format" specification. A relative virtual address (RVA) counts from
-//! the image base, a pointer in an image is a virtual address, and what the specification calls a file pointer is an
-//! offset in the file.
+//! the image base. Pointers in an image are virtual addresses. The specification's "file pointer" is called an offset
+//! here.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use object::pod::{Pod, from_bytes, slice_from_bytes};
 use crate::binary::BinaryError;
 use crate::rope::{Content, to_usize};
 
-/// Bytes read at first; linkers make headers of 1 KiB to 4 KiB.
+/// Bytes of the first read. Linkers make headers of 1 KiB to 4 KiB.
 const FIRST_READ: u64 = 4096;
 
-/// Headers of an image. All offsets, addresses and sizes are the file's own claims, checked where used. They are 32 bits
-/// wide in the file, so sums of a few of them cannot overflow here.
+/// Headers of an image. All offsets, addresses and sizes are the file's own claims, and are checked where they are
+/// used. They have 32 bits in the file, so sums of a few of them cannot overflow here.
 #[derive(Debug)]
 pub(super) struct PeImage {
     pub(super) content: Arc<dyn Content>,
@@ -30,23 +30,23 @@ pub(super) struct PeImage {
     pub(super) sections: Vec<PeSection>,
 }
 
-/// A section header. Its name fills eight bytes; linkers cut what is longer.
+/// A section header. Its name has eight bytes; linkers truncate longer ones.
 #[derive(Clone, Debug)]
 pub(super) struct PeSection {
     pub(super) header: ImageSectionHeader,
-    /// Where its bytes are in the file.
+    /// Offset of its bytes in the file.
     pub(super) offset: u64,
-    /// How many there are, padding to the file alignment included.
+    /// Bytes in the file, including padding to the file alignment.
     pub(super) raw_size: u64,
     /// RVA.
     pub(super) address: u64,
-    /// Bytes in memory, without padding. What the file does not have of them is zero.
+    /// Bytes in memory, without padding. Bytes that the file does not have are zero.
     pub(super) virtual_size: u64,
 }
 
 impl PeImage {
-    /// Reads the headers. `Ok(None)` means that this is no linked 64-bit image. The beginning of the file is enough to
-    /// see that one has no device code.
+    /// Reads the headers. `Ok(None)` if this is not a linked 64-bit image. The first bytes of the file are enough to
+    /// exclude most other files.
     pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let mut head = vec![0; to_usize(FIRST_READ.min(content.size()))];
         content.peek(&mut head)?;
@@ -62,7 +62,7 @@ impl PeImage {
         {
             return Ok(None);
         }
-        // The data directories stand behind the fields of fixed size, in what SizeOfOptionalHeader counts.
+        // The data directories follow the fields of fixed size. SizeOfOptionalHeader counts both.
         let optional_size = u64::from(headers.file_header.size_of_optional_header.get(LE));
         let optional_offset = headers_offset + (size_of::<ImageNtHeaders64>() - size_of_optional()) as u64;
         let count = u64::from(headers.optional_header.number_of_rva_and_sizes.get(LE));
@@ -78,8 +78,8 @@ impl PeImage {
         Ok(Some(Self { content, headers_offset, headers, directories, table_offset, sections }))
     }
 
-    /// A data directory: RVA and size, except that the certificate table has a file offset instead. `None` if it is
-    /// empty or missing.
+    /// A data directory: RVA and size; the certificate table has a file offset instead of an RVA. `None` if it is empty
+    /// or missing.
     pub(super) fn directory(&self, index: usize) -> Option<(u64, u64)> {
         let directory = self.directories.get(index)?;
         let (address, size) = (directory.virtual_address.get(LE), directory.size.get(LE));
@@ -91,21 +91,21 @@ impl PeImage {
         self.headers_offset + size_of::<ImageNtHeaders64>() as u64
     }
 
-    /// The section that an RVA lies in.
+    /// The section that contains an RVA.
     pub(super) fn section_at(&self, address: u64) -> Option<&PeSection> {
         self.sections
             .iter()
             .find(|section| address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size))
     }
 
-    /// The file offset of `length` bytes at an RVA, if one section has them in the file.
+    /// The file offset of `length` bytes at an RVA, if one section has all of them in the file.
     pub(super) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
         let section = self.section_at(address)?;
         let inside = address.checked_sub(section.address)?;
         (inside.checked_add(length)? <= section.loaded_size()).then(|| section.offset.checked_add(inside))?
     }
 
-    /// Reads `length` bytes at an RVA. The caller bounds `length`.
+    /// Reads `length` bytes at an RVA. The caller has bounded `length`.
     pub(super) fn read_at_address(&self, address: u64, length: u64) -> Result<Vec<u8>, BinaryError> {
         let missing = || BinaryError::malformed(format!("{length} bytes at address {address:#x} are not in the file"));
         let offset = self.offset_of(address, length).ok_or_else(missing)?;
@@ -117,17 +117,17 @@ impl PeImage {
         Ok(bytes)
     }
 
-    /// Where the last section ends in the file.
+    /// The end of the last section in the file.
     pub(super) fn end_of_sections(&self) -> u64 {
         self.sections.iter().filter(|section| section.raw_size > 0).map(PeSection::end).max().unwrap_or(0)
     }
 
-    /// What sections in the file are aligned to.
+    /// The file alignment of sections.
     pub(super) fn file_unit(&self) -> u64 {
         u64::from(self.headers.optional_header.file_alignment.get(LE)).max(1)
     }
 
-    /// The address that the image is linked for.
+    /// The address for which the image is linked.
     pub(super) fn base(&self) -> u64 {
         self.headers.optional_header.image_base.get(LE)
     }
@@ -137,7 +137,7 @@ impl PeSection {
     fn new(header: ImageSectionHeader) -> Self {
         let offset = u64::from(header.pointer_to_raw_data.get(LE));
         let raw_size = if offset == 0 { 0 } else { header.size_of_raw_data.get(LE).into() };
-        // A size of 0 in memory is that of the file; old linkers left it out.
+        // Old linkers leave VirtualSize 0; then it is the size in the file.
         let virtual_size = match header.virtual_size.get(LE) {
             0 => raw_size,
             size => size.into(),
@@ -145,12 +145,12 @@ impl PeSection {
         Self { header, offset, raw_size, address: header.virtual_address.get(LE).into(), virtual_size }
     }
 
-    /// The bytes that are in the file and in memory, which leaves padding out.
+    /// Bytes that are both in the file and in memory, without padding.
     pub(super) fn loaded_size(&self) -> u64 {
         self.raw_size.min(self.virtual_size)
     }
 
-    /// The file offset behind the last byte.
+    /// The file offset after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.offset + self.raw_size
     }
@@ -161,14 +161,14 @@ const fn size_of_optional() -> usize {
     size_of::<pe::ImageOptionalHeader64>()
 }
 
-/// A file of which the first bytes have been read.
+/// A file whose first bytes have been read.
 struct CachedPrefix<'a> {
     content: &'a Arc<dyn Content>,
     head: Vec<u8>,
 }
 
 impl CachedPrefix<'_> {
-    /// The bytes at an offset; `None` if the file ends before.
+    /// The bytes at an offset; `None` if the file ends before them.
     fn bytes(&self, offset: u64, length: usize) -> Result<Option<Vec<u8>>, BinaryError> {
         let end = offset.saturating_add(length as u64);
         if end > self.content.size() {
@@ -188,7 +188,7 @@ impl CachedPrefix<'_> {
         Ok(from_bytes::<T>(&bytes).ok().map(|(value, _)| *value))
     }
 
-    /// `count` structures, of which there are 65535 at most.
+    /// `count` structures, at most 65535.
     fn table<T: Pod>(&self, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
         let malformed = || BinaryError::malformed("a header table reaches past the end of the file");
         let count = usize::try_from(count).map_err(|_| malformed())?;

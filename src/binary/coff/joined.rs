@@ -1,8 +1,8 @@
-//! A split image with its device code in it again.
+//! A split image with its device code put back.
 //!
-//! The bundles go into the section that the marker has if its addresses suffice: splitters leave it as long in memory as the
-//! device code was. Otherwise they get a section of their own behind all others. There is no place for its header in some
-//! files; nothing else can be moved for it, since the first section follows the headers in memory.
+//! The bundles go into the section of the marker if its addresses suffice: splitters leave it as large in memory as the
+//! device code was. Otherwise they get a new section after all others. Some files have no room for another section
+//! header. Nothing can be moved to make room, since the first section follows the headers in memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::rope::Content;
 /// Bytes of a section header.
 const HEADER: u64 = size_of::<ImageSectionHeader>() as u64;
 
-/// Images take at most so much memory: Windows loads no larger ones ("PE Format" leaves it to the loader; link.exe refuses
+/// The most memory of an image: Windows loads no larger ones ("PE Format" leaves it to the loader; link.exe refuses
 /// them with LNK1248).
 const LARGEST: u64 = 1 << 31;
 
-/// The changes after which a split image has bundles.
+/// The changes that put bundles into a split image.
 pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> Result<Vec<Patch>, BinaryError> {
     let image = PeImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     check(&image)?;
@@ -59,25 +59,26 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> R
     Ok(changes)
 }
 
-/// Where device code goes.
+/// The section that receives the device code.
 struct PePlacement {
-    /// The number of its section; behind all others if it is new.
+    /// The number of its section. A new section gets the number after the last one.
     number: usize,
     /// The header of its section.
     header: ImageSectionHeader,
     /// Its RVA.
     address: u64,
-    /// The bytes of the file that it replaces; none if it is put in.
+    /// The bytes of the file that it replaces; empty if it is inserted.
     replaced: Range<u64>,
     /// Zeros before it in the file.
     before: u64,
-    /// Bytes that it takes in the file.
+    /// Its bytes in the file.
     length: u64,
     layout: PeLayout,
 }
 
 impl PePlacement {
-    /// The section of the marker, or what is left of the one that device code had, if the next one begins far enough behind.
+    /// The section of the marker, or the remains of the device code's old section, if the next section begins far
+    /// enough behind it.
     fn old(image: &PeImage, pointers: &[u64], size: u64) -> Result<Option<Self>, BinaryError> {
         let marker = only(image, MARKER)?.filter(|(_, it)| {
             pointers
@@ -90,7 +91,7 @@ impl PePlacement {
         if section.raw_size == 0 || !has_room {
             return Ok(None);
         }
-        // What follows in the file moves by whole units, so it is aligned as before.
+        // The rest of the file moves by whole units, so its alignment stays the same.
         let added = size.saturating_sub(section.raw_size).next_multiple_of(image.file_unit());
         let length = section.raw_size + added;
         let replaced = section.offset..section.end();
@@ -104,7 +105,7 @@ impl PePlacement {
         Ok(Some(Self { number, header, address: section.address, replaced, before: 0, length, layout }))
     }
 
-    /// A section behind all others.
+    /// A new section after all others.
     fn new(image: &PeImage, size: u64) -> Result<Self, BinaryError> {
         let last = image.sections.last().ok_or_else(|| BinaryError::malformed("it has no sections"))?;
         check_headers(image)?;
@@ -141,7 +142,8 @@ impl PePlacement {
         Patch { start: self.replaced.start, end: self.replaced.end, replacement }
     }
 
-    /// The section table. What else was there for device code gets another name, so that there is one section of each.
+    /// The section table. Unused sections for device code or a marker are renamed, so that there is one section of each
+    /// name.
     fn sections(&self, image: &PeImage) -> Result<Patch, BinaryError> {
         let mut headers = Vec::with_capacity(image.sections.len() + 1);
         for (number, section) in image.sections.iter().enumerate() {
@@ -179,7 +181,7 @@ impl PePlacement {
     }
 }
 
-/// Whether there is a place for another section header: linkers fill up the headers, and tools put things there.
+/// Whether there is room for another section header. Linkers pad the headers, and tools store data in the padding.
 fn check_headers(image: &PeImage) -> Result<(), BinaryError> {
     let no_place = || BinaryError::unsupported("there is no place for the header of another section");
     let table_end = image.table_offset + image.sections.len() as u64 * HEADER;

@@ -1,4 +1,4 @@
-//! Tests of split images that get device code again, on `win.dll` and `win.exe` of the fixtures.
+//! Tests of split images whose device code is put back, on `win.dll` and `win.exe` of the fixtures.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::rope::{Rope, Segment};
 
 const SIZE_OF_IMAGE: usize = NT + 24 + 56;
 const SECTIONS: usize = 8;
-/// RVA behind the last section.
+/// RVA after the last section.
 const END: u32 = 0x13000;
 
 fn read(content: &dyn Content) -> Vec<u8> {
@@ -47,7 +47,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Checks that an image is one that Windows loads, has these bundles, and is as before without them.
+/// Checks that Windows would load an image, that it has these bundles, and that it equals the split one without them.
 #[track_caller]
 fn check_joined(split: &[u8], joined: &Arc<dyn Content>, lengths: &[usize]) -> Vec<u8> {
     let bytes = read(&**joined);
@@ -66,7 +66,7 @@ fn check_joined(split: &[u8], joined: &Arc<dyn Content>, lengths: &[usize]) -> V
         assert_eq!((u32_at(wrapper, 0), u32_at(wrapper, 4)), (FATBIN_WRAPPER_MAGIC, 1));
         assert_eq!(wrapper[16..], [0; 8], "no index");
     }
-    // Neither differs from the other in anything but device code, and a split of it is a split.
+    // They differ in device code only, and splitting the joined image gives a split image again.
     assert_eq!(scan(joined).first_difference(&content(split)).unwrap(), None);
     let again: Arc<dyn Content> = Arc::new(scan(joined).rewrite(b"the marker").unwrap());
     assert_eq!(scan(joined).first_difference(&again).unwrap(), None);
@@ -80,7 +80,7 @@ fn code_that_fits_is_where_it_was() {
         let split = split(name);
         let lengths = [0x3000, 0x2000];
         let bytes = check_joined(&split, &with_code(&split, &lengths).unwrap(), &lengths);
-        // As the fat one but for the bundles.
+        // Like the fat one, apart from the bundles.
         let mut expected = fixture(name);
         expected[0x1600..0x8800].fill(0);
         let mut found = bytes.clone();
@@ -103,7 +103,7 @@ fn code_that_fits_is_where_it_was() {
 #[test]
 fn the_section_grows_up_to_the_next_one() {
     let split = split("win.dll");
-    // The next section begins 0x8000 behind, and the device code had 0x71b8 of that.
+    // The next section begins 0x8000 bytes later, and the device code had 0x71b8 of them.
     for (length, is_in_place) in [(0x71b8, true), (0x8000, true), (0x8001, false)] {
         let lengths = [0x1000, length - 0x1000];
         let bytes = check_joined(&split, &with_code(&split, &lengths).unwrap(), &lengths);
@@ -126,13 +126,13 @@ fn code_that_does_not_fit_gets_a_section() {
     assert_eq!(&bytes[header..header + 8], b".hip_fat");
     assert_eq!(&bytes[DEVICE..DEVICE + 8], b".kpackun");
     let [size, address, raw, offset] = [8, 12, 16, 20].map(|at| u32_at(&bytes, header + at));
-    // Two bundles at multiples of a page, of which 4096 bytes can be read.
+    // Two bundles at page boundaries, each with 4096 readable bytes.
     assert_eq!((size, address, raw, offset), (0x14000, END, 0x14000, 0x1a00));
     assert_eq!(u32_at(&bytes, SIZE_OF_IMAGE), END + 0x14000);
     assert_eq!(u32_at(&bytes, NT + 24 + 8) - u32_at(&split, NT + 24 + 8), 0x14000);
     assert_eq!(bytes[NT + 6], 9);
     assert_eq!(bytes[0x1a00 + 0x14000..], split[0x1a00..]);
-    // Split again and joined again, the last section may be as large as it likes.
+    // After another split and join, the last section may have any size.
     let again = scan(&joined).rewrite(b"the marker").unwrap().to_vec().unwrap();
     for lengths in [lengths, [0x1000, 0x20_0000]] {
         let bytes = check_joined(&again, &with_code(&again, &lengths).unwrap(), &lengths);
@@ -192,7 +192,7 @@ fn what_cannot_be_joined_is_refused() {
     assert!(error.contains("more than 2 GiB"), "{error}");
 }
 
-/// Whatever a file says, it is refused, or becomes a fat one whose every read is a slice of the whole.
+/// Any file is either refused, or becomes a fat one in which every read returns a slice of the whole.
 fn survives(bytes: &[u8]) {
     for lengths in [[0x1000, 0x800], [0x9000, 0x800]] {
         let Ok(joined) = with_code(bytes, &lengths) else { continue };

@@ -1,4 +1,4 @@
-//! What Windows asks of an image before it loads it, and what a rewritten one breaks most easily.
+//! Rules of Windows for images that it loads, as far as rewriting is likely to break them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 use crate::rope::{Content, Edit, edited, to_usize};
 
-/// Adds each rule that the file breaks, in words.
+/// Adds a sentence for each rule that the file breaks.
 pub(super) fn check(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
     let optional = &image.headers.optional_header;
     let unit = u64::from(optional.section_alignment.get(LE));
@@ -52,7 +52,7 @@ fn memory(image: &PeImage, unit: u64, problems: &mut Problems) {
     }
 }
 
-/// The bytes of sections are in the file, apart from each other, and aligned.
+/// The bytes of sections are in the file, aligned, and do not overlap.
 fn file(image: &PeImage, unit: u64, problems: &mut Problems) {
     let table_end = image.table_offset + (image.sections.len() * size_of::<ImageSectionHeader>()) as u64;
     let headers = u64::from(image.headers.optional_header.size_of_headers.get(LE));
@@ -84,7 +84,7 @@ fn file(image: &PeImage, unit: u64, problems: &mut Problems) {
 fn directories(image: &PeImage, problems: &mut Problems) {
     for index in 0..image.directories.len() {
         let Some((address, size)) = image.directory(index) else { continue };
-        // This one has a file offset.
+        // The certificate table has a file offset instead of an RVA.
         if index == pe::IMAGE_DIRECTORY_ENTRY_SECURITY {
             if address + size > image.content.size() {
                 problems.push("its certificates reach past the end of the file".to_owned());
@@ -98,7 +98,7 @@ fn directories(image: &PeImage, problems: &mut Problems) {
     }
 }
 
-/// Debuggers find debug data by its offset, programs by its address: both have to be the same place.
+/// Debuggers find debug data by offset, programs by address. Both have to lead to the same place.
 fn debug_data(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(()) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
@@ -126,7 +126,7 @@ fn debug_data(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryErro
     Ok(())
 }
 
-/// A checksum of 0 stands for none; drivers and some DLLs need one.
+/// A checksum of 0 means that there is none. Drivers and some DLLs need one.
 fn checksum(image: &PeImage) -> Result<Option<String>, BinaryError> {
     let claimed = image.headers.optional_header.check_sum.get(LE);
     if claimed == 0 {

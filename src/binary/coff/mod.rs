@@ -27,22 +27,22 @@ use super::{
 };
 use crate::rope::{Content, tail, to_usize};
 
-/// Section with the offload bundles. In object files it may be called `.hip_fatbin`; linkers cut names in images to
-/// eight bytes.
+/// Section with the offload bundles. Object files may call it `.hip_fatbin`; linkers truncate names in images to eight
+/// bytes.
 const FATBIN: [u8; 8] = *b".hip_fat";
 /// Section with the fat binary wrappers.
 const WRAPPERS: [u8; 8] = *b".hipFatB";
-/// The name that `.hip_fat` gets, as rocm-kpack calls its section. It fills the field.
+/// The new name of `.hip_fat`, as rocm-kpack calls its section. It fills the field.
 const MARKER: [u8; 8] = *b".kpackrf";
-/// What is left of a section for device code or a marker that is not used.
+/// The name of an unused section that was meant for device code or a marker.
 const UNUSED: [u8; 8] = *b".kpackun";
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 const MAX_SECTIONS: usize = 96;
-/// Memory is mapped in pages of this size on all machines that are supported.
+/// Bytes of a page on all supported machines.
 const PAGE: u32 = 4096;
 
-/// Where the data of a program is, but for device code and its wrappers.
+/// The ranges of the program's data, without device code and its wrappers.
 pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
     let Some(image) = PeImage::read(content)? else { return Ok(Vec::new()) };
     let is_data = |section: &&PeSection| {
@@ -54,21 +54,21 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
     Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
 }
 
-/// A file with device code that has been looked through, but not read.
+/// An image whose device code has been located.
 #[derive(Debug)]
 pub(super) struct FatCoff {
     image: PeImage,
     /// Index of the section with the device code.
     section: usize,
     device: DeviceRange,
-    /// The wrappers in the order of their section, which is the order of their indices.
+    /// The wrappers in the order of their section, which is that of their indices.
     wrappers: Vec<CoffWrapper>,
 }
 
-/// The device code's place.
+/// The location of the device code.
 #[derive(Clone, Debug)]
 struct DeviceRange {
-    /// File offsets, padding included.
+    /// File offsets, including padding.
     offsets: Range<u64>,
     /// RVAs.
     addresses: Range<u64>,
@@ -77,12 +77,12 @@ struct DeviceRange {
 #[derive(Debug)]
 struct CoffWrapper {
     offset: u64,
-    /// File offset of the bundle it points at.
+    /// File offset of its bundle.
     bundle: u64,
 }
 
 impl FatCoff {
-    /// Looks for device code. `Ok(None)` means that there is none (any more).
+    /// Looks for device code. `Ok(None)` if there is none, or none any longer.
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let Some(image) = PeImage::read(content)? else { return Ok(None) };
         let wrappers = only(&image, WRAPPERS)?;
@@ -95,7 +95,7 @@ impl FatCoff {
             None => Places::default(),
         };
         let (section, fatbin) = match fatbin {
-            // What rocm-kpack has split keeps a piece of the old section.
+            // Images that rocm-kpack has split keep a piece of the old section.
             _ if offsets.is_empty() && !split.is_empty() => return Ok(None),
             Some(_) if offsets.is_empty() => {
                 return Err(BinaryError::unsupported("it has a .hip_fat section but no fat binary wrappers"));
@@ -110,12 +110,12 @@ impl FatCoff {
         Ok(Some(Self { image, section, device, wrappers }))
     }
 
-    /// Where the device code is in the file, and its address as linked.
+    /// The device code's range in the file, and its linked address.
     pub(super) fn device_code(&self) -> (Range<u64>, u64) {
         (self.device.offsets.clone(), self.image.base().wrapping_add(self.device.addresses.start))
     }
 
-    /// The wrappers, and the offset behind the last byte of device code.
+    /// The wrappers, and the file offset after the last byte of device code.
     pub(super) fn wrappers(&self) -> Vec<Wrapper> {
         let loaded = self.image.sections.get(self.section).map_or(0, PeSection::loaded_size);
         let limit = self.device.offsets.start + loaded;
@@ -123,7 +123,7 @@ impl FatCoff {
     }
 }
 
-/// The section with this name. Linkers keep sections apart that differ in their flags, even if not in their names.
+/// The only section with this name. Linkers do not merge sections of one name if their flags differ.
 fn only(image: &PeImage, name: [u8; 8]) -> Result<Option<(usize, &PeSection)>, BinaryError> {
     let mut sections = image.sections.iter().enumerate().filter(|(_, section)| section.header.name == name);
     let first = sections.next();
@@ -148,14 +148,14 @@ fn read_wrappers(image: &PeImage, section: &PeSection) -> Result<Vec<u8>, Binary
 /// The file offsets of wrappers.
 #[derive(Default)]
 struct Places {
-    /// Of those that have device code.
+    /// Wrappers with device code.
     offsets: Vec<u64>,
-    /// Of those that are split.
+    /// Wrappers that have been split.
     split: Vec<u64>,
 }
 
 impl Places {
-    /// Finds the wrappers in their section. There may be zeros between them, as an instrumented build of an ELF file has.
+    /// Finds the wrappers in their section. There may be zeros between them, as in instrumented builds of ELF files.
     fn find(image: &PeImage, section: &PeSection) -> Result<Self, BinaryError> {
         let size = section.loaded_size();
         if size == 0 {
@@ -195,7 +195,7 @@ impl Places {
     }
 }
 
-/// Refuses what kpackfs cannot change so that it is loaded as before.
+/// Refuses images that kpackfs cannot change without affecting how they are loaded.
 fn check(image: &PeImage) -> Result<(), BinaryError> {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     if !matches!(file.machine.get(LE), pe::IMAGE_FILE_MACHINE_AMD64 | pe::IMAGE_FILE_MACHINE_ARM64) {
@@ -204,7 +204,7 @@ fn check(image: &PeImage) -> Result<(), BinaryError> {
     if image.sections.len() > MAX_SECTIONS {
         return Err(BinaryError::unsupported(format!("it has {} sections", image.sections.len())));
     }
-    // "PE Format": with an alignment below the page size, places in the file and in memory are the same.
+    // "PE Format": with an alignment below the page size, file offsets and RVAs are equal.
     if optional.section_alignment.get(LE) < PAGE {
         return Err(BinaryError::unsupported("its sections are not aligned to pages"));
     }
@@ -235,7 +235,7 @@ fn check(image: &PeImage) -> Result<(), BinaryError> {
     Ok(())
 }
 
-/// Where the device code is, which must be for itself.
+/// The location of the device code, which must not share its bytes.
 fn device(image: &PeImage, index: usize, section: &PeSection) -> Result<DeviceRange, BinaryError> {
     let device = DeviceRange {
         offsets: section.offset..section.end(),
@@ -255,7 +255,7 @@ fn device(image: &PeImage, index: usize, section: &PeSection) -> Result<DeviceRa
     }
     for (number, _) in image.directories.iter().enumerate() {
         let Some((start, size)) = image.directory(number) else { continue };
-        // This one has a file offset.
+        // The certificate table has a file offset instead of an RVA.
         if number != pe::IMAGE_DIRECTORY_ENTRY_SECURITY && overlaps(&(start..start + size), &device.addresses) {
             return Err(BinaryError::unsupported(format!("data directory {number} lies in its device code")));
         }
@@ -263,7 +263,7 @@ fn device(image: &PeImage, index: usize, section: &PeSection) -> Result<DeviceRa
     Ok(device)
 }
 
-/// The wrappers at these file offsets, with the bundles that they point at.
+/// The wrappers at these file offsets, with their bundles.
 fn find_bundles(
     image: &PeImage,
     offsets: &[u64],
@@ -272,7 +272,7 @@ fn find_bundles(
     device: &DeviceRange,
 ) -> Result<Vec<CoffWrapper>, BinaryError> {
     let Some(wrappers) = wrappers else { return Ok(Vec::new()) };
-    // The pointer is the third field, behind two of four bytes.
+    // The pointer is the third field, after two of four bytes.
     let slots: Vec<_> = offsets.iter().map(|offset| wrappers.address + (offset - wrappers.offset) + 8).collect();
     let range = wrappers.address..wrappers.address + wrappers.virtual_size;
     let addresses = relocation::resolve(image, &slots, &range, &device.addresses)?;

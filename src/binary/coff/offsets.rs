@@ -1,4 +1,4 @@
-//! What an image has file offsets in, apart from its sections' bytes: headers, debug data, certificates.
+//! File offsets in an image, apart from those of sections' bytes: headers, debug data, certificates.
 
 use object::pe::{self, ImageDataDirectory, ImageDebugDirectory, ImageNtHeaders64, ImageSectionHeader};
 use object::pod::{bytes_of, bytes_of_slice, slice_from_bytes};
@@ -11,10 +11,10 @@ use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
 use crate::rope::{head, tail, to_usize};
 
-/// The most debug directory entries that are looked at; linkers write a handful.
+/// The most debug directory entries that are read. Linkers write a few.
 pub(super) const MAX_DEBUG: u64 = 1024;
 
-/// The header of a section. One that is replaced begins where it did.
+/// The header of a section in the new file. A section that is replaced keeps its offset.
 pub(super) fn moved_section(
     section: &PeSection,
     is_replaced: bool,
@@ -38,7 +38,7 @@ pub(super) fn moved_headers(image: &PeImage, layout: &PeLayout) -> Result<ImageN
     Ok(headers)
 }
 
-/// Puts headers in the place of the image's. A file with a checksum is expected to have a right one.
+/// Replaces the image's headers. If the file had a checksum, a new one is computed.
 pub(super) fn patch_headers(image: &PeImage, headers: &ImageNtHeaders64) -> Patch {
     let (start, bytes) = (image.headers_offset, bytes_of(headers));
     if image.headers.optional_header.check_sum.get(LE) == 0 {
@@ -51,7 +51,7 @@ pub(super) fn patch_headers(image: &PeImage, headers: &ImageNtHeaders64) -> Patc
     Patch { start, end: start + bytes.len() as u64, replacement }
 }
 
-/// Debug data need not be loaded, so its directory has file offsets as well as RVAs.
+/// Moves the debug directory's file offsets. It has RVAs as well, because debug data need not be loaded.
 pub(super) fn move_debug_data(image: &PeImage, layout: &PeLayout) -> Result<Option<Patch>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG) else { return Ok(None) };
     let count = size / size_of::<ImageDebugDirectory>() as u64;
@@ -70,7 +70,7 @@ pub(super) fn move_debug_data(image: &PeImage, layout: &PeLayout) -> Result<Opti
     Ok(Some(Patch::overwrite(start, bytes_of_slice(&entries))))
 }
 
-/// No signature is valid after a change, so there must not seem to be one; see [`PeLayout::certificates`].
+/// Removes the reference to the signature, which is invalid after any change; see [`PeLayout::certificates`].
 pub(super) fn drop_signature(image: &PeImage, layout: &PeLayout) -> Vec<Patch> {
     let index = pe::IMAGE_DIRECTORY_ENTRY_SECURITY;
     if image.directories.get(index).is_none() {

@@ -1,9 +1,9 @@
-//! Which pointers the loader moves, and which of them lead into the device code.
+//! Base relocations: which pointers the loader adjusts, and which of them lead into the device code.
 //!
-//! "PE Format", "The .reloc Section": blocks of u32 RVA of a page and u32 size of the block, header included, then u16
-//! entries with a type in the upper 4 bits and an offset in the page in the lower 12. The loader adds the distance
-//! between where the image is and where it was linked for to what stands in place, so in the file every pointer holds its
-//! value as linked.
+//! "PE Format", "The .reloc Section": a block has the u32 RVA of a page, the u32 size of the block with its header, and
+//! u16 entries. An entry has a type in the upper 4 bits and an offset in the page in the lower 12. The loader adds the
+//! distance between the actual and the linked base to the value in place. So every pointer in the file holds its linked
+//! value.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,23 +15,23 @@ use object::pod::from_bytes;
 use super::image::PeImage;
 use crate::binary::BinaryError;
 
-/// The largest relocation directory that is read; the largest real ones have a few MB.
+/// The largest relocation directory that is read, in bytes. The largest real ones have a few MB.
 const MAX_SIZE: u64 = 16 << 20;
 
 /// Bytes of memory that are read at a time.
 const WINDOW: u64 = 64 << 10;
 
-/// Where the loader changes a pointer.
+/// A pointer that the loader adjusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RelocationSite {
-    /// RVA, which a page and an offset in it can put past 32 bits.
+    /// RVA. The sum of a page and an offset may exceed 32 bits.
     address: u64,
-    /// Bytes of the pointer.
+    /// Width of the pointer in bytes.
     width: u8,
 }
 
-/// Finds the values of the pointers at the RVAs `slots`, in their order, as RVAs. `wrappers` holds all of them. Fails if
-/// anything else that the loader relocates points into `device`, or if a slot is not relocated.
+/// The values of the pointers at the RVAs `slots`, in order, as RVAs. All slots are in `wrappers`. Fails if another
+/// relocated pointer leads into `device`, or if a slot is not relocated.
 pub(super) fn resolve(
     image: &PeImage,
     slots: &[u64],
@@ -67,18 +67,18 @@ pub(super) fn resolve(
     slots.iter().map(|&slot| pointer(image, slot)).collect()
 }
 
-/// The RVAs in a range at which the loader changes a pointer of eight bytes.
+/// The RVAs in a range of 8-byte pointers that the loader adjusts.
 pub(super) fn pointers(image: &PeImage, range: &Range<u64>) -> Result<BTreeSet<u64>, BinaryError> {
     let places = read_places(image)?.into_iter();
     Ok(places.filter(|place| place.width == 8 && range.contains(&place.address)).map(|place| place.address).collect())
 }
 
-/// The relocations among the wrappers must be those of their pointers, each once.
+/// Fails unless the relocations in the wrappers are exactly those of their pointers.
 fn check_slots(image: &PeImage, slots: &[u64], relocated: &[RelocationSite]) -> Result<(), BinaryError> {
     let mut expected: Vec<_> = slots.iter().map(|&address| RelocationSite { address, width: 8 }).collect();
     expected.sort_unstable();
     let flags = image.headers.file_header.characteristics.get(LE);
-    // Then the image is loaded where it was linked for, or not at all, and relocations do not matter.
+    // Such an image is loaded at its linked base or not at all, so relocations do not matter.
     let is_fixed = flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0;
     if (is_fixed && relocated.is_empty()) || expected == relocated {
         return Ok(());
@@ -97,7 +97,7 @@ fn pointer(image: &PeImage, slot: u64) -> Result<u64, BinaryError> {
         .ok_or_else(|| BinaryError::unsupported(format!("the wrapper pointer at {slot:#x} leads out of the image")))
 }
 
-/// All relocations by ascending address, so that walking them reads nothing twice.
+/// All relocations by ascending address, so that nothing has to be read twice.
 fn read_places(image: &PeImage) -> Result<Vec<RelocationSite>, BinaryError> {
     let Some((address, size)) = image.directory(pe::IMAGE_DIRECTORY_ENTRY_BASERELOC) else { return Ok(Vec::new()) };
     if size > MAX_SIZE {
@@ -133,10 +133,10 @@ fn read_places(image: &PeImage) -> Result<Vec<RelocationSite>, BinaryError> {
     Ok(places)
 }
 
-/// Reads words at ascending addresses without a request for each.
+/// Reads words at ascending addresses through a buffer.
 struct PeWindow<'a> {
     image: &'a PeImage,
-    /// RVA of the first byte held.
+    /// RVA of the first byte in the buffer.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -151,7 +151,7 @@ impl PeWindow<'_> {
         let inside = place.address - section.address;
         let available = section.loaded_size().saturating_sub(inside);
         if available == 0 {
-            // The file has less than memory: the rest is zero.
+            // The rest of the memory is not in the file, and zero.
             return Ok(0);
         }
         self.bytes = self.image.read_at_address(place.address, available.min(WINDOW))?;

@@ -12,7 +12,7 @@ use crate::binary::changes::{Patch, PatchPiece};
 use crate::binary::form::CodeForm;
 
 impl FatCoff {
-    /// The changes after which the file has a form of its device code.
+    /// The changes that replace the device code with a form.
     pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let layout = PeLayout::plan(self, form.size())?;
         let mut changes = self.point_wrappers(form)?;
@@ -24,7 +24,7 @@ impl FatCoff {
         Ok(changes)
     }
 
-    /// Each wrapper leads to its place in the form, by its address as linked: its relocation stays.
+    /// Points each wrapper to its place in the form, by linked address. Its relocation stays.
     fn point_wrappers(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let start = self.image.base().checked_add(self.device.addresses.start);
         let start = start.ok_or_else(|| BinaryError::malformed("its image base is too high"))?;
@@ -35,7 +35,7 @@ impl FatCoff {
         self.wrappers.iter().enumerate().map(point).collect()
     }
 
-    /// The form, zeros, and the cut. If the section's end is not aligned, zeros stay behind the cut.
+    /// The form, zeros, and the removal of the rest. If the section's end is not aligned, zeros follow.
     fn replace_device_code(&self, layout: &PeLayout, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let device = &self.device.offsets;
         let padding = (layout.cut.start - device.start).checked_sub(form.size());
@@ -52,7 +52,7 @@ impl FatCoff {
         let mut headers = moved_headers(image, layout)?;
         let device = image.sections.get(self.section).map(|section| section.header.characteristics.get(LE).0);
         if device.is_some_and(|flags| flags & pe::IMAGE_SCN_CNT_INITIALIZED_DATA.0 != 0) {
-            // Linkers do not agree on what else counts, so the sum is corrected and not made again.
+            // Linkers disagree on what else counts, so the sum is adjusted, not computed again.
             let size = headers.optional_header.size_of_initialized_data.get(LE);
             let cut = cut_size(layout)?;
             headers.optional_header.size_of_initialized_data = U32::new(LE, size.checked_sub(cut).unwrap_or(size));
@@ -92,8 +92,8 @@ fn shrink(header: &mut ImageSectionHeader, virtual_size: u64, cut: u32) -> Resul
 
 fn become_marker(header: &mut ImageSectionHeader) {
     header.name = MARKER;
-    // Relocatable device code makes it writable, though nobody writes. Memory that could be written would have to be
-    // set aside for all of the section.
+    // With -fgpu-rdc the section is writable, although nothing writes to it. Writable memory would be committed for the
+    // whole section.
     let flags = header.characteristics.get(LE).0 & !pe::IMAGE_SCN_MEM_WRITE.0;
     header.characteristics = U32::new(LE, SectionFlags(flags));
 }

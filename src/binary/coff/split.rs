@@ -1,4 +1,4 @@
-//! What a loader finds in an image that has been split.
+//! Reads a split image as a loader does.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::binary::split::{Markers, Problems};
 use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
 use crate::rope::Content;
 
-/// The most bytes of a marker that loaders read.
+/// Bytes of the longest marker that loaders read.
 const MAX_MARKER: u64 = 64 << 10;
 
 /// Bytes read at a time.
 const STEP: u64 = 1 << 20;
 
-/// A wrapper as it stands in the file.
+/// The fields of a wrapper in the file.
 struct RawPeWrapper {
     offset: u64,
     /// RVA of its pointer.
@@ -29,7 +29,7 @@ struct RawPeWrapper {
     index: u64,
 }
 
-/// Looks for split wrappers, or a marker.
+/// Looks for split wrappers, or a marker without any.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = PeImage::read(content)? else { return Ok(None) };
     let named = |name| image.sections.iter().find(|section| section.header.name == name);
@@ -67,7 +67,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     let mut markers = Markers::default();
     let mut wrappers = Vec::new();
     for (position, found) in found.into_iter().enumerate() {
-        // Where the image is moved, the pointer would still lead to where the marker had been.
+        // If the image is moved, the pointer would still hold the marker's linked address.
         if !is_fixed && relocated.as_ref().is_some_and(|relocated| !relocated.contains(&found.slot)) {
             problems.push(format!("the pointer of wrapper {position} has no base relocation"));
         }
@@ -85,7 +85,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
-/// Whether the image is loaded where it was linked for, or not at all.
+/// Whether the image is loaded at its linked base or not at all.
 fn is_fixed(image: &PeImage) -> bool {
     let flags = image.headers.file_header.characteristics.get(LE);
     flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0
@@ -132,7 +132,7 @@ fn wrappers(image: &PeImage, section: &PeSection, problems: &mut Problems) -> Re
     Ok(found)
 }
 
-/// Whether a section holds anything but zeros. Of `.hip_fat`, other splitters leave a piece that is zero.
+/// Whether a section has any byte that is not zero. Other splitters leave a piece of `.hip_fat` that is all zeros.
 fn has_content(image: &PeImage, section: &PeSection) -> Result<bool, BinaryError> {
     let size = section.loaded_size();
     for start in (0..size).step_by(usize::try_from(STEP).unwrap_or(1)) {
@@ -148,7 +148,7 @@ fn contains(section: &PeSection, address: u64) -> bool {
     address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size)
 }
 
-/// The bytes at a pointer, up to the end of what the file has of its section.
+/// The bytes at a pointer, up to the end of its section in the file.
 fn read_marker(image: &PeImage, found: &RawPeWrapper) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || {
         let pointer = found.pointer;
@@ -161,7 +161,7 @@ fn read_marker(image: &PeImage, found: &RawPeWrapper) -> Result<Arc<[u8]>, Binar
     Ok(image.read_at_address(address, length)?.into())
 }
 
-/// Relocations among the wrappers that are not those of their pointers would damage them when the image is moved.
+/// Relocations in the wrappers other than those of pointers. They would damage the wrappers when the image is moved.
 fn strangers(section: &PeSection, wrappers: &[SplitWrapper], relocated: &BTreeSet<u64>) -> Option<String> {
     let slots: BTreeSet<_> =
         wrappers.iter().map(|wrapper| wrapper.offset - section.offset + section.address + 8).collect();

@@ -1,6 +1,6 @@
-//! Tests on `win.dll` and `win.exe` of the fixtures, as they are and with bytes changed. What is where in them:
-//! `e_lfanew` 0x78, section table 0x180 (entry 6 is `.hip_fat`, 7 is `.reloc`), wrappers at 0x1400, device code from
-//! 0x1600 to 0x8800 at RVA 0xa000, relocations from 0x8800 to the end at 0x8a00.
+//! Tests on `win.dll` and `win.exe` of the fixtures, with and without changed bytes. Their layout: `e_lfanew` 0x78,
+//! section table 0x180 (entry 6 is `.hip_fat`, 7 is `.reloc`), wrappers at 0x1400, device code from 0x1600 to 0x8800 at
+//! RVA 0xa000, relocations from 0x8800 to the end at 0x8a00.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(super) const TABLE: usize = 0x180;
 pub(super) const DEVICE: usize = TABLE + 6 * 40;
 const RELOC: usize = TABLE + 7 * 40;
 const BASE: u64 = 0x1_8000_0000;
-/// What leaves the file with a marker of up to 512 bytes.
+/// Bytes that are removed with a marker of up to 512 bytes.
 const CUT: usize = 0x7000;
 const MARKER: &[u8] = b"the marker";
 
@@ -94,7 +94,7 @@ fn everything_but_the_device_code_stays() {
         let old = fixture(name);
         let new = rewrite(&old).unwrap();
         assert_eq!(new.len(), old.len() - CUT);
-        // Headers: only the initialized data, the section and what is behind it differ.
+        // Of the headers, only the size of initialized data, the section and what follows it differ.
         let mut headers = old[..0x1400].to_vec();
         put(&mut headers, NT + 24 + 8, u32_at(&old, NT + 24 + 8) - u32::try_from(CUT).unwrap());
         headers[DEVICE..DEVICE + 8].copy_from_slice(b".kpackrf");
@@ -144,7 +144,7 @@ fn what_follows_stays_aligned_if_the_section_is_not() {
 fn memory_larger_than_the_file_or_unknown() {
     let new = rewrite(&with(DEVICE + 8, 0x8000)).unwrap();
     assert_eq!((u32_at(&new, DEVICE + 8), u32_at(&new, DEVICE + 16)), (0x8000, 0x200));
-    // Old linkers leave VirtualSize out. Then the size in the file counts, which must not change the addresses.
+    // Old linkers leave VirtualSize 0. Then the size in the file counts, which must not change the addresses.
     let new = rewrite(&with(DEVICE + 8, 0)).unwrap();
     assert_eq!((u32_at(&new, DEVICE + 8), u32_at(&new, DEVICE + 16)), (0x7200, 0x200));
     // Without bytes in the file there is no device code to point at.
@@ -214,7 +214,7 @@ fn a_checksum_is_made_if_there_was_one() {
         assert_eq!(u32_at(&new, CHECKSUM), checksum(&new));
         assert_eq!(piece, new[CHECKSUM + 1..CHECKSUM + 3]);
     }
-    // By hand: words 0x0201, 0x0403 and 0x0005, and a length of 5; then one with a carry.
+    // Computed by hand: words 0x0201, 0x0403 and 0x0005, and a length of 5; then one with a carry.
     let sum = |bytes: &[u8]| {
         let mut sum = [0; 4];
         checksum::Checksum::new(content(bytes)).read_at(0, &mut sum).unwrap();
@@ -247,11 +247,11 @@ fn wrapper_pointers_are_relocated_once() {
     refused(&page(0xa020_1008), "type 1");
     refused(&with(0x8810, 0x9000), "impossible size");
     refused(&with(0x881c, 0), "impossible size");
-    // The same page again, in place of the one of .CRT.
+    // The same page twice: this one replaces the page of .CRT.
     let mut bytes = with(0x880c, 0x9000);
     put(&mut bytes, 0x8814, 0xa020_a008);
     refused(&bytes, "not those of their pointers");
-    // An executable that is loaded where it was linked for has none.
+    // An executable that is loaded at its linked base has none.
     let mut bytes = fixture("win.exe");
     put(&mut bytes, NT + 24 + 112 + 5 * 8, 0);
     refused(&bytes, "0x9008 is not relocated");
@@ -290,7 +290,7 @@ fn other_images() {
     assert!(scan(&fixture("win.dll")[..TABLE + 100]).is_err());
 }
 
-/// Whatever a file says, it is refused, or becomes one whose every read is a slice of the whole.
+/// Any file is either refused, or becomes one in which every read returns a slice of the whole.
 fn survives(bytes: &[u8], start: usize, end: usize) {
     let Ok(Some(fat)) = scan(bytes) else { return };
     let Ok(rope) = fat.rewrite(MARKER) else { return };

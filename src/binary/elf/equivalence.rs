@@ -1,4 +1,4 @@
-//! Comparing a binary with what it became: everything but the device code has to be there still, at its address.
+//! Compares a binary with its rewritten form: everything but the device code has to be there, at the same address.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,17 +21,17 @@ const STEP: u64 = 1 << 20;
 /// Bytes of the file header.
 const HEADER: u64 = 64;
 
-/// What a file may look like afterwards, apart from what has to change.
+/// What the rewritten file may look like, apart from required changes.
 struct Old {
     content: Arc<dyn Content>,
-    /// With symbols of the device code moved to where it is now; not every splitter does that.
+    /// With symbols of the device code moved to its new place. Not every splitter moves them.
     moved_symbols: Option<Arc<dyn Content>>,
 }
 
 impl FatElf {
-    /// The first place in which `split` differs from this file without need.
+    /// The first unnecessary difference between this file and `split`.
     pub(in crate::binary) fn first_difference(&self, split: &Arc<dyn Content>) -> Result<Option<String>, BinaryError> {
-        let Some(other) = ElfImage::read(split)? else { return Ok(Some("it is no ELF file any more".to_owned())) };
+        let Some(other) = ElfImage::read(split)? else { return Ok(Some("it is no longer an ELF file".to_owned())) };
         let image = &self.image;
         let fixed = |image: &ElfImage| {
             let header = &image.header;
@@ -55,7 +55,7 @@ impl FatElf {
                     .any(|(_, load)| address.checked_sub(load.address).is_some_and(|inside| inside < load.memory_size))
             };
             if load.memory_size > load.file_size && !is_mapped(end - 1) {
-                return Ok(Some(format!("there is no memory at {:#x} any more", end - 1)));
+                return Ok(Some(format!("the memory at {:#x} is missing", end - 1)));
             }
         }
         if let Some(number) = self.compare_segments(&old, &other, &patched)? {
@@ -64,8 +64,8 @@ impl FatElf {
         self.compare_unloaded(&old, &other)
     }
 
-    /// Compares what program headers describe and no segment loads; one can follow the section names, which become longer.
-    /// The number of the first one that is not there any more.
+    /// Compares what program headers describe outside of loaded segments. It may follow the section names, which become
+    /// longer. Returns the number of the first one that is missing.
     fn compare_segments(
         &self,
         old: &Old,
@@ -92,7 +92,7 @@ impl FatElf {
         Ok(None)
     }
 
-    /// How far each bundle begins behind the device code's beginning here and in `other`, if that has device code left.
+    /// For each bundle, its offset in the device code here and in `other`, if that has device code left.
     fn moves(&self, other: &ElfImage) -> Vec<(u64, u64)> {
         let Ok(Some((found, wrappers))) = look_through(other) else { return Vec::new() };
         let distance = |device: &MappedDevice, bundle: u64| bundle.saturating_sub(device.offsets.start);
@@ -104,7 +104,7 @@ impl FatElf {
         moves
     }
 
-    /// What stays of this file, with symbols of the device code moved.
+    /// This file as it may look afterwards, with symbols of the device code moved.
     fn old(&self, moves: &[(u64, u64)]) -> Old {
         let content = Arc::clone(&self.image.content);
         let symbols = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start, moves));
@@ -113,7 +113,7 @@ impl FatElf {
         Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
     }
 
-    /// Ranges of this file that are allowed to change, by their start.
+    /// Ranges of this file that may change, by their start.
     fn patched(&self) -> BTreeMap<u64, u64> {
         let header = &self.image.header;
         let table = header.e_phoff.get(LE);
@@ -137,7 +137,7 @@ impl FatElf {
         patched
     }
 
-    /// Compares a range of this file with what the other file loads to the same addresses.
+    /// Compares a range of this file with what the other file loads at the same addresses.
     fn compare_memory(&self, old: &Old, other: &ElfImage, range: &Range<u64>) -> Result<Option<u64>, BinaryError> {
         let mut at = range.start;
         while at < range.end {
@@ -150,7 +150,7 @@ impl FatElf {
                     }
                     at += length;
                 }
-                // The other file may have cut the segment in two here: then as far as its piece reaches.
+                // The other file may split the segment here. Then compare up to the end of its piece.
                 None => match piece(other, address) {
                     Some(length) => {
                         let length = length.min(range.end - at);
@@ -167,12 +167,12 @@ impl FatElf {
         Ok(None)
     }
 
-    /// Compares what is not loaded, such as symbols and debug information, by section.
+    /// Compares sections that are not loaded, such as symbols and debug information.
     fn compare_unloaded(&self, old: &Old, other: &ElfImage) -> Result<Option<String>, BinaryError> {
         let names = self.image.names_index;
         let mut others: BTreeMap<&[u8], Vec<&ElfSection>> = BTreeMap::new();
         let is_unloaded = |section: &&ElfSection| !section.is_null() && !section.is_allocated() && !section.is_nobits();
-        // From the back, so that the first of several with one name is taken first.
+        // In reverse, so that the first of several sections with one name wins.
         for section in other.sections.iter().rev().filter(is_unloaded) {
             others.entry(&section.name).or_default().push(section);
         }
@@ -194,7 +194,7 @@ impl FatElf {
     }
 }
 
-/// Whether a program header describes bytes that are in no segment in memory. `PT_GNU_RELRO` describes addresses only.
+/// Whether a program header describes bytes outside of all loaded segments. `PT_GNU_RELRO` describes addresses only.
 fn is_unloaded(image: &ElfImage, segment: &ElfSegment) -> bool {
     let is_apart = |load: &ElfSegment| segment.end() <= load.offset || load.end() <= segment.offset;
     let tells = !matches!(segment.kind, elf::PT_NULL | elf::PT_PHDR | elf::PT_LOAD | elf::PT_GNU_RELRO);
@@ -205,7 +205,7 @@ fn is_unloaded(image: &ElfImage, segment: &ElfSegment) -> bool {
 }
 
 impl Old {
-    /// The first position at which a range of this file and one of another differ.
+    /// The first position at which a range of this file and one of another file differ.
     fn differ(
         &self,
         at: u64,
@@ -221,7 +221,7 @@ impl Old {
     }
 }
 
-/// How many bytes from `address` on the file loads without a gap.
+/// The number of bytes from `address` on that the file loads without a gap.
 fn piece(image: &ElfImage, address: u64) -> Option<u64> {
     image.loads().find_map(|(_, load)| {
         let inside = address.checked_sub(load.address)?;

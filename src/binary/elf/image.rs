@@ -1,4 +1,4 @@
-//! The headers of an ELF file, and reading it by virtual address.
+//! The headers of an ELF file, and reading by virtual address.
 //!
 //! Formats and names are those of the System V ABI (gABI), chapters 4 and 5: 64-bit, little-endian.
 
@@ -12,20 +12,21 @@ use object::{LittleEndian as LE, U32, U64};
 use crate::binary::{BinaryError, MAX_WRAPPER_BYTES};
 use crate::rope::{Content, to_usize};
 
-/// The most section headers that are looked at; the largest real libraries have a few hundred thousand at most.
+/// The most section headers that are read. The largest real libraries have a few hundred thousand.
 const MAX_SECTIONS: u64 = 1 << 20;
 
-/// The most program headers; linkers make a dozen.
+/// The most program headers. Linkers make a dozen.
 const MAX_SEGMENTS: u16 = 1024;
 
-/// The most bytes a section name table may have, and the names together: several sections may share one.
+/// The largest section name table in bytes, and the limit on all names together: several sections may share one name.
 const MAX_NAMES: u64 = 64 << 20;
 const MAX_NAMES_TOGETHER: usize = 64 << 20;
 
-/// The longest name of a section.
+/// Bytes of the longest section name.
 const MAX_NAME: usize = 4096;
 
-/// Headers of an ELF file. All offsets and sizes are in bytes; they are the file's own claims, checked where used.
+/// Headers of an ELF file. All offsets and sizes are in bytes. They are the file's own claims, and are checked where
+/// they are used.
 #[derive(Debug)]
 pub(crate) struct ElfImage {
     pub(crate) content: Arc<dyn Content>,
@@ -60,7 +61,7 @@ pub(crate) struct ElfSection {
 }
 
 impl ElfImage {
-    /// Reads the headers. `Ok(None)` means that this is no ELF file which could hold device code for a loader: not
+    /// Reads the headers. `Ok(None)` if this is not an ELF file that can have device code for a loader: it is not
     /// 64-bit little-endian, or neither an executable nor a shared library.
     pub(crate) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         let Ok(header) = read_pod::<FileHeader64<LE>>(content, 0) else { return Ok(None) };
@@ -77,7 +78,7 @@ impl ElfImage {
         Ok(Some(Self { content: Arc::clone(content), header, segments, sections, names_index }))
     }
 
-    /// The loadable segments in the order of the file.
+    /// The loadable segments in file order.
     pub(crate) fn loads(&self) -> impl Iterator<Item = (usize, &ElfSegment)> {
         self.segments.iter().enumerate().filter(|(_, segment)| segment.kind == elf::PT_LOAD)
     }
@@ -87,14 +88,14 @@ impl ElfImage {
         self.segments.get(index).ok_or_else(|| BinaryError::malformed("no such program header"))
     }
 
-    /// The first section with this name. What is marked as unused (`SHT_NULL`) is none, whatever its fields say, nor is
-    /// what has the index of no section (`SHN_UNDEF`).
+    /// The first section with this name. Sections marked as unused (`SHT_NULL`) and the one with index 0 (`SHN_UNDEF`)
+    /// do not count, whatever their fields say.
     pub(crate) fn section(&self, name: &[u8]) -> Option<(usize, &ElfSection)> {
         self.sections.iter().enumerate().skip(1).find(|(_, section)| !section.is_null() && section.name == name)
     }
 
-    /// Checks that the bytes of all loadable segments are in the file. They are not in files with debug information only,
-    /// where some tools leave these numbers as they were.
+    /// Fails unless the bytes of all loadable segments are in the file. They are missing from files that have
+    /// debug information only, and some tools keep the old numbers there.
     pub(crate) fn check_bounds(&self) -> Result<(), BinaryError> {
         let mut loaded = 0_u64;
         for (_, segment) in self.loads() {
@@ -103,7 +104,7 @@ impl ElfImage {
             if in_memory.is_none() || in_file.is_none_or(|end| end > self.content.size()) {
                 return Err(BinaryError::malformed("a segment reaches past the end of the file"));
             }
-            // Otherwise a small file could be searched any number of times.
+            // Otherwise the same bytes could be searched any number of times.
             loaded = loaded.saturating_add(segment.file_size);
             if loaded / 2 > self.content.size() {
                 return Err(BinaryError::malformed("its segments overlap in the file"));
@@ -112,7 +113,7 @@ impl ElfImage {
         Ok(())
     }
 
-    /// The file offset of `length` bytes at a virtual address, if they are in the file.
+    /// The file offset of `length` bytes at a virtual address, if all of them are in the file.
     pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
         self.loads().find_map(|(_, load)| {
             let inside = address.checked_sub(load.address)?;
@@ -132,13 +133,13 @@ impl ElfImage {
         self.loads().any(|(_, load)| load.offset < section.end() && section.offset < load.end())
     }
 
-    /// Whether bytes of the section header table, which changes when sections move, are among these.
+    /// Whether these bytes overlap the section header table, which changes when sections move.
     pub(crate) fn is_in_section_headers(&self, offset: u64, size: u64) -> bool {
         let table = self.section_headers();
         offset < table.end && table.start < offset.saturating_add(size)
     }
 
-    /// Whether bytes of the file's header, the program headers or the section headers, which can all change, are among these.
+    /// Whether these bytes overlap the file header, the program headers or the section headers, which may all change.
     pub(crate) fn is_in_headers(&self, offset: u64, size: u64) -> bool {
         let first = size_of::<FileHeader64<LE>>() as u64;
         let start = self.header.e_phoff.get(LE);
@@ -191,14 +192,14 @@ impl ElfSegment {
         }
     }
 
-    /// The byte after the last one that is in the file.
+    /// The offset after the last byte in the file.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.file_size)
     }
 }
 
 impl ElfSection {
-    /// The byte after the last one that is in the file.
+    /// The offset after the last byte in the file.
     pub(crate) fn end(&self) -> u64 {
         if self.is_nobits() { self.offset } else { self.offset.saturating_add(self.size) }
     }
@@ -250,7 +251,7 @@ pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Resul
     Ok(*value)
 }
 
-/// Reads `count` structures at a file offset. The caller bounds `count`.
+/// Reads `count` structures at a file offset. The caller has bounded `count`.
 pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
     let count = to_usize(count);
     let length = count.saturating_mul(size_of::<T>());
@@ -281,7 +282,7 @@ pub(super) fn read_segments(
     Ok(table.iter().map(ElfSegment::decode).collect())
 }
 
-/// The sections and the index of the one that holds their names. Files without section headers have none.
+/// The sections, and the index of the one with their names. A file without section headers has none.
 fn read_sections(
     content: &Arc<dyn Content>,
     header: &FileHeader64<LE>,
@@ -349,10 +350,10 @@ fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
     Ok(name)
 }
 
-/// Reads neighbouring words of what is loaded without a request for each.
+/// Reads neighbouring words of loaded memory through a buffer.
 pub(super) struct ElfWindow<'a> {
     image: &'a ElfImage,
-    /// Address of the first byte held.
+    /// Address of the first byte in the buffer.
     start: u64,
     bytes: Vec<u8>,
 }
@@ -364,7 +365,7 @@ impl<'a> ElfWindow<'a> {
         Self { image, start: 0, bytes: Vec::new() }
     }
 
-    /// The word at an address; an error if it is not in the file.
+    /// The word at an address. Fails if it is not in the file.
     pub(super) fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
         if let Some(word) = self.held(address) {
             return Ok(word);

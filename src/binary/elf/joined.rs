@@ -1,8 +1,8 @@
-//! A split ELF file with its device code in it again.
+//! A split ELF file with its device code put back.
 //!
-//! The bundles go to where device code was if its addresses are still free and suffice: splitters leave a hole behind the
-//! marker. Otherwise they get a segment of their own behind all others. Its program header takes the place of one that is not
-//! used; without that, the table goes into the new segment, too, as patchelf does it.
+//! The bundles go to the old addresses of the device code if these are free and suffice: splitters leave a hole after
+//! the marker. Otherwise they get a new segment after all others. Its program header replaces an unused one. Without
+//! such a header, the table moves into the new segment, too, as patchelf does it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::Content;
 
-/// What the section of the marker is called when there is device code again.
+/// The new name of the marker's section after a join.
 const OLD_MARKER: &[u8] = b".kpack_ref_unused";
 
-/// Files do not get longer than this, so that sums of offsets do not overflow.
+/// The longest resulting file, so that sums of offsets do not overflow.
 const LONGEST: u64 = 1 << 60;
 
 /// Bytes of a program header.
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
-/// The changes after which a split file has bundles.
+/// The changes that put bundles into a split file.
 pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Result<Vec<Patch>, BinaryError> {
     let image = ElfImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     image.check_bounds()?;
@@ -48,7 +48,7 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Re
     Ok(changes)
 }
 
-/// The wrappers, all of which have to be split.
+/// The locations of the wrappers, all of which have to be split.
 fn places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
     if image.sections.is_empty() {
         return split::headerless_places(image);
@@ -95,23 +95,24 @@ fn point_wrappers(
     Ok(changes)
 }
 
-/// Where device code goes.
+/// The segment that receives the device code.
 struct ElfPlacement {
     /// Its address.
     address: u64,
-    /// The bytes of the file that it replaces; none if it is put in.
+    /// The bytes of the file that it replaces; empty if it is inserted.
     replaced: Range<u64>,
     /// Zeros before it in the file.
     before: u64,
-    /// A program header table that stands there, too, before the bundles.
+    /// Offset of a program header table that precedes the bundles, if it moves there.
     table: Option<u64>,
-    /// Bytes that it takes in the file, with zeros behind it, but without `before`.
+    /// Its bytes in the file, including zeros after it, but without `before`.
     length: u64,
-    /// All program headers, with offsets in the new file.
+    /// All program headers, with offsets of the new file.
     segments: Vec<ElfSegment>,
 }
 
-/// The addresses from the marker on, if nothing else has them and nothing that is used follows the marker in its segment.
+/// The addresses from the marker on. `None` if something else has them, or if anything in use follows the marker in its
+/// segment.
 fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacement> {
     let start = pointers.iter().map(|pointer| pointer.value).min()?;
     let is_here = |load: &ElfSegment| start >= load.address && start - load.address < load.file_size;
@@ -126,13 +127,13 @@ fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacemen
     {
         return None;
     }
-    // Everything behind moves by as much as the strictest segment wants.
+    // The rest of the file moves by a multiple of the strictest alignment.
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
     let old = replaced.end - replaced.start;
     let growth = size.saturating_sub(old).checked_next_multiple_of(unit).filter(|growth| *growth < LONGEST);
     let growth = growth?;
     let free = (next.address / unit * unit).saturating_sub(start);
-    // Segments may overlap: the next may begin before the marker.
+    // Segments may overlap: the next one may begin before the marker.
     let all = next.address.checked_sub(start)?;
     let length = if old + growth <= free {
         old + growth
@@ -140,7 +141,7 @@ fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacemen
         && next.offset == replaced.end
         && all.checked_sub(old).is_some_and(|growth| growth.is_multiple_of(unit))
     {
-        // Both segments show the same bytes of the page that they share.
+        // Both segments map the same bytes of the page that they share.
         all
     } else {
         return None;
@@ -158,7 +159,7 @@ fn hole(image: &ElfImage, pointers: &[Pointer], size: u64) -> Option<ElfPlacemen
     Some(ElfPlacement { address: start, replaced, before: 0, table: None, length, segments })
 }
 
-/// Whether nothing but the marker, to which all pointers lead, is in these bytes.
+/// Whether these bytes contain nothing but the marker, to which all pointers lead.
 fn is_marker_alone(image: &ElfImage, bytes: &Range<u64>, pointers: &[Pointer]) -> bool {
     let is_apart = |start: u64, end: u64| end <= bytes.start || bytes.end <= start || start >= end;
     let table = image.header.e_phoff.get(LE);
@@ -168,7 +169,7 @@ fn is_marker_alone(image: &ElfImage, bytes: &Range<u64>, pointers: &[Pointer]) -
     let of_segments = image.segments.iter().filter(has_bytes).all(|it| is_apart(it.offset, it.end()));
     let first = pointers.first().map(|pointer| pointer.value);
     let is_one = pointers.iter().all(|pointer| Some(pointer.value) == first);
-    // Without sections nothing says how long the marker is.
+    // Without sections the length of the marker is unknown.
     let is_named = image.section(MARKER).is_some();
     is_named
         && is_one
@@ -179,7 +180,7 @@ fn is_marker_alone(image: &ElfImage, bytes: &Range<u64>, pointers: &[Pointer]) -
         && !image.is_in_section_headers(bytes.start, bytes.end - bytes.start)
 }
 
-/// A segment behind all others.
+/// A new segment after all others.
 fn segment(image: &ElfImage, size: u64) -> Result<ElfPlacement, BinaryError> {
     let too_large = || BinaryError::unsupported("its addresses are too high");
     let unit = image.loads().map(|(_, load)| load.alignment).max().unwrap_or(1).max(CODE_ALIGNMENT);
@@ -227,7 +228,7 @@ fn segment(image: &ElfImage, size: u64) -> Result<ElfPlacement, BinaryError> {
 }
 
 impl ElfPlacement {
-    /// Bytes by which everything behind it moves.
+    /// Bytes by which the rest of the file moves.
     fn growth(&self) -> u64 {
         (self.before + self.length).saturating_sub(self.replaced.end - self.replaced.start)
     }
@@ -236,18 +237,18 @@ impl ElfPlacement {
         if offset >= self.replaced.end { offset.saturating_add(self.growth()) } else { offset }
     }
 
-    /// Where the bundles begin in the new file.
+    /// Offset of the bundles in the new file.
     fn offset(&self, layout: &Placed) -> u64 {
         self.replaced.start + self.before + self.in_front(layout)
     }
 
-    /// Bytes between the beginning of what is put in and the bundles.
+    /// Bytes between the beginning of the inserted part and the bundles.
     fn in_front(&self, layout: &Placed) -> u64 {
         if self.table.is_some() { self.length - layout.size } else { 0 }
     }
 
-    /// Zeros between a table and the bundles. They are a part of the section, and so are those behind, so that nothing else is
-    /// new in memory.
+    /// Zeros between a table and the bundles. They belong to the section, as do the zeros after the bundles, so that
+    /// nothing else is new in memory.
     fn lead(&self, layout: &Placed) -> u64 {
         let table = if self.table.is_some() { self.segments.len() as u64 * ENTRY } else { 0 };
         self.in_front(layout).saturating_sub(table)
@@ -293,7 +294,7 @@ impl ElfPlacement {
         Ok(changes)
     }
 
-    /// The section names and headers, which go to the end of the file, at `file`; and where the headers are then.
+    /// The section names and headers, which go to the end of the file at `file`, and the offset of the headers.
     fn sections(&self, image: &ElfImage, layout: &Placed, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
         let nameless = || BinaryError::unsupported("its sections have no names");
         let table = image.sections.get(image.names_index).filter(|it| !it.is_nobits() && !it.is_null() && it.size > 0);
@@ -337,7 +338,7 @@ impl ElfPlacement {
             if Some(index) == marker {
                 section.header.sh_name = U32::new(LE, old_name);
                 if self.replaced.contains(&section.offset) {
-                    // Its bytes are gone.
+                    // Its bytes have been removed.
                     section.header.sh_type = U32::new(LE, elf::SHT_PROGBITS);
                     section.header.sh_size = U64::new(LE, 0);
                 }

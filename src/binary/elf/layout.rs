@@ -1,9 +1,9 @@
-//! Where everything is in the rewritten file: which bytes are cut out and what the program headers say then.
+//! The layout of a rewritten file: which bytes are removed, and the resulting program headers.
 //!
-//! Virtual addresses never change. The pages of the device code leave the file; the first of them stays, in the
-//! segment that maps it already, and holds what is new. What that segment holds behind the device code, its *tail*,
-//! is mapped on its own afterwards, so a hole without memory is left where the device code was. How the tail finds a
-//! program header is the business of [`phdr_slot`](super::phdr_slot).
+//! Virtual addresses never change. The pages of the device code are removed from the file. The first ones stay in the
+//! segment that maps them, and hold the new content. The part of that segment after the device code, its *tail*, is
+//! mapped separately afterwards. That leaves a hole in memory where the device code was.
+//! [`phdr_slot`](super::phdr_slot) finds a program header for the tail.
 
 use std::ops::Range;
 
@@ -14,36 +14,37 @@ use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::phdr_slot::{self, PhdrSlot};
 use crate::binary::BinaryError;
 
-/// Alignment of what follows in the file when no segment asks for more; that of the strictest usual section.
+/// Alignment of what follows in the file if no segment needs more; that of the strictest common section.
 const LOOSE_ALIGNMENT: u64 = 16;
 
-/// Bytes of the smallest page. Loaders map whole ones, whatever a segment says of its alignment.
+/// Bytes of the smallest page. Loaders map whole pages, whatever alignment a segment has.
 const PAGE: u64 = 4096;
 
-/// So many bytes behind a change move by whole pages, so that a filesystem can share their blocks with the original.
+/// If at least this many bytes follow a change, they move by whole pages, so that a filesystem can share their blocks
+/// with the original.
 const LONG: u64 = 1 << 20;
 
 /// Bytes of a program header.
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
-/// The layout of a rewritten file. Offsets are those of the original file unless said otherwise.
+/// The layout of a rewritten file. Offsets are those of the original file unless stated otherwise.
 #[derive(Debug)]
 pub(super) struct ElfLayout {
-    /// The bytes that leave the file.
+    /// The bytes that are removed.
     pub(super) cut: Range<u64>,
-    /// Bytes that leave the file and zeros that come instead, between two segments that become one.
+    /// Bytes between two merged segments that are removed and replaced with zeros.
     pub(super) gap: Gap,
-    /// The program headers, with offsets in the new file.
+    /// The program headers, with offsets of the new file.
     pub(super) segments: Vec<ElfSegment>,
-    /// Where the program header table goes: to its old place, or to one inside the device code.
+    /// Offset of the program header table: the old one, or one inside of the device code.
     pub(super) table: u64,
-    /// Whether the table stands inside the device code.
+    /// Whether the table is inside of the device code.
     pub(super) table_moved: bool,
-    /// Where bytes are put in behind all that is loaded.
+    /// Bytes that are inserted after everything that is loaded.
     added: Insertion,
 }
 
-/// A place where bytes are put in. By default there are none.
+/// Inserted bytes. None by default.
 #[derive(Clone, Copy, Debug, Default)]
 struct Insertion {
     offset: u64,
@@ -67,8 +68,8 @@ pub(super) struct Gap {
 }
 
 impl ElfLayout {
-    /// Plans the file in which the first `form` bytes of the device code are replaced and as much as possible of
-    /// the rest is gone. Where nothing can go, the device code is overwritten in its place.
+    /// The layout in which the first `form` bytes of the device code are replaced and as much as possible of the rest
+    /// is removed. If nothing can be removed, the device code is overwritten in place.
     pub(super) fn plan(image: &ElfImage, device: &MappedDevice, form: u64) -> Result<Self, BinaryError> {
         let load = image.segment(device.load)?;
         let kept = device.offsets.start.saturating_add(form);
@@ -92,12 +93,12 @@ impl ElfLayout {
         })
     }
 
-    /// Number of bytes that leave the file, less those that are put in between segments.
+    /// Bytes by which the file becomes shorter, not counting insertions at the end.
     fn gain(&self) -> i128 {
         i128::from(self.cut.end - self.cut.start) - i128::from(self.gap.growth())
     }
 
-    /// The offset in the new file of a byte that stays.
+    /// The offset in the new file of a byte that is kept.
     pub(super) fn moved(&self, offset: u64) -> u64 {
         let removed = self.cut.end - self.cut.start;
         let moved = if offset >= self.cut.end { offset - removed } else { offset.min(self.cut.start) };
@@ -106,7 +107,8 @@ impl ElfLayout {
         moved.saturating_add_signed(gap).saturating_add(added)
     }
 
-    /// Puts bytes in before the one at `offset`, behind all that is loaded. An empty segment is nowhere.
+    /// Inserts bytes before `offset`, which is after everything that is loaded. Empty segments have no place and do not
+    /// count.
     pub(super) fn add(&mut self, offset: u64, bytes: u64) {
         let start = self.moved(offset);
         let behind = |it: &&mut ElfSegment| it.kind != elf::PT_LOAD && it.file_size > 0 && it.offset >= start;
@@ -116,7 +118,7 @@ impl ElfLayout {
         self.added = Insertion { offset, bytes };
     }
 
-    /// Where an address is in the new file, if bytes of the file are mapped there.
+    /// The offset in the new file of an address, if bytes of the file are mapped there.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let mut loads = self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
         loads.find_map(|load| {
@@ -125,7 +127,7 @@ impl ElfLayout {
         })
     }
 
-    /// The layout if this slot can be used; `None` if it is none after all or if nothing is gained.
+    /// The layout with this slot; `None` if the slot turns out to be unusable or if nothing is gained.
     fn with_slot(
         image: &ElfImage,
         device: &MappedDevice,
@@ -174,7 +176,7 @@ impl ElfLayout {
                     }
                 }
                 PhdrSlot::Entry(free) if index == free => {}
-                // The tail takes the permissions of what follows and is protected with it after relocation.
+                // The tail takes the permissions of the next segment, and becomes read-only with it after relocation.
                 PhdrSlot::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
                 PhdrSlot::WithNext { protection, .. } if index == protection => {
                     self.segments.push(ElfSegment { flags: here.flags, ..tail.joined(&here) });
@@ -194,7 +196,7 @@ impl ElfLayout {
         Ok(())
     }
 
-    /// What the segment holds behind the device code.
+    /// The part of the segment after the device code.
     fn tail(&self, image: &ElfImage, load: &ElfSegment) -> ElfSegment {
         let gone = self.cut.end - load.offset;
         let tail = ElfSegment {
@@ -208,7 +210,7 @@ impl ElfLayout {
         tail.with_flags_of_sections(image)
     }
 
-    /// The entry that tells where the table is, if there is one.
+    /// Updates the entry that describes the table (`PT_PHDR`), if there is one.
     fn describe_table(&mut self, image: &ElfImage, load: &ElfSegment) {
         let size = self.segments.len() as u64 * ENTRY;
         let address = if self.table_moved {
@@ -226,8 +228,9 @@ impl ElfLayout {
         }
     }
 
-    /// What every loader asks of a file (gABI, "Program Header"; glibc's `_dl_map_object_from_fd` refuses a segment
-    /// whose offset and address differ modulo its own alignment, and nobody can map one where they differ modulo a page).
+    /// Whether every loader accepts the program headers (gABI, "Program Header"). glibc's `_dl_map_object_from_fd`
+    /// refuses a segment whose offset and address differ modulo its own alignment. No loader can map one where they
+    /// differ modulo a page.
     fn is_loadable(&self, image: &ElfImage) -> bool {
         let differs = |load: &ElfSegment, unit: u64| !load.address.wrapping_sub(load.offset).is_multiple_of(unit);
         let least = if image.loads().any(|(_, load)| differs(load, PAGE)) { 1 } else { PAGE };
@@ -242,7 +245,7 @@ impl ElfLayout {
 }
 
 impl ElfSegment {
-    /// One segment instead of two, with the permissions of the second.
+    /// Both segments as one, with the permissions of the second.
     fn joined(&self, second: &Self) -> Self {
         let distance = second.address.wrapping_sub(self.address);
         Self {
@@ -255,7 +258,7 @@ impl ElfSegment {
         }
     }
 
-    /// Without permission to execute if it has sections and none of them is to be executed.
+    /// Removes the permission to execute if the segment has sections and none of them is executable.
     fn with_flags_of_sections(self, image: &ElfImage) -> Self {
         let end = self.address.saturating_add(self.memory_size);
         let inside = |address: u64| (self.address..end).contains(&address);
@@ -273,8 +276,8 @@ impl Gap {
         Self { offsets: end..end, zeros: 0 }
     }
 
-    /// The gap that has to be filled so that two segments can be mapped as one; `None` if they are no neighbours or if
-    /// bytes between them would be lost.
+    /// The gap to fill so that two segments can be mapped as one. `None` if they are not adjacent or if bytes between
+    /// them would be lost.
     fn between(image: &ElfImage, first: &ElfSegment, second: &ElfSegment) -> Option<Self> {
         let in_memory = second.address.checked_sub(first.address.checked_add(first.file_size)?)?;
         let in_file = second.offset.checked_sub(first.end())?;
@@ -283,8 +286,8 @@ impl Gap {
         (is_room && gap.is_unused(image)).then_some(gap)
     }
 
-    /// Whether nothing has its bytes there. patchelf, say, maps what it adds behind everything that is not loaded. Only the
-    /// section names would be copied to elsewhere.
+    /// Whether nothing has its bytes in the gap. patchelf, for example, maps what it adds after everything that is not
+    /// loaded. Only section names are allowed there, since they would be copied elsewhere.
     fn is_unused(&self, image: &ElfImage) -> bool {
         let is_there = |start: u64, end: u64| start < self.offsets.end && self.offsets.start < end;
         let table = image.header.e_phoff.get(LE);
@@ -303,14 +306,14 @@ impl Gap {
     }
 }
 
-/// What a change of length at `offset` has to be a multiple of, if `alignment` is that of what follows.
+/// The unit of a change of length at `offset`, in bytes, if what follows has this `alignment`.
 pub(super) fn unit_of_move(image: &ElfImage, offset: u64, alignment: u64) -> u64 {
     let is_long = image.content.size().saturating_sub(offset) >= LONG;
     if is_long { alignment.max(PAGE) } else { alignment }
 }
 
-/// The bytes to cut: all of the device code behind `kept` that can go without changing an address or breaking the
-/// alignment of anything behind it. `None` if nothing can go.
+/// The bytes to remove: all of the device code after `kept` that can go without changing an address or breaking the
+/// alignment of what follows. `None` if nothing can go.
 fn cut(
     image: &ElfImage,
     device: &MappedDevice,
@@ -335,7 +338,7 @@ fn cut(
         return Err(BinaryError::malformed("an alignment is not a power of two"));
     }
     let start = if has_tail {
-        // The two parts must not share a page, which is as long as the segment's alignment says at most.
+        // The two parts must not share a page. A page is at most as long as the segment's alignment.
         let address = load.address.wrapping_add(kept - load.offset);
         kept.saturating_add(address.wrapping_neg() & (own - 1))
     } else {

@@ -1,4 +1,4 @@
-//! What every loader, linker and inspection tool asks of a file: rules that a rewritten one breaks most easily.
+//! Rules of loaders, linkers and inspection tools for files, as far as rewriting is likely to break them.
 
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64};
@@ -8,11 +8,11 @@ use super::{FATBIN, MARKER};
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 
-/// Memory that a writable segment may have without a section that accounts for it. What is more is charged to every
-/// process for nothing where overcommitting is strict.
+/// Bytes of memory that a writable segment may have without a section that accounts for them. With strict overcommit,
+/// more would be charged to every process for nothing.
 const MAX_UNEXPLAINED: u64 = 1 << 20;
 
-/// Adds each rule that the file breaks, in words.
+/// Adds a sentence for each rule that the file breaks.
 pub(super) fn check(image: &ElfImage, problems: &mut Problems) -> Result<(), BinaryError> {
     loads(image, problems);
     program_headers(image, problems);
@@ -21,7 +21,7 @@ pub(super) fn check(image: &ElfImage, problems: &mut Problems) -> Result<(), Bin
     names(image, problems)
 }
 
-/// gABI, "Program Header"; glibc before 2.35 refuses a segment whose offset and address differ modulo its own
+/// gABI, "Program Header". glibc before 2.35 refuses a segment whose offset and address differ modulo its own
 /// alignment, even if that is larger than a page.
 fn loads(image: &ElfImage, problems: &mut Problems) {
     let mut end = 0;
@@ -49,7 +49,7 @@ fn loads(image: &ElfImage, problems: &mut Problems) {
     }
 }
 
-/// How much of a segment's memory behind its file content is for variables that begin as zeros.
+/// Bytes of a segment's memory after its file content that sections of zero-initialised variables account for.
 fn explained(image: &ElfImage, load: &ElfSegment) -> u64 {
     let memory = load.address..load.address.saturating_add(load.memory_size);
     let of_variables = image.sections.iter().filter(|section| {
@@ -75,7 +75,7 @@ fn program_headers(image: &ElfImage, problems: &mut Problems) {
     let inner = [elf::PT_DYNAMIC, elf::PT_INTERP, elf::PT_TLS, elf::PT_GNU_EH_FRAME, elf::PT_GNU_RELRO];
     for (number, segment) in image.segments.iter().enumerate() {
         let is_inner = inner.contains(&segment.kind) && segment.file_size > 0;
-        // Linkers round the end of PT_GNU_RELRO up to a page, so only the beginning counts.
+        // Linkers round the end of PT_GNU_RELRO up to a page, so only its beginning is checked.
         if is_inner && image.offset_of(segment.address, 1) != Some(segment.offset) {
             problems.push(format!("program header {number}: its address and offset belong to no loaded segment"));
         }
@@ -102,7 +102,8 @@ fn sections(image: &ElfImage, problems: &mut Problems) {
             }
             continue;
         }
-        // Tools such as dwz refuse this. Files from patchelf are like that already, so only what a split adds counts.
+        // Tools such as dwz refuse this. Files from patchelf already have such sections, so only the marker's section
+        // is checked.
         if let Some(before) = unloaded.as_ref().filter(|_| section.name == MARKER) {
             say(&format!("it is loaded but comes after {before}, which is not"));
         }
@@ -125,7 +126,7 @@ fn is_in_memory(image: &ElfImage, section: &ElfSection) -> bool {
     })
 }
 
-/// No two things may have the same bytes of the file.
+/// Headers and sections must not overlap in the file.
 fn tables(image: &ElfImage, problems: &mut Problems) {
     let header = &image.header;
     let segments = image.segments.len() as u64 * size_of::<ProgramHeader64<LE>>() as u64;

@@ -35,13 +35,14 @@ const WRAPPERS: &[u8] = b".hipFatBinSegment";
 /// Section with the marker of a file that has been split.
 const MARKER: &[u8] = b".rocm_kpack_ref";
 
-/// Whether a file may have device code or have had some. What is compressed tells it by little; of others nothing is read.
+/// Whether a file may have device code or may have been split. A compressed file is judged by a small part of it;
+/// others are not read.
 pub(super) fn may_have_code(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     let is_compressed = content.packed().is_some_and(|packed| packed.deflated);
     Ok(!is_compressed || prefilter::is_possible(content)?)
 }
 
-/// A file with device code that has been looked through, but not read.
+/// An ELF file whose device code has been located.
 #[derive(Debug)]
 pub(super) struct FatElf {
     image: ElfImage,
@@ -50,20 +51,20 @@ pub(super) struct FatElf {
     device: MappedDevice,
     /// Virtual addresses of the device code.
     addresses: Range<u64>,
-    /// The wrappers in the order of their section, which is the order of their indices.
+    /// The wrappers in the order of their section, which is that of their indices.
     wrappers: Vec<ElfWrapper>,
 }
 
 #[derive(Debug)]
 struct ElfWrapper {
     offset: u64,
-    /// File offset of the bundle it points at.
+    /// File offset of its bundle.
     bundle: u64,
     encoding: PointerEncoding,
 }
 
 impl FatElf {
-    /// Looks for device code. `Ok(None)` means that there is none (any more).
+    /// Looks for device code. `Ok(None)` if there is none, or none any longer.
     pub(super) fn scan(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
         if !may_have_code(content)? {
             return Ok(None);
@@ -75,19 +76,19 @@ impl FatElf {
         Ok(Some(Self { image, section, device, addresses, wrappers }))
     }
 
-    /// Where the device code is in the file, and its address.
+    /// The device code's range in the file, and its address.
     pub(super) fn device_code(&self) -> (Range<u64>, u64) {
         (self.device.offsets.clone(), self.addresses.start)
     }
 
-    /// The wrappers, and the offset behind the last byte of device code.
+    /// The wrappers, and the file offset after the last byte of device code.
     pub(super) fn wrappers(&self) -> Vec<Wrapper> {
         let limit = self.device.offsets.end;
         self.wrappers.iter().map(|wrapper| Wrapper { bundle: wrapper.bundle, limit }).collect()
     }
 }
 
-/// Where the data of a program is, but for device code and its wrappers.
+/// The ranges of the program's data, without device code and its wrappers.
 pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {
     let Some(image) = ElfImage::read(content)? else { return Ok(Vec::new()) };
     let is_data = |section: &&ElfSection| {
@@ -99,7 +100,7 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
     Ok(image.sections.iter().filter(is_data).map(|section| section.offset..section.end()).collect())
 }
 
-/// The device code of an image, and where its wrappers lead.
+/// The device code of an image, and its wrappers with their bundles.
 fn look_through(image: &ElfImage) -> Result<Option<(WrappedCode, Vec<ElfWrapper>)>, BinaryError> {
     let found = if image.sections.is_empty() { sectionless::find(image)? } else { find(image)? };
     let Some(found) = found else { return Ok(None) };
@@ -111,7 +112,7 @@ fn look_through(image: &ElfImage) -> Result<Option<(WrappedCode, Vec<ElfWrapper>
     Ok(Some((found, wrappers)))
 }
 
-/// Device code and the wrappers that lead to it.
+/// Device code and its wrappers.
 struct WrappedCode {
     section: Option<usize>,
     places: Vec<WrapperPlace>,
@@ -119,21 +120,21 @@ struct WrappedCode {
     addresses: Range<u64>,
 }
 
-/// A wrapper's place: its file offset and its virtual address.
+/// The location of a wrapper: file offset and virtual address.
 struct WrapperPlace {
     offset: u64,
     address: u64,
 }
 
 impl WrapperPlace {
-    /// The address of the pointer: the third field, behind two of four bytes.
+    /// The address of the pointer: the third field, after two of four bytes.
     fn pointer(&self) -> u64 {
         self.address.wrapping_add(8)
     }
 }
 
-/// gABI, "Program Header": loadable segments are in ascending order of their addresses. What is changed in one must not
-/// be seen in another, and no other header may describe device code as something else.
+/// gABI, "Program Header": loadable segments are in ascending order of address. A change in one must not be visible in
+/// another, and no other header may describe device code as something else.
 fn check_segments(image: &ElfImage, device: &MappedDevice) -> Result<(), BinaryError> {
     let is_other = |segment: &&ElfSegment| !matches!(segment.kind, elf::PT_LOAD | elf::PT_GNU_RELRO);
     let code = &device.offsets;
@@ -164,7 +165,7 @@ struct Fields {
     index: u64,
 }
 
-/// The wrapper in these bytes of a section, if there is room for one.
+/// The wrapper at `at` in these bytes of a section; `None` if they end before it does.
 fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
     let rest = bytes.get(usize::try_from(at).ok()?..)?.first_chunk::<24>()?;
     let ([start, pointer, index], _) = rest.as_chunks::<8>().0.split_first_chunk()?;
@@ -177,7 +178,7 @@ fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
     })
 }
 
-/// The only section with this name. Others would be left behind.
+/// The only section with this name. Further ones would be left behind.
 fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSection)>, BinaryError> {
     let first = image.section(name);
     let has_bytes = |section: &&ElfSection| !section.is_null() && !section.is_nobits();
@@ -188,14 +189,14 @@ fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSe
     Ok(first)
 }
 
-/// Finds device code and wrappers by the names of their sections.
+/// Finds device code and wrappers by section names.
 fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
     let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
     let has_bytes = |found: &(usize, &ElfSection)| !found.1.is_nobits();
     if fatbin.as_ref().is_some_and(has_bytes) || wrappers.as_ref().is_some_and(has_bytes) {
         image.check_bounds()?;
     }
-    // In a .debug file both are NOBITS; after a split the wrappers say HIPK.
+    // In a .debug file both are NOBITS. After a split the wrappers have the magic HIPK.
     let places = match wrappers {
         Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
         _ => Vec::new(),
@@ -221,7 +222,7 @@ fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
     Ok(Some(WrappedCode { section: Some(section), places, device, addresses }))
 }
 
-/// Finds the wrappers in their section. An instrumented build pads each of them with zeros (ROCm/llvm-project#2544).
+/// Finds the wrappers in their section. Instrumented builds pad each wrapper with zeros (ROCm/llvm-project#2544).
 fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperPlace>, BinaryError> {
     let bytes = read_wrappers(image, section)?;
     let mut places = Vec::new();
@@ -257,7 +258,7 @@ fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperP
     Ok(places)
 }
 
-/// The device code's place in the file, the segment that maps it, and its virtual addresses.
+/// The device code's location in the file, the segment that maps it, and its virtual addresses.
 fn device(image: &ElfImage, index: usize, section: &ElfSection) -> Result<(MappedDevice, Range<u64>), BinaryError> {
     let malformed = || BinaryError::malformed("its .hip_fatbin section is not loaded");
     let addresses = section.address..section.address.checked_add(section.size).ok_or_else(malformed)?;

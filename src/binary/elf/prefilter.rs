@@ -1,11 +1,12 @@
-//! Whether a file can have device code at all, told from its dynamic symbols.
+//! Whether a file can have device code at all, judged by its dynamic symbols.
 //!
-//! clang puts a constructor next to every fat binary wrapper, which hands it to `__hipRegisterFatBinary` (HIP's
-//! `hip_fatbin.cpp`; clang's CGCUDANV.cpp). So a dynamic object without that name among its dynamic strings has device
-//! code only if the HIP runtime is linked into it, and then it names functions of the layers below.
+//! clang emits a constructor with every fat binary wrapper. The constructor passes the wrapper to
+//! `__hipRegisterFatBinary` (HIP's `hip_fatbin.cpp`; clang's CGCUDANV.cpp). So a dynamic object without that name among
+//! its dynamic strings has device code only if the HIP runtime is linked into it. In that case it names functions of
+//! the layers below.
 //!
-//! In a compressed file this spares decompressing what lies behind the dynamic section, which for a library with debug
-//! information is nearly all of it.
+//! In a compressed file this avoids decompressing what follows the dynamic section. In a library with debug
+//! information, that is nearly all of it.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use super::image::{ElfSegment, read_pod, read_segments, read_table};
 use crate::binary::BinaryError;
 use crate::rope::Content;
 
-/// What an object with device code names: the function that takes it, or functions that the HIP runtime itself calls.
+/// Names in an object with device code: the registration function, or functions that the HIP runtime itself calls.
 const NAMES: [&[u8]; 4] = [b"__hipRegisterFatBinary", b"hsa_", b"hsaKmt", b"amdgpu_device"];
 
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
-/// The most entries of a dynamic section that are looked at; real ones have less than a hundred.
+/// The most entries of a dynamic section that are read. Real ones have less than a hundred.
 const MAX_ENTRIES: u64 = 4096;
 
 /// Whether there can be device code. `true` also if this check cannot decide.

@@ -1,7 +1,7 @@
-//! Which value the loader puts into a pointer, and what else points into the device code.
+//! Relocations: the values of pointers at run time, and everything that points into the device code.
 //!
-//! Linkers disagree on what a relocated pointer holds in the file: GNU ld writes the value, lld writes 0 and leaves
-//! the truth to the relocation's addend. So the relocation is asked, never the place.
+//! Linkers disagree on what a relocated pointer holds in the file. GNU ld writes the value. lld writes 0, and only the
+//! relocation's addend has the value. So the value is taken from the relocation, never from the place.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,20 +18,20 @@ use crate::rope::to_usize;
 /// Entries read at a time.
 const CHUNK: u64 = 4096;
 
-/// What makes a pointer's value, and so what has to be patched to change it.
+/// Where a pointer's value is stored, and so what has to be patched to change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PointerEncoding {
-    /// A relocation with an addend: the file offset of its entry.
+    /// In a relocation with an addend.
     Addend {
-        /// Where the `Elf64_Rela` is in the file.
+        /// File offset of the `Elf64_Rela`.
         entry: u64,
     },
-    /// The eight bytes in place: RELR, or an executable that is loaded where it was linked.
+    /// In the eight bytes in place: RELR, or an executable that is loaded at its linked address.
     InPlace,
 }
 
 impl PointerEncoding {
-    /// What has to change in addition to the wrapper, so that the pointer leads to an address.
+    /// The changes, in addition to the wrapper's, that make the pointer lead to an address.
     pub(super) fn lead_to(
         self,
         address: u64,
@@ -52,9 +52,9 @@ impl PointerEncoding {
 /// The value of one pointer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pointer {
-    /// The address that it holds at run time, relative to the load base.
+    /// Its value at run time, relative to the load base.
     pub(super) value: u64,
-    /// What has to be patched.
+    /// Where it is stored.
     pub(super) encoding: PointerEncoding,
 }
 
@@ -78,14 +78,14 @@ impl Machine {
     }
 }
 
-/// Finds the values of the pointers at the addresses `slots`, in their order. Fails if anything else in the file
-/// points into `device`, or if a slot is relocated in a way that is not understood.
+/// The values of the pointers at the addresses `slots`, in order. Fails if anything else in the file points into
+/// `device`, or if a slot has an unknown relocation.
 pub(super) fn resolve(image: &ElfImage, slots: &[u64], device: &Range<u64>) -> Result<Vec<Pointer>, BinaryError> {
     let walk = walk(image, slots, device)?;
     slots.iter().map(|slot| walk.pointer(*slot)).collect()
 }
 
-/// The same for each pointer by itself, whatever else points there.
+/// The value of each pointer, whatever else points to the same place.
 pub(super) fn resolve_each(image: &ElfImage, slots: &[u64]) -> Vec<Result<Pointer, BinaryError>> {
     match walk(image, slots, &(0..0)) {
         Ok(walk) => slots.iter().map(|slot| walk.pointer(*slot)).collect(),
@@ -93,7 +93,7 @@ pub(super) fn resolve_each(image: &ElfImage, slots: &[u64]) -> Vec<Result<Pointe
     }
 }
 
-/// The values of those of the pointers at `slots` that are pointers at all.
+/// The value of each pointer at `slots`; `None` for a slot that is not a pointer.
 pub(super) fn resolve_some(image: &ElfImage, slots: &[u64]) -> Result<Vec<Option<u64>>, BinaryError> {
     let walk = walk(image, slots, &(0..0))?;
     if let Some(Err(error)) = walk.found.values().find(|found| found.is_err()) {
@@ -127,15 +127,15 @@ fn walk<'a>(image: &'a ElfImage, slots: &[u64], device: &'a Range<u64>) -> Resul
     Ok(walk)
 }
 
-/// The values of the dynamic section by tag.
+/// The values of the dynamic section, by tag.
 #[derive(Debug, Default)]
 struct Dynamic {
     values: HashMap<i64, u64>,
-    /// Where the section is in memory.
+    /// The addresses of the section in memory.
     addresses: Range<u64>,
 }
 
-/// Tags whose value is an address where loaders read or begin to execute.
+/// Tags whose value is an address at which loaders read or start to execute.
 const ADDRESSES: [DynamicTag; 13] = [
     elf::DT_FINI,
     elf::DT_FINI_ARRAY,
@@ -160,7 +160,7 @@ impl Dynamic {
         if segments.next().is_some() {
             return Err(BinaryError::unsupported("it has two dynamic segments"));
         }
-        // The loader takes it from memory, so that is where it has to be.
+        // The loader reads it from memory, so its address has to match its offset.
         if image.offset_of(segment.address, segment.file_size) != Some(segment.offset) {
             return Err(BinaryError::malformed("its dynamic segment is not loaded"));
         }
@@ -178,7 +178,7 @@ impl Dynamic {
             values.insert(tag.0, entry.d_val.get(LE));
         }
         let dynamic = Self { values, addresses: segment.address..segment.address.saturating_add(segment.file_size) };
-        // Addends in place, or packed: no toolchain that makes HIP binaries writes these for 64-bit machines.
+        // Addends in place, or packed tables. No toolchain for HIP binaries writes them on 64-bit machines.
         if dynamic.get(elf::DT_RELSZ).is_some_and(|size| size > 0)
             || dynamic.get(ANDROID_RELA).is_some()
             || (dynamic.get(elf::DT_PLTREL).is_some_and(|kind| kind != elf::DT_RELA.0.unsigned_abs()))
@@ -203,7 +203,7 @@ impl Dynamic {
         }
     }
 
-    /// The tables of relocations with addends. The one for the PLT may be a part of the other.
+    /// The tables of relocations with addends. The PLT's table may be a part of the other one.
     fn rela_tables(&self) -> Result<Vec<Range<u64>>, BinaryError> {
         let all = self.table(elf::DT_RELA, elf::DT_RELASZ)?;
         let plt = self.table(elf::DT_JMPREL, elf::DT_PLTRELSZ)?;
@@ -219,21 +219,21 @@ struct Walk<'a> {
     image: &'a ElfImage,
     machine: Machine,
     device: &'a Range<u64>,
-    /// Value of each dynamic symbol that lies in the device code.
+    /// Values of dynamic symbols in the device code, by symbol number.
     symbols: HashMap<u32, u64>,
     /// Addresses of the wrappers' pointers.
     slots: Slots,
-    /// What relocates each slot, or why that is not understood.
+    /// The relocated value of each slot, or why it is not understood.
     found: HashMap<u64, Result<Pointer, BinaryError>>,
 }
 
 impl Walk<'_> {
-    /// Notes the dynamic symbols that lie in the device code; there are none but with relocatable device code.
+    /// Reads the dynamic symbols in the device code. Only relocatable device code (-fgpu-rdc) has such symbols.
     fn read_symbols(&mut self, dynamic: &Dynamic) -> Result<(), BinaryError> {
         let Some(start) = dynamic.get(elf::DT_SYMTAB) else { return Ok(()) };
         let section = self.image.sections.iter().find(|section| section.address == start && section.is_allocated());
-        // Without section headers the table ends, in every linker's layout, where the string table begins. patchelf puts that
-        // into another segment.
+        // Without section headers, the string table marks the end of the symbol table, as in every linker's layout.
+        // patchelf moves the string table to another segment.
         let loaded = self.image.loads().map(|(_, load)| load.address..load.address.saturating_add(load.file_size));
         let limit = { loaded }.find(|load| load.contains(&start)).map_or(u64::MAX, |load| load.end);
         let end = match (section, dynamic.get(elf::DT_STRTAB)) {
@@ -304,7 +304,7 @@ impl Walk<'_> {
             }
             Ok(())
         })?;
-        // In linkers' tables they are in order already, so that nothing is read twice.
+        // Linkers write them in order, so that nothing is read twice.
         places.sort_unstable();
         let mut window = ElfWindow::new(self.image);
         for place in places {
@@ -323,7 +323,7 @@ impl Walk<'_> {
         self.found.entry(place).and_modify(|found| *found = Err(twice())).or_insert(pointer);
     }
 
-    /// Fails if these addresses are among those that change: of the device code, or of a wrapper.
+    /// Fails if these addresses overlap the device code or a wrapper, which change.
     fn check_apart(&self, addresses: &Range<u64>, what: &str) -> Result<(), BinaryError> {
         // Without device code, nothing changes.
         if self.device.is_empty() || addresses.is_empty() {
@@ -332,7 +332,7 @@ impl Walk<'_> {
         if addresses.start < self.device.end && self.device.start < addresses.end {
             return Err(BinaryError::unsupported(format!("{what} is in its device code")));
         }
-        // A pointer is the third field, behind two of four bytes, of a wrapper of 24.
+        // A pointer is the third field of a wrapper of 24 bytes, after two fields of four bytes.
         let behind = self.slots.first_from(addresses.start.saturating_sub(15));
         if behind.is_some_and(|slot| slot < addresses.end.saturating_add(8)) {
             return Err(BinaryError::unsupported(format!("{what} is in a fat binary wrapper")));
@@ -366,7 +366,7 @@ impl Walk<'_> {
         Ok(Pointer { value, encoding: PointerEncoding::InPlace })
     }
 
-    /// Calls `visit` with each entry of a table at the addresses `table` and with its file offset.
+    /// Calls `visit` with each entry of a table at the addresses `table`, and with the entry's file offset.
     fn each<T: object::pod::Pod>(
         &mut self,
         table: Range<u64>,
@@ -374,7 +374,7 @@ impl Walk<'_> {
     ) -> Result<(), BinaryError> {
         let size = size_of::<T>() as u64;
         let count = (table.end - table.start) / size;
-        // mold writes tables of nothing at address 0.
+        // mold writes empty tables at address 0.
         if count == 0 {
             return Ok(());
         }
@@ -403,8 +403,8 @@ impl Walk<'_> {
     }
 }
 
-/// The addresses of pointers, in ascending order. A library has a million relocations and a few dozen of these, all in one
-/// place.
+/// The addresses of pointers, ascending. A library has a million relocations, and a few dozen pointers close to each
+/// other.
 struct Slots(Vec<u64>);
 
 impl Slots {
@@ -414,10 +414,10 @@ impl Slots {
         Self(slots)
     }
 
-    /// The first one that is not before `address`.
+    /// The first address at or after `address`.
     fn first_from(&self, address: u64) -> Option<u64> {
         let (&first, &last) = (self.0.first()?, self.0.last()?);
-        // Most are before or behind all of them.
+        // Most addresses are before or after all of them.
         if address <= first {
             return Some(first);
         }

@@ -18,12 +18,12 @@ use crate::binary::form::CodeForm;
 /// The section that replaces `.hip_fatbin`.
 const MARKER: &[u8] = b".rocm_kpack_ref\0";
 
-/// What is added to the section names, and where.
+/// The new section name table.
 struct SectionNames {
     change: Patch,
-    /// The name of each section, if they have been packed again.
+    /// The new name offset of each section, if the names have been packed again.
     packed: Vec<u32>,
-    /// Where the table begins in the new file.
+    /// Offset of the table in the new file.
     offset: u64,
     size: u64,
     /// Offset of the marker's name in the table.
@@ -31,7 +31,7 @@ struct SectionNames {
 }
 
 impl FatElf {
-    /// The changes after which the file has a form of its device code.
+    /// The changes that replace the device code with a form.
     pub(in crate::binary) fn changes(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let mut layout = ElfLayout::plan(&self.image, &self.device, form.size())?;
         let mut changes = self.point_wrappers(form)?;
@@ -46,7 +46,7 @@ impl FatElf {
             changes.extend(symbols::replace(&self.image, section, self.addresses.start, &moves));
             changes.extend(names.map(|names| names.change));
         } else {
-            // What is said of section headers that are not there would lead anywhere in the new file.
+            // Without section headers, their offset would be wrong in the new file.
             header.e_shoff = U64::new(LE, 0);
             header.e_shnum = U16::new(LE, 0);
             header.e_shstrndx = U16::new(LE, elf::SHN_UNDEF);
@@ -58,7 +58,7 @@ impl FatElf {
         Ok(changes)
     }
 
-    /// Each wrapper leads to its place in the form.
+    /// Points each wrapper to its place in the form.
     fn point_wrappers(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
         let mut changes = Vec::new();
@@ -70,7 +70,7 @@ impl FatElf {
         Ok(changes)
     }
 
-    /// The form, perhaps the program header table, zeros, and the cut.
+    /// The form, possibly the program header table, zeros, and the removal of the rest.
     fn replace_device_code(&self, layout: &ElfLayout, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
         let device = &self.device.offsets;
         let too_small = || BinaryError::unsupported("its device code is too small");
@@ -96,14 +96,14 @@ impl FatElf {
         Ok(changes)
     }
 
-    /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so no
-    /// section index changes and allocated sections stay in front of the others. Neither do the names move into the
-    /// device code: llvm-strip and llvm-objcopy mix them up when a segment loads them.
+    /// Adds the marker's name to the section names. No section is added: `.hip_fatbin` becomes the marker, so that
+    /// section indices stay and allocated sections precede all others. The names do not move into the device code
+    /// either: llvm-strip and llvm-objcopy confuse them when a segment loads them.
     fn add_name(&self, device: usize, layout: &mut ElfLayout) -> Result<SectionNames, BinaryError> {
         let image = &self.image;
         let table = image.sections.get(image.names_index).filter(|table| !table.is_nobits() && !table.is_null());
         let table = table.ok_or_else(|| BinaryError::unsupported("its sections have no names"))?;
-        // What is put behind the names would become part of these.
+        // Bytes after an unterminated name would become part of it.
         let is_inside = |it: &ElfSection| u64::from(it.header.sh_name.get(LE)) + (it.name.len() as u64) < table.size;
         if !image.sections.iter().all(|section| section.is_null() || is_inside(section)) {
             return Err(BinaryError::malformed("the name of a section does not end among the section names"));
@@ -113,7 +113,7 @@ impl FatElf {
         let end = table.end();
         let last_load = image.loads().map(|(_, load)| load.end()).max().unwrap_or(0);
         if layout.cut.is_empty() {
-            // A file that does not get shorter need not get longer either.
+            // If the file does not become shorter, it should not become longer either.
             if let Some((bytes, packed)) = pack_names(image, device) {
                 let (offset, size) = (layout.moved(table.offset), bytes.len() as u64);
                 let change = Patch::overwrite(table.offset, bytes);
@@ -132,7 +132,7 @@ impl FatElf {
             layout.add(end, growth);
             return Ok(SectionNames { change, packed, offset, size, marker });
         }
-        // patchelf puts a segment behind the section names: then a longer copy goes to the end of the file.
+        // patchelf puts a segment after the section names. Then a longer copy goes to the end of the file.
         let file = image.content.size();
         let old = PatchPiece::Original { offset: table.offset, length: table.size };
         let change = Patch { start: file, end: file, replacement: vec![old, PatchPiece::literal(MARKER)] };
@@ -151,7 +151,7 @@ impl FatElf {
             return Ok(None);
         }
         let mut table = encode_segments(&layout.segments);
-        // An entry that was left out must not stay behind the table.
+        // A removed entry must not remain after the table.
         let old = self.image.segments.len() * size_of::<ProgramHeader64<LE>>();
         if table.len() > old {
             return Err(BinaryError::unsupported("there is no place for one more program header"));
@@ -160,7 +160,7 @@ impl FatElf {
         Ok(Some(Patch::overwrite(layout.table, table)))
     }
 
-    /// The section headers. With a marker there are other section names, too.
+    /// The section headers. With a marker, they have new section names.
     fn section_headers(&self, device: usize, layout: &ElfLayout, names: Option<&SectionNames>, size: u64) -> Vec<u8> {
         let mut sections = self.image.sections.clone();
         for (index, section) in sections.iter_mut().enumerate() {
@@ -173,7 +173,7 @@ impl FatElf {
                 section.header.sh_offset = U64::new(LE, names.offset);
                 section.header.sh_size = U64::new(LE, names.size);
             } else if !section.is_null() || (index > 0 && index == self.image.names_index) {
-                // Names are looked up in the table of section names whatever its type says.
+                // Names are looked up in this table whatever its type is.
                 let is_padding = section.is_nobits() && index != self.image.names_index;
                 let of_padding = if is_padding { layout.offset_of(section.address) } else { None };
                 let offset = of_padding.unwrap_or_else(|| layout.moved(section.offset));
@@ -187,9 +187,9 @@ impl FatElf {
     }
 }
 
-/// The table of section names with the marker's name instead of that of section `device`, and the position of each
-/// section's name in it. A name that another one ends with shares its bytes, which many linkers don't bother to do.
-/// `None` if it does not fit into the old table's place, or if something else uses the table.
+/// The section name table with the marker's name instead of that of section `device`, and each section's name offset. A
+/// name that is the end of another one shares its bytes, which many linkers do not do. `None` if the table does not fit
+/// into the old one's place, or if something else uses the old one.
 fn pack_names(image: &ElfImage, device: usize) -> Option<(Vec<u8>, Vec<u32>)> {
     let table = image.sections.get(image.names_index)?;
     let is_shared = image.sections.iter().any(|section| section.header.sh_link.get(LE) as usize == image.names_index);

@@ -1,7 +1,7 @@
-//! Files without section headers: device code is found through the wrappers, and these through their magic.
+//! Files without section headers: device code is found through wrappers, and wrappers through their magic.
 //!
-//! A magic alone proves nothing, so a wrapper counts only if its pointer leads to an offload bundle, or to a marker if
-//! it has been split.
+//! A magic alone proves nothing. A wrapper counts only if its pointer leads to an offload bundle, or, in a split file,
+//! to a marker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::rope::to_usize;
 /// Bytes searched at a time.
 const STEP: u64 = 1 << 20;
 
-/// Bytes between two bundles that may be padding; what lies between them must be zeros.
+/// The most padding between two bundles, in bytes. It must be all zeros.
 const MAX_PADDING: u64 = 1 << 16;
 
-/// The most places that may look like wrappers; there is one for each translation unit.
+/// The most places that may look like wrappers. There is one for each translation unit.
 const MAX_CANDIDATES: usize = 1 << 16;
 
 /// Finds the device code that wrappers lead to.
@@ -48,7 +48,7 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
     let address = segment.address.checked_add(start - segment.offset);
     let addresses = address.and_then(|address| Some(address..address.checked_add(end - start)?));
     let addresses = addresses.ok_or_else(not_loaded)?;
-    // They would be taken for split ones afterwards, or keep those from being found.
+    // After the split they would be taken for split wrappers, or hide the real ones.
     let false_ones = candidates(image, HIPK_MAGIC)?;
     if false_ones.len() >= MAX_MARKERS || false_ones.iter().any(|(_, address)| addresses.contains(address)) {
         return Err(BinaryError::unsupported("there is something that looks like wrappers which have been split"));
@@ -56,8 +56,8 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
     Ok(Some(WrappedCode { section: None, places, device: MappedDevice { offsets: start..end, load }, addresses }))
 }
 
-/// Those of the places at which a bundle begins, and where it ends: where the next one begins at the latest, so that no
-/// part of the file is read for many of them. Fails if one begins but its end cannot be found.
+/// Those `places` at which a bundle begins, with its end. A bundle ends at the next one at the latest, so no part of
+/// the file is read for several of them. Fails if the end of a bundle cannot be determined.
 fn bundles(image: &ElfImage, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>, BinaryError> {
     let mut bundles = BTreeMap::new();
     let mut limit = image.content.size();
@@ -76,9 +76,9 @@ fn bundles(image: &ElfImage, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>
     Ok(bundles)
 }
 
-/// The places that look like wrappers with this magic and hold a pointer, and where it leads.
+/// The places that look like wrappers with this magic and hold a pointer, with the address that it holds.
 pub(super) fn candidates(image: &ElfImage, magic: u32) -> Result<Vec<(WrapperPlace, u64)>, BinaryError> {
-    // Where nothing is relocated, wrappers may be read-only.
+    // In a file without relocations, wrappers may be read-only.
     let is_fixed = image.header.e_type.get(LE) == elf::ET_EXEC;
     let mut places = Vec::new();
     for (_, load) in image.loads().filter(|(_, load)| is_fixed || load.flags.0 & elf::PF_W.0 != 0) {
@@ -92,11 +92,11 @@ pub(super) fn candidates(image: &ElfImage, magic: u32) -> Result<Vec<(WrapperPla
     Ok(places.into_iter().zip(values).filter_map(|(place, value)| Some((place, value?))).collect())
 }
 
-/// Adds the places in a segment where a wrapper's magic and version stand.
+/// Adds the places in a segment that have a wrapper's magic and version.
 fn search(image: &ElfImage, load: &ElfSegment, magic: u32, places: &mut Vec<WrapperPlace>) -> Result<(), BinaryError> {
     let mut pattern = magic.to_le_bytes().to_vec();
     pattern.extend(1_u32.to_le_bytes());
-    // Wrappers are aligned in memory; a segment without alignment can be anywhere in the file.
+    // Wrappers are aligned in memory. A segment without alignment may be at any file offset.
     let mut offset = load.offset.saturating_add(load.address.wrapping_neg() % 8);
     let mut bytes = Vec::new();
     while offset + FATBIN_WRAPPER_SIZE <= load.end() {
@@ -115,8 +115,8 @@ fn search(image: &ElfImage, load: &ElfSegment, magic: u32, places: &mut Vec<Wrap
     Ok(())
 }
 
-/// Bundles that no wrapper leads to cannot be told from other data, so there must be nothing between those that are
-/// known.
+/// Fails if there is anything but padding between known bundles: a bundle without a wrapper cannot be told from other
+/// data.
 fn check_padding(image: &ElfImage, bundles: &BTreeMap<u64, u64>) -> Result<(), BinaryError> {
     let mut end = bundles.keys().next().copied().unwrap_or(0);
     for (&start, &bundle_end) in bundles {

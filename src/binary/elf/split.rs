@@ -1,4 +1,4 @@
-//! What a loader finds in an ELF file that has been split.
+//! Reads a split ELF file as a loader does.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK
 use crate::kpack;
 use crate::rope::{Content, to_usize};
 
-/// The most bytes of a marker that loaders read.
+/// Bytes of the longest marker that loaders read.
 const MAX_MARKER: u64 = 64 << 10;
 
-/// A wrapper as it stands in the file.
+/// The fields of a wrapper in the file.
 struct RawElfWrapper {
     offset: u64,
     address: u64,
@@ -34,7 +34,7 @@ impl RawElfWrapper {
     }
 }
 
-/// Looks for split wrappers, or a marker.
+/// Looks for split wrappers, or a marker without any.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = ElfImage::read(content)? else { return Ok(None) };
     let mut problems = Problems::default();
@@ -46,7 +46,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         _ => Vec::new(),
     };
     let marker = image.section(MARKER).map(|(_, section)| section);
-    // A .debug file has both sections without bytes.
+    // A .debug file has both sections without content.
     if found.is_empty() && marker.is_none_or(ElfSection::is_nobits) {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
-/// Looks for split wrappers in a file that does not name its sections.
+/// Looks for split wrappers in a file without section names.
 fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError> {
     image.check_bounds()?;
     let places = headerless_places(image)?;
@@ -88,7 +88,7 @@ fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError>
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
 }
 
-/// The wrappers that lead to something readable as a marker, in a file that does not name its sections.
+/// The wrappers that lead to a readable marker, in a file without section names.
 pub(super) fn headerless_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
     let mut markers = Markers::default();
     let mut places = Vec::new();
@@ -101,7 +101,7 @@ pub(super) fn headerless_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, B
     Ok(places)
 }
 
-/// What the pointers of all wrappers lead to.
+/// Follows the pointers of all wrappers.
 fn follow(
     image: &ElfImage,
     found: Vec<RawElfWrapper>,
@@ -128,7 +128,7 @@ fn follow(
     wrappers
 }
 
-/// The split wrappers of the section. An instrumented build pads each of them with zeros.
+/// The split wrappers of the section. Instrumented builds pad each wrapper with zeros.
 fn wrappers(
     image: &ElfImage,
     section: &ElfSection,
@@ -163,7 +163,7 @@ fn wrappers(
     Ok(found)
 }
 
-/// Device code that should be gone: the section may stay, but without bytes.
+/// Remaining device code. The section may stay, but without content.
 fn leftovers(image: &ElfImage) -> Option<String> {
     let (_, section) = image.section(FATBIN)?;
     let still = !section.is_nobits() && section.size > 0;
@@ -176,7 +176,7 @@ fn resolve(image: &ElfImage, found: &[RawElfWrapper]) -> Vec<Result<Pointer, Bin
     relocation::resolve_each(image, &slots)
 }
 
-/// Tools that do not relocate see the value in place: it may be 0, but must not be another one.
+/// Tools that do not relocate read the value in place. It may be 0, but must not be another value.
 fn disagreement(position: usize, found: &RawElfWrapper, pointer: Pointer) -> Option<String> {
     let PointerEncoding::Addend { .. } = pointer.encoding else { return None };
     (found.pointer != 0 && found.pointer != pointer.value).then(|| {
@@ -189,7 +189,7 @@ fn contains(section: &ElfSection, address: u64) -> bool {
     address.checked_sub(section.address).is_some_and(|inside| inside < section.size)
 }
 
-/// The bytes at a pointer that are mapped from the file, up to the end of the marker's section if it is in there.
+/// The bytes at a pointer that are mapped from the file, up to the end of the marker's section if the pointer is in it.
 fn read_marker(image: &ElfImage, section: Option<&ElfSection>, address: u64) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
     let mapped = |load: &super::image::ElfSegment| {

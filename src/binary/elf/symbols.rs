@@ -1,4 +1,4 @@
-//! Symbol tables of a rewritten file: symbols of the device code that is gone.
+//! Symbol tables of a rewritten file: symbols of the removed device code.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,39 +16,40 @@ use crate::rope::{Content, Extent, ExtentSource, ReadError, Segment, check_range
 /// Bytes of a symbol.
 const ENTRY: u64 = size_of::<Sym64<LE>>() as u64;
 
-/// Bytes of which a filesystem shares all or none.
+/// Bytes of a block, the unit of sharing in filesystems.
 const BLOCK: u64 = 4096;
 
-/// Bytes compared at a time, some blocks.
+/// Bytes compared at a time; a multiple of [`BLOCK`].
 const STEP: u64 = 1 << 20;
 
-/// A symbol table in which symbols of one section stand where their bundle does, or at the section's beginning, and have
-/// no size. It is looked through when it is read, since it can be larger than everything else that planning reads.
+/// A symbol table in which the symbols of one section are moved to the new place of their bundle, or to the section's
+/// beginning, and have no size. It is computed when it is read, since it can be larger than everything else that
+/// planning reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::binary) struct Symbols {
     offset: u64,
     size: u64,
     section: u16,
-    /// Of the section.
+    /// Address of the section.
     address: u64,
-    /// Distances from there before and after, ascending.
+    /// Offsets in the section before and after, ascending.
     moves: Vec<(u64, u64)>,
 }
 
-/// The same as a content.
+/// The table as a content.
 #[derive(Debug)]
 struct Changed {
     original: Arc<dyn Content>,
     symbols: Symbols,
 }
 
-/// Replaces all symbol tables: symbols of section number `section`, which begins at `address`, move with what is at or
-/// before their places, by these distances from there before and after.
+/// Replaces all symbol tables. Symbols of section number `section`, at `address`, move with the last of `moves` at or
+/// before their place. `moves` are offsets in the section before and after.
 pub(super) fn replace(image: &ElfImage, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Patch> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
-    // Section headers can call anything a table. What is loaded is one if the loader takes it for one.
+    // Section headers may declare anything a table. A loaded one counts only if the loader uses it.
     let dynamic = relocation::symbol_table(image);
     let is_dynamic = |table: &ElfSection| {
         dynamic == Some(table.address) && image.offset_of(table.address, table.size) == Some(table.offset)
@@ -77,7 +78,7 @@ pub(super) fn replace(image: &ElfImage, section: usize, address: u64, moves: &[(
 }
 
 impl Symbols {
-    /// The table as it is to be in place of that in `original`.
+    /// The changed table in place of the one in `original`.
     pub(in crate::binary) fn of(&self, original: &Arc<dyn Content>) -> Result<Segment, ReadError> {
         let end = self.offset.checked_add(self.size).filter(|&end| end <= original.size());
         if end.is_none() || !self.size.is_multiple_of(ENTRY) {
@@ -101,7 +102,7 @@ impl Symbols {
 }
 
 impl Changed {
-    /// Lengths of parts in turn, by blocks of the original, and whether a symbol changes in them.
+    /// Lengths of consecutive parts in whole blocks of the original, and whether a symbol in them changes.
     fn parts(&self, range: Range<u64>) -> Result<Vec<(u64, bool)>, ReadError> {
         let mut parts: Vec<(u64, bool)> = Vec::new();
         let mut at = range.start;
@@ -145,7 +146,7 @@ impl Content for Changed {
         Ok(())
     }
 
-    /// Most tables are large, and few symbols are of the device code.
+    /// Most tables are large, and few symbols belong to the device code, so unchanged blocks are shared.
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {
         let all = || vec![Extent { length, source: ExtentSource::Read }];
         let Some(file) = self.original.backing() else { return all() };
@@ -170,7 +171,7 @@ mod tests {
     use crate::resources::Resources;
     use crate::source::{EntryKind, Input};
 
-    /// Blocks of the table in which no symbol is of the section are those of the file.
+    /// Blocks of the table without a symbol of the section are those of the file.
     #[test]
     fn what_does_not_change_is_the_original() {
         const SYMBOLS: usize = 60_000;
