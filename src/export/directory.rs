@@ -1,5 +1,5 @@
-//! Writing the files of one directory. They are made relative to it, so that the kernel does not look up the same path for
-//! each, and by one thread, since a directory takes one new name at a time.
+//! Writes the files of one directory. They are created relative to it, so that the kernel does not look up the same
+//! path for each. One thread writes them, since a directory accepts one new name at a time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,16 +17,17 @@ use super::{ExportError, at, file, times};
 use crate::rope::Content;
 use crate::source::Attributes;
 
-/// A file of at least this many bytes is work for a thread of its own.
+/// A file of at least this many bytes gets a thread of its own.
 const LARGE: u64 = 1 << 20;
 
-/// Smaller files that one thread writes, so that one large directory keeps all threads busy.
+/// The most files of less than `LARGE` bytes that one thread writes, so that one large directory keeps all threads
+/// busy.
 const MOST_FILES: usize = 256;
 
-/// What a file is created with. Until it is complete only its owner can open it.
+/// The mode of a new file. Until the file is complete, only its owner can open it.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A file to write, and what it consists of.
+/// A file to write, and its content.
 pub(super) struct Ready {
     pub(super) path: PathBuf,
     pub(super) content: Arc<dyn Content>,
@@ -39,7 +40,7 @@ pub(super) struct Batch {
     files: Vec<Ready>,
 }
 
-/// Files as batches: large ones first, since they take longest, then directory by directory.
+/// Divides files into batches: large files first, since they take longest, then directory by directory.
 pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
     let (mut large, small): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.content.size() >= LARGE);
     large.sort_by_key(|file| Reverse(file.content.size()));
@@ -69,7 +70,7 @@ impl Batch {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&directory, name, flags, PRIVATE).map_err(|error| at(&ready.path)(error.into()))?;
             if let Err(error) = ready.fill(&File::from(file), sharing, done) {
-                // What is incomplete keeps no name.
+                // An incomplete file is removed.
                 unlinkat(&directory, name, AtFlags::empty()).ok();
                 return Err(error);
             }
@@ -83,18 +84,18 @@ impl Ready {
         self.path.parent().unwrap_or(Path::new("")).to_owned()
     }
 
-    /// Gives a new file its bytes and attributes.
+    /// Writes the bytes and attributes of a new file.
     fn fill<K: SystemCalls>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let refused = |error: Errno| at(&self.path)(error.into());
         let metadata = file.metadata().map_err(at(&self.path))?;
         file::write(&*self.content, file, &metadata, &self.path, sharing, done)?;
         self.set_owner(file, &metadata).map_err(refused)?;
-        // After the owner, which clears set-uid.
+        // After the owner, since changing the owner clears set-uid.
         fchmod(file, Mode::from_raw_mode(self.attributes.mode.into())).map_err(refused)?;
         futimens(file, &times(&self.attributes)).map_err(refused)
     }
 
-    /// Owner and group; a user who may not give files away keeps them.
+    /// Sets owner and group. A user who may not give files away keeps them.
     fn set_owner(&self, file: &File, metadata: &Metadata) -> Result<(), Errno> {
         let Attributes { uid, gid, .. } = self.attributes;
         if (metadata.uid(), metadata.gid()) == (uid, gid) {
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), done.into_inner()), (b"xxxxx".to_vec(), 5));
     }
 
-    /// A file of which no byte can be read.
+    /// A file that cannot be read.
     #[derive(Debug)]
     struct Damaged;
 

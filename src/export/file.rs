@@ -1,5 +1,5 @@
-//! Writing the bytes of one file. Ranges of other files are shared with them or copied by the kernel, zeros are left out as holes,
-//! and everything else goes through a buffer.
+//! Writes the bytes of one file. Ranges of other files are shared with them or copied by the kernel, and zeros become
+//! holes. Everything else goes through a buffer.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -16,28 +16,28 @@ use crate::rope::{Backing, Content, Extent, ExtentSource, ReadError, to_usize};
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
 
-/// The least number of bytes for which the kernel is asked to copy: for fewer it takes longer than reading and writing them.
+/// The fewest bytes that the kernel is asked to copy. For fewer, that takes longer than reading and writing them.
 const LEAST_COPIED: u64 = 64 << 10;
 
-/// Bytes that the kernel copies at a time, so that progress is seen.
+/// Bytes that the kernel copies at a time, so that progress is visible.
 const KERNEL_STEP: u64 = 64 << 20;
 
 /// A file that is being written.
 struct TargetFile<'a, K> {
     content: &'a dyn Content,
     file: &'a File,
-    /// What errors call it.
+    /// Its path in errors.
     path: &'a Path,
     device: u64,
     /// Bytes of a block of its filesystem.
     block: u64,
     sharing: &'a Sharing<K>,
     buffer: Vec<u8>,
-    /// Where the last byte that was written ends.
+    /// The end of the last byte that was written.
     end: u64,
 }
 
-/// A file of the input, opened.
+/// An open file of the input.
 struct InputFile<'a> {
     backing: &'a dyn Backing,
     file: File,
@@ -46,7 +46,7 @@ struct InputFile<'a> {
     has_holes: bool,
 }
 
-/// A range of a file of the input, and where it goes.
+/// A range of a file of the input, and its place in the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     from: u64,
@@ -54,7 +54,7 @@ struct Range {
     length: u64,
 }
 
-/// Writes a content to an empty file with this metadata, which errors call `path`. Adds the bytes to `done`.
+/// Writes a content to an empty file with this metadata. `path` names it in errors. Adds the bytes to `done`.
 pub(super) fn write<K: SystemCalls>(
     content: &dyn Content,
     file: &File,
@@ -86,10 +86,10 @@ pub(super) fn write<K: SystemCalls>(
         done.fetch_add(length, Ordering::Relaxed);
     }
     if target.end < content.size() {
-        // What is not written is a hole.
+        // The rest is a hole.
         file.set_len(content.size()).map_err(at(path))?;
     }
-    // After the last byte, so that those of a file that changed meanwhile are never kept.
+    // Checked after the last byte, so that bytes of a changed file are never kept.
     input.iter().try_for_each(InputFile::check).map_err(reading(path))
 }
 
@@ -106,7 +106,7 @@ impl<'a> InputFile<'a> {
         self.backing.check(&self.file)
     }
 
-    /// The parts of a range that are no holes.
+    /// The parts of a range that are not holes.
     fn data(&self, range: Range) -> Vec<Range> {
         if !self.has_holes {
             return vec![range];
@@ -116,9 +116,9 @@ impl<'a> InputFile<'a> {
         while at < end {
             let start = match seek(&self.file, SeekFrom::Data(at)) {
                 Ok(start) => start,
-                // There is no data any more.
+                // No data follows.
                 Err(Errno::NXIO) => break,
-                // The filesystem cannot tell.
+                // The filesystem does not support it.
                 Err(_) => at,
             };
             let stop =
@@ -134,8 +134,8 @@ impl<'a> InputFile<'a> {
 }
 
 impl Range {
-    /// The part that consists of whole blocks on both sides, if they are aligned alike. The last block of a file may be less if it
-    /// becomes the last one of the other (`ioctl_ficlonerange(2)`).
+    /// The part that consists of whole blocks on both sides, if both are equally aligned. The last block of a file may
+    /// be incomplete if it becomes the last one of the other file (`ioctl_ficlonerange(2)`).
     fn whole_blocks(self, block: u64, is_end_of_both: bool) -> Option<Self> {
         if self.from % block != self.to % block {
             return None;
@@ -147,7 +147,7 @@ impl Range {
         Some(Self { from: self.from + skipped, to: self.to + skipped, length })
     }
 
-    /// What is before and behind a part of it.
+    /// The ranges before and after a part of it.
     fn around(self, part: Self) -> [Self; 2] {
         let before = Self { length: part.from - self.from, ..self };
         let skipped = before.length + part.length;
@@ -167,7 +167,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         }
     }
 
-    /// Has a range share its blocks with the input. `false` if that cannot be.
+    /// Shares the blocks of a range with the input. `false` if that is not possible.
     fn share(&mut self, input: &InputFile<'_>, range: Range) -> Result<bool, ExportError> {
         let Sharing { kernel, .. } = self.sharing;
         let pair = (input.device, self.device);
@@ -187,7 +187,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         }
     }
 
-    /// Copies a range but for its holes.
+    /// Copies a range except for its holes.
     fn copy(&mut self, input: &InputFile<'_>, range: Range) -> Result<(), ExportError> {
         if range.length == 0 {
             return Ok(());
@@ -196,7 +196,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
             let copied = self.copy_in_kernel(input, part)?;
             self.reaches(part.to + copied);
             let content = self.content;
-            // Not by way of the content, which would open the file once more. But what cannot be read, it can name.
+            // Reading through the content would open the file again. The content is needed to name unreadable bytes.
             self.write_read(part.to + copied, part.length - copied, |offset, piece| {
                 let read = input.file.read_exact_at(piece, part.from + (offset - part.to));
                 read.or_else(|_| content.read_at(offset, piece))
@@ -205,7 +205,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         Ok(())
     }
 
-    /// Has the kernel copy a range. How many bytes it has copied, from the first one on.
+    /// Copies a range in the kernel. Returns the number of bytes copied.
     fn copy_in_kernel(&self, input: &InputFile<'_>, range: Range) -> Result<u64, ExportError> {
         let pair = (input.device, self.device);
         if range.length < LEAST_COPIED || !self.sharing.may(Way::Copy, pair) {
@@ -217,7 +217,7 @@ impl<K: SystemCalls> TargetFile<'_, K> {
             let result =
                 self.sharing.kernel.copy(&input.file, range.from + copied, self.file, range.to + copied, length);
             match result {
-                // The file became shorter, and is looked at when it is read.
+                // The file has become shorter, which is noticed when it is read.
                 Ok(0) => break,
                 Ok(bytes) => copied += bytes,
                 Err(Errno::INTR) => {}
@@ -230,12 +230,12 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         Ok(copied)
     }
 
-    /// Takes note of where bytes end that were written.
+    /// Updates the end of the last byte that was written.
     fn reaches(&mut self, end: u64) {
         self.end = self.end.max(end);
     }
 
-    /// Reads bytes of the content by `read`, which is given where they are, and writes them.
+    /// Writes bytes of the content. `read` reads them, and is passed their offset.
     fn write_read(
         &mut self,
         start: u64,

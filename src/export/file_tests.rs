@@ -13,16 +13,16 @@ use crate::source::{EntryKind, Input as Tree};
 
 const BLOCK: u64 = 4096;
 
-/// A kernel whose filesystems share blocks, by copying: it refuses what they would refuse.
+/// A kernel that shares blocks by copying. It refuses what real filesystems refuse.
 #[derive(Default)]
 struct Simulated {
     shared: AtomicU64,
     copied: AtomicU64,
-    /// What it answers instead.
+    /// An error to return instead.
     refusal: Option<(Way, Errno)>,
-    /// Bytes that it copies at most with one call.
+    /// The most bytes that one call copies.
     most: Option<u64>,
-    /// Called before each answer.
+    /// Runs before each answer.
     before: Option<Box<dyn Fn() + Sync>>,
 }
 
@@ -70,7 +70,7 @@ impl SystemCalls for Simulated {
     }
 }
 
-/// A tree with a file of these bytes, and the file as a content.
+/// A directory with a file of these bytes, and the file as a content.
 fn file(bytes: &[u8]) -> (tempfile::TempDir, Arc<dyn Content>) {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("data"), bytes).unwrap();
@@ -114,7 +114,7 @@ fn range(content: &Arc<dyn Content>, from: u64, length: u64) -> Segment {
     Segment::range(Arc::clone(content), from, length).unwrap()
 }
 
-/// Like a rewritten binary: patched, and shorter by some pages.
+/// Similar to a rewritten binary: patched, and shorter by some pages.
 fn rewritten(original: &Arc<dyn Content>) -> Rope {
     let size = original.size();
     let cut = 40 * BLOCK;
@@ -140,7 +140,7 @@ fn whole_blocks_are_shared_and_the_rest_is_written() {
         let Simulated { shared: found, copied: by_kernel, .. } = sharing.kernel;
         assert_eq!((found.into_inner(), by_kernel.into_inner()), (shared, copied), "{reflink:?}");
     }
-    // What lies otherwise is copied by the kernel.
+    // Ranges with another alignment are copied by the kernel.
     let shifted = Rope::new([Segment::literal(*b"x"), Segment::whole(Arc::clone(&original))]).unwrap();
     let sharing = sharing(Reflink::Always, Simulated { most: Some(70_000), ..Simulated::default() });
     assert!(written(&shifted, &sharing).unwrap().0 == read(&shifted));
@@ -164,7 +164,7 @@ fn refusals_lead_to_another_way() {
     }
 }
 
-/// Filesystems that cannot are asked once.
+/// Filesystems that cannot share are asked once.
 #[test]
 fn a_refusal_is_remembered_for_two_filesystems() {
     let (_place, original) = file(&noise(300_000));
@@ -188,7 +188,7 @@ fn a_full_disk_is_an_error_with_the_name() {
     for error in [Errno::NOSPC, Errno::DQUOT, Errno::IO] {
         for way in [Way::Share, Way::Copy] {
             let reflink = Simulated { refusal: Some((way, error)), ..Simulated::default() };
-            // The kernel copies what lies otherwise.
+            // The kernel copies ranges with another alignment.
             let shifted = Rope::new([Segment::literal(*b"x"), Segment::whole(Arc::clone(&original))]).unwrap();
             let content: &dyn Content = if way == Way::Share { &*original } else { &shifted };
             let said = written(content, &sharing(Reflink::Auto, reflink)).unwrap_err().to_string();
@@ -197,7 +197,7 @@ fn a_full_disk_is_an_error_with_the_name() {
     }
 }
 
-/// Whatever becomes shorter or other meanwhile is named, and nothing of it is taken for the file.
+/// A file that shrinks or changes meanwhile is named in the error, and none of its bytes are kept.
 #[test]
 fn a_file_that_changes_meanwhile_is_an_error() {
     for (reflink, size) in [(Reflink::Auto, 0), (Reflink::Auto, 200_000), (Reflink::Never, 100)] {
@@ -232,7 +232,7 @@ fn holes_stay_holes() {
     let padded = Rope::new([range(&original, 0, 5 << 20), Segment::zeros(64 << 20), Segment::literal(*b"end")]);
     let padded = padded.unwrap();
     for reflink in [Reflink::Auto, Reflink::Never] {
-        // As on a filesystem that cannot share blocks.
+        // A filesystem that cannot share blocks.
         let kernel = || Simulated { refusal: Some((Way::Share, Errno::OPNOTSUPP)), ..Simulated::default() };
         let (bytes, blocks) = written(&*original, &sharing(reflink, kernel())).unwrap();
         assert!(bytes == read(&*original) && blocks < 1 << 20, "{reflink:?}: {blocks}");
@@ -244,7 +244,7 @@ fn holes_stay_holes() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever a rope is made of, and whatever the kernel does, the bytes are those of the rope.
+    /// Whatever segments a rope has, and whatever the kernel does, the bytes are those of the rope.
     #[test]
     fn what_is_written_is_what_is_read(
         pieces in prop::collection::vec((0..4_u8, 0..200_000_u64, 0..150_000_u64), 1..8),
@@ -256,7 +256,7 @@ proptest! {
             0 => Segment::zeros(length),
             1 => Segment::literal(vec![3; usize::try_from(length % 5000).unwrap()]),
             2 => range(&original, from, length),
-            // Aligned, so that it may be shared.
+            // Aligned, so that the kernel may share it.
             _ => range(&original, from / BLOCK * BLOCK, length / BLOCK * BLOCK),
         });
         let rope = Rope::new(segments).unwrap();

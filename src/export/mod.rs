@@ -1,6 +1,6 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
 //!
-//! It does not know splits, wheels and archives: it writes the trees that `fs` serves.
+//! It does not know splits, wheels and archives: it writes the same trees that `fs` serves.
 
 mod directory;
 mod file;
@@ -28,12 +28,12 @@ pub use self::sharing::Reflink;
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
 
-/// How far writing is, for a progress bar, in bytes.
+/// Progress of writing in bytes, for a progress bar.
 #[derive(Debug, Default)]
 pub struct ExportProgress {
-    /// What there is to do.
+    /// Bytes to write.
     pub total: AtomicU64,
-    /// What is done.
+    /// Bytes written.
     pub done: AtomicU64,
 }
 
@@ -43,25 +43,25 @@ pub enum ExportError {
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
-        /// What was written.
+        /// The file to be written.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
-    /// There are bytes that cannot be had.
+    /// Its bytes cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// What was written.
+        /// The file to be written.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: ReadError,
     },
-    /// Blocks of the input were to be shared and cannot be.
+    /// `--reflink always` was given, and blocks of the input cannot be shared.
     #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]
     NotShared {
-        /// What was written.
+        /// The file to be written.
         path: PathBuf,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
     /// There is no such view.
@@ -69,29 +69,30 @@ pub enum ExportError {
     NoSuchView(EntryPath),
 }
 
-/// A file to write, and where.
+/// A file to write, and its path.
 struct WriteJob {
     path: PathBuf,
     body: Body,
     attributes: Attributes,
 }
 
-/// A directory to write, with its jobs still to do.
+/// The jobs of writing directories.
 #[derive(Default)]
 struct Jobs {
     files: Vec<WriteJob>,
-    /// Further names of files, with the name they are links to.
+    /// Further names of files, each with the name that it links to.
     links: Vec<(PathBuf, PathBuf)>,
     directories: Vec<(PathBuf, Attributes)>,
 }
 
-/// Writes the nodes `views` of a tree, each to the place that is given with it, sharing blocks with the input where it can.
+/// Writes the nodes `views` of a tree, each to the path that is given with it. Shares blocks with the input where
+/// possible.
 pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &ExportProgress) -> Result<(), ExportError> {
     write_with(tree, views, Reflink::default(), progress)
 }
 
-/// The same; `reflink` says whether blocks are shared. What has to be made is made file by file, so several archives should
-/// have been made together before.
+/// Like [`write`], with a choice whether blocks are shared. Lazy contents are made one file at a time, so the caller
+/// should make several archives together in advance.
 pub fn write_with(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
@@ -111,7 +112,7 @@ pub fn write_with(
     for (path, original) in jobs.links {
         fs::hard_link(&original, &path).map_err(at(&path))?;
     }
-    // Writing into a directory changes its time, so directories get theirs last, from the bottom up.
+    // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
     for (path, attributes) in jobs.directories.iter().rev() {
         set_owner(path, attributes)?;
         let permissions = fs::Permissions::from_mode(attributes.mode.into());
@@ -121,7 +122,7 @@ pub fn write_with(
     Ok(())
 }
 
-/// Makes directories and symlinks, and lists the files.
+/// Creates directories and symlinks, and lists the files.
 fn write_directories(
     tree: &Tree,
     node: NodeId,
@@ -162,7 +163,7 @@ fn write_directories(
 }
 
 fn write_files(files: Vec<WriteJob>, reflink: Reflink, progress: &ExportProgress) -> Result<(), ExportError> {
-    // What has to be made uses all cores itself, and must not wait for itself inside the thread pool.
+    // Making a content uses all cores by itself, and would wait for itself inside of the thread pool.
     let mut ready = Vec::with_capacity(files.len());
     for WriteJob { path, body, attributes } in files {
         let content = body.content().map_err(reading(&path))?;
@@ -174,7 +175,7 @@ fn write_files(files: Vec<WriteJob>, reflink: Reflink, progress: &ExportProgress
     batches.into_par_iter().with_max_len(1).try_for_each(|batch| batch.write(&sharing, &progress.done))
 }
 
-/// Writes a content to a file piece by piece, which errors call `path`. Adds the bytes to `done`.
+/// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
 pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
     let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
@@ -190,8 +191,8 @@ pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU6
     Ok(())
 }
 
-/// Owner and group of a symlink or a directory; a user who may not give files away keeps them. Permissions come after, because
-/// changing the owner clears set-uid.
+/// Sets owner and group of a symlink or a directory. A user who may not give files away keeps them. Permissions are set
+/// afterwards, because changing the owner clears set-uid.
 fn set_owner(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
     match lchown(path, Some(attributes.uid), Some(attributes.gid)) {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(at(path)(error)),

@@ -1,4 +1,4 @@
-//! What the kernel does without the bytes passing through this process, and what it has refused.
+//! System calls that copy or share ranges inside the kernel, and which of them were refused.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,31 +11,31 @@ use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};
 
-/// Whether what is written shares blocks with the input.
+/// Whether output shares blocks with the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflink {
-    /// Where the filesystem can.
+    /// Where the filesystem supports it.
     #[default]
     Auto,
-    /// Where blocks lie alike, or else it fails.
+    /// Where blocks are equally aligned. Otherwise writing fails.
     Always,
-    /// Nothing is shared.
+    /// Never.
     Never,
 }
 
-/// How the kernel can take over a range of a file.
+/// How the kernel can copy a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Way {
     Share,
     Copy,
 }
 
-/// The system calls, which tests exchange.
+/// The system calls, which tests replace.
 pub(super) trait SystemCalls: Sync {
     /// Shares blocks.
     fn share(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<(), Errno>;
 
-    /// Copies bytes; the number of those that were copied.
+    /// Copies bytes, and returns their number.
     fn copy(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<u64, Errno>;
 }
 
@@ -72,7 +72,7 @@ impl SystemCalls for Linux {
     }
 }
 
-/// What is tried, and what was refused between which filesystems.
+/// What is tried, and what was refused for which pair of filesystems.
 #[derive(Debug)]
 pub(super) struct Sharing<K> {
     pub(super) kernel: K,
@@ -88,7 +88,7 @@ impl<K> Sharing<K> {
         Self { kernel, reflink, refused: Mutex::default() }
     }
 
-    /// Whether a way is worth a try. On filesystems that share blocks, copying in the kernel shares them, too.
+    /// Whether a way should be tried. On filesystems that share blocks, copying in the kernel shares them, too.
     pub(super) fn may(&self, way: Way, pair: DevicePair) -> bool {
         let refused = || self.refused.lock().unwrap_or_else(PoisonError::into_inner).contains(&(way, pair));
         self.reflink != Reflink::Never && !refused()
@@ -99,15 +99,15 @@ impl<K> Sharing<K> {
         self.reflink == Reflink::Always
     }
 
-    /// Takes note of an error after which there is another way. Fails if it is one of the disk.
+    /// Records an error after which another way is tried. Fails if it is an error of the disk.
     pub(super) fn falls_back(&self, way: Way, pair: DevicePair, error: Errno) -> io::Result<()> {
         match error {
-            // Of these two filesystems, or of the kernel.
+            // Concerns these two filesystems, or the kernel.
             Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS => {
                 self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert((way, pair));
                 Ok(())
             }
-            // Of these two files: their blocks, or how they are stored.
+            // Concerns these two files: their blocks, or how they are stored.
             Errno::INVAL | Errno::TXTBSY | Errno::PERM | Errno::BADF | Errno::OVERFLOW | Errno::MLINK => Ok(()),
             error => Err(error.into()),
         }

@@ -1,8 +1,8 @@
 //! The FUSE protocol: translates between fuser and [`Filesystem`](super::filesystem::Filesystem).
 //!
-//! The cheapest requests are those that the kernel does not make: it keeps attributes, names (also of what does not
-//! exist), listings and pages for as long as it likes, and opens files and directories without asking, except where it
-//! has to ask to be given a backing file ([`super::passthrough`]).
+//! The cheapest request is the one that the kernel does not make. It caches attributes, names (including those that do
+//! not exist), listings and pages as long as it likes. It opens files and directories without asking, unless files are
+//! passed through ([`super::passthrough`]).
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,33 +27,33 @@ use super::passthrough::Passthrough;
 use crate::metrics::RequestKind;
 use crate::view::NodeId;
 
-/// Nothing in a tree changes while it is mounted, so the kernel need not ask twice.
+/// Nothing in a tree changes while it is mounted, so the kernel may cache answers for ever.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The unit that programs like to read in: as much as the kernel's default readahead asks for at once.
+/// The preferred size of reads (`st_blksize`): that of the kernel's default readahead.
 const BLOCK_SIZE: u32 = 128 * 1024;
 
-/// Requests that the kernel may have in flight on its own account (readahead, releases); its default of 12 lets
-/// a few slow reads hold up the readahead of all other files.
+/// The most background requests of the kernel in flight (readahead, releases). With its default of 12, a few slow reads
+/// delay the readahead of all other files.
 const MAX_BACKGROUND: u16 = 64;
 
-/// Bounds what one read can ask for, since fuser derives `max_pages` from it.
+/// The largest read request in bytes. fuser derives `max_pages` from it.
 const MAX_REQUEST: u32 = 1 << 20;
 
-/// From this size on, passing a file through is worth more than opening all others without asking.
+/// From this size on, in bytes, passing one file through is worth more than opening all others without a request.
 const WORTH_PASSING: u64 = 4 << 20;
 
-/// File systems that the input's may lie on, and ours may be laid under: one of two at most
-/// (`FILESYSTEM_MAX_STACK_DEPTH`), of which the other one is left to a filesystem over the mount.
+/// The stack depth of this mount: it counts as one stacked file system, and the input's must not be stacked itself. The
+/// kernel allows two (`FILESYSTEM_MAX_STACK_DEPTH`), so one is left for a filesystem on top of this mount.
 const STACK_DEPTH: u32 = 1;
 
 const CAPABILITIES: [InitFlags; 5] = [
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_CACHE_SYMLINKS,
-    // A new time of change makes the kernel forget the pages of a report.
+    // A new time of change makes the kernel drop the cached pages of a report.
     InitFlags::FUSE_AUTO_INVAL_DATA,
-    // Lets the session tell an abort, which leaves the mount behind, from the end of the filesystem.
+    // Lets the session distinguish an abort, which leaves the mount behind, from the end of the filesystem.
     InitFlags::FUSE_ABORT_ERROR,
 ];
 
@@ -62,8 +62,8 @@ const CAPABILITIES: [InitFlags; 5] = [
 pub(super) struct Adapter {
     fs: Arc<Filesystem>,
     passthrough: Passthrough,
-    /// Whether files may be passed through. It makes the mount count as one more of the stacked file systems, of which the kernel
-    /// allows two.
+    /// Whether files may be passed through. Then the mount counts as one of the two stacked file systems that the
+    /// kernel allows.
     may_pass: bool,
 }
 
@@ -73,7 +73,7 @@ impl Adapter {
     }
 }
 
-/// Requests that have the same answer whatever they ask.
+/// Requests that always get the same error.
 macro_rules! refuse {
     ($errno:ident, $kind:ident: $($name:ident($($argument:ty),*) -> $reply:ty;)*) => {$(
         fn $name(&self, _: &Request, $(_: $argument,)* reply: $reply) {
@@ -84,12 +84,13 @@ macro_rules! refuse {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // An older kernel that lacks one of these is served all the same. The numbers are within the limits.
+        // An older kernel may lack some of these, and is served nevertheless. The numbers below are within the kernel's
+        // limits.
         for capability in CAPABILITIES {
             config.add_capabilities(capability).ok();
         }
         if !self.fs.nodes.are_sized() {
-            // Then only the first part of a listing comes with attributes, unless they are asked for.
+            // Attributes come with the first part of a listing, and with other parts only when they were asked for.
             config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO).ok();
         }
         config.set_max_background(MAX_BACKGROUND).ok();
@@ -110,7 +111,7 @@ impl fuser::Filesystem for Adapter {
                 let (ttl, attributes) = attributes(&found);
                 reply.entry_with_ttls(&ttl, &name_ttl(&found), &attributes, Generation(0));
             }
-            // Unlike ENOENT, the inode number 0 lets the kernel remember that there is nothing.
+            // Unlike ENOENT, the inode number 0 lets the kernel cache the absence of a name.
             Ok(None) => reply.entry(&FOREVER, &NOTHING, Generation(0)),
             Err(error) => reply.error(errno(error)),
         });
@@ -139,7 +140,7 @@ impl fuser::Filesystem for Adapter {
             let is_writing = flags.acc_mode() != OpenAccMode::O_RDONLY || flags.0 & libc::O_TRUNC != 0;
             let opening = fs.open(node.0, is_writing, |content| {
                 if !self.passthrough.is_usable(&reply) {
-                    // From now on the kernel opens everything by itself. Writing is refused at the write.
+                    // From now on the kernel opens everything without asking. Writing is refused by `write`.
                     return Err(Failure::Plain(rustix::io::Errno::NOSYS));
                 }
                 fs.directory_readahead.turn_off();
@@ -223,8 +224,8 @@ impl fuser::Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // From the page cache if the mount was remounted read-write and written to a mapping. The kernel keeps what was
-        // written even when nobody takes it.
+        // The write comes from the page cache if the mount was remounted read-write and a mapping was written to. The
+        // kernel keeps the pages even if the write fails.
         let is_in_pages = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         self.fs.write(node.0, is_in_pages, |error| reply.error(errno(error)));
     }
@@ -247,11 +248,12 @@ impl fuser::Filesystem for Adapter {
         copy_file_range(INodeNo, FileHandle, u64, INodeNo, FileHandle, u64, u64, CopyFileRangeFlags) -> ReplyWrite;
     }
 
-    // To these, ENOSYS says "never ask again", and the kernel does by itself what is right for a tree that does not
-    // change: `opendir` and `flush` succeed and listings are cached, `access` is what `default_permissions` says,
-    // extended attributes are not listed, SEEK_DATA and SEEK_HOLE see one run of data, locks are local.
+    // The kernel never repeats a request that was answered with ENOSYS. Its own behaviour is right for a tree that does
+    // not change: `opendir` and `flush` succeed, listings are cached, `access` follows `default_permissions`, extended
+    // attributes are not listed, SEEK_DATA and SEEK_HOLE see one run of data, and locks are local.
     //
-    // Attributes that were listed would be copied by `cp -a`, `rsync -X` and others, which should copy what `split` writes.
+    // If attributes were listed, `cp -a`, `rsync -X` and others would copy them. Copies should be the same as the
+    // output of `split`.
     refuse! { ENOSYS, Other:
         opendir(INodeNo, OpenFlags) -> ReplyOpen;
         flush(INodeNo, FileHandle, LockOwner) -> ReplyEmpty;
@@ -278,7 +280,7 @@ impl PageCache for KernelPages {
     }
 
     fn forget(&self, node: NodeId) {
-        // It may well have nothing.
+        // The kernel may have no pages of it.
         self.0.inval_inode(INodeNo(node), 0, 0).ok();
     }
 }
@@ -292,7 +294,7 @@ impl NameSink for ReplyDirectory {
 impl NamesAndAttributes for ReplyDirectoryPlus {
     fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool {
         let (ttl, attributes) = attributes(found);
-        // There is one time for both.
+        // An entry has only one time for name and attributes here.
         let ttl = ttl.min(name_ttl(found));
         Self::add(self, attributes.ino, next, OsStr::from_bytes(name), &ttl, &attributes, Generation(0))
     }
@@ -310,12 +312,12 @@ fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// For how long a name leads to what was found.
+/// How long the kernel may cache a name.
 fn name_ttl(found: &NodeAttributes) -> Duration {
     if found.is_live { Duration::ZERO } else { FOREVER }
 }
 
-/// Attributes, and for how long they are true.
+/// Attributes, and how long the kernel may cache them.
 fn attributes(found: &NodeAttributes) -> (Duration, FileAttr) {
     let ttl = if found.size.is_some() { FOREVER } else { Duration::ZERO };
     let size = found.size.unwrap_or(0);
@@ -340,7 +342,7 @@ fn attributes(found: &NodeAttributes) -> (Duration, FileAttr) {
     (ttl, attributes)
 }
 
-/// Attributes of what does not exist.
+/// The attributes of a missing name.
 const NOTHING: FileAttr = FileAttr {
     ino: INodeNo(0),
     size: 0,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::resources::Resources;
 
-/// How long changes are gathered before they are saved.
+/// How long changes are collected before they are saved.
 const GATHER: Duration = Duration::from_secs(2);
 
-/// Starts a thread that saves the index after changes, for as long as the process lives.
+/// Starts a thread that saves the index after changes until the process ends.
 pub fn autosave(resources: &Arc<Resources>) -> io::Result<()> {
     if resources.index.file().is_none() {
         return Ok(());
@@ -22,7 +22,7 @@ pub fn autosave(resources: &Arc<Resources>) -> io::Result<()> {
             resources.index.wait_for_changes();
             thread::sleep(GATHER);
             if !resources.index.save_or_log() {
-                // It will not get better by trying again and again.
+                // Another attempt would fail as well.
                 return;
             }
         }

@@ -1,19 +1,19 @@
-//! What files are read into.
+//! Buffers for reads.
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::rope::head_mut;
 
-/// Buffers that are kept for the next reads.
+/// Buffers kept for later reads.
 const KEPT: usize = 8;
 
-/// What is read into, again and again: fresh memory would cost as much as the bytes. There are as many as there are reads
-/// at a time, however many threads there are.
+/// Reusable read buffers: fresh memory would cost as much as the copy. There are as many as concurrent reads, however
+/// many threads there are.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 impl Buffers {
-    /// Does `work` with a buffer of `length` bytes.
+    /// Calls `work` with a buffer of `length` bytes.
     pub(super) fn with<T>(&self, length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut buffer = self.kept().pop().unwrap_or_default();
         if buffer.len() < length {

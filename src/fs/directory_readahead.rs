@@ -1,5 +1,5 @@
-//! Small files that are read one after the other, as `tar`, `cp` and importers do with a directory: the kernel is given
-//! those that come next before it asks for them. A request costs more than the bytes of a small file.
+//! Readahead in a directory whose small files are read in order, as by `tar`, `cp` and importers. The next files are
+//! pushed to the kernel's page cache before it asks for them: a request costs more than the bytes of a small file.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::filesystem::Filesystem;
 use super::nodes::Nodes;
 use crate::view::{Child, NodeId};
 
-/// Bytes of the largest file that is given. Larger ones are left to the kernel's readahead, which asks for 128 KiB at a time
-/// once it has come to speed.
+/// Bytes of the largest file that is pushed. Larger ones are left to the kernel's readahead, which soon asks for 128
+/// KiB at a time.
 const SMALL: u64 = 512 << 10;
 
-/// Files that are given at first; later, twice as many each time.
+/// Files in the first push. Each later push has twice as many.
 const FIRST: usize = 8;
 
-/// Files that are given at a time at most; and bytes, but for the last file.
+/// The most files in a push; and the most bytes, not counting the last file.
 const MOST: usize = 128;
 const MOST_BYTES: u64 = 4 << 20;
 
-/// Directories that are remembered: those from which files were read last, and the one that was listed last.
+/// Directories that are tracked: those from which files were read last, and the one that was listed last.
 const DIRECTORIES: usize = 8;
 
 /// The directories whose files are being read.
@@ -32,30 +32,31 @@ pub(super) struct DirectoryReadahead {
     is_off: AtomicBool,
 }
 
-/// Reading in the order of one directory.
+/// Sequential access to the files of one directory.
 #[derive(Debug)]
 struct Sequence {
     directory: NodeId,
-    /// The position of the file that was asked for last; of the first one that is small if none was.
+    /// The position of the file that was read last. If none was, that of the first small file.
     at: usize,
-    /// Whether any was asked for.
+    /// Whether any file was read.
     is_begun: bool,
-    /// The position behind the last file that was given, or asked for; `at` if none was.
+    /// The position after the last file that was pushed or read; `at` if none was.
     end: usize,
-    /// Files to be given next.
+    /// Number of files in the next push.
     step: usize,
-    /// Whether files are being pushed.
+    /// Whether a push is running.
     is_served: bool,
 }
 
 impl DirectoryReadahead {
-    /// Pushes nothing any more: where files are passed through, the kernel has no pages of ours to keep.
+    /// Disables pushing. With passthrough, the kernel does not use pages from the daemon.
     pub(super) fn turn_off(&self) {
         self.is_off.store(true, Ordering::Relaxed);
     }
 
-    /// A directory was listed to its end. If something was asked for from the one before it, its reader will probably go on
-    /// here: the first files are given in the background, all but the very first, which shows whether that is so.
+    /// Records that a directory was listed to its end. If files were read from the directory before it, the reader will
+    /// probably continue here. Then the first files are pushed in the background, except the very first one: a read of
+    /// it shows whether the reader continues.
     pub(super) fn listed(&self, directory: NodeId, fs: &Arc<Filesystem>) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
@@ -68,7 +69,7 @@ impl DirectoryReadahead {
             return;
         }
         let is_expected = sequences.front().is_some_and(|last| last.is_begun);
-        // Listing alone must not evict directories that are read.
+        // Listing alone must not replace directories that are being read.
         sequences.retain(|sequence| sequence.is_begun);
         let mut sequence = Sequence { is_begun: false, end: first, ..Sequence::new(directory, first) };
         if is_expected {
@@ -77,8 +78,8 @@ impl DirectoryReadahead {
         remember(&mut sequences, sequence);
     }
 
-    /// The beginning of a file was asked for. If the one before it was, too, or if few are left of those that were given,
-    /// the next ones are given in the background.
+    /// Records that the beginning of a file was read. The next files are pushed in the background if the file before it
+    /// was read, too, or if few of the pushed files are left.
     pub(super) fn record_access(&self, node: NodeId, fs: &Arc<Filesystem>) {
         if self.is_off.load(Ordering::Relaxed) {
             return;
@@ -108,14 +109,14 @@ impl DirectoryReadahead {
         self.sequences.lock()
     }
 
-    /// Whether nothing is being pushed.
+    /// Whether no push is running.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.lock().iter().all(|sequence| !sequence.is_served)
     }
 }
 
-/// Files that are being pushed. When it is dropped, the next ones can be.
+/// A push. The next one can start when it is dropped.
 struct Push {
     fs: Arc<Filesystem>,
     directory: NodeId,
@@ -123,8 +124,8 @@ struct Push {
 }
 
 impl Push {
-    /// Gives the kernel the files, the last one first: so a reader that is as fast gets the first ones by asking at the same
-    /// time, and they meet only once.
+    /// Pushes the files, the last one first. A reader that is equally fast reads the first ones by itself meanwhile, so
+    /// both do the same file only once.
     fn run(self) {
         for &(position, node) in self.files.iter().rev() {
             let sequences = self.fs.directory_readahead.lock();
@@ -146,14 +147,14 @@ impl Drop for Push {
     }
 }
 
-/// Remembers one more directory, in the place of the oldest one if there are too many.
+/// Tracks one more directory. Replaces the oldest one if there are too many.
 fn remember(sequences: &mut VecDeque<Sequence>, sequence: Sequence) {
     sequences.truncate(DIRECTORIES - 1);
     sequences.push_front(sequence);
 }
 
-/// The size of a file that can be given, in bytes. What is made of more than itself costs more than a reader of its
-/// neighbours may have asked for.
+/// The size in bytes of a file that can be pushed. Files that have to be made are not pushed: that may cost more than
+/// the reader asked for.
 fn small_size(nodes: &Nodes, number: NodeId) -> Option<u64> {
     let size = nodes.original(number)?.size();
     (1..=SMALL).contains(&size).then_some(size)
@@ -164,7 +165,7 @@ impl Sequence {
         Self { directory, at: position, is_begun: true, end: position + 1, step: FIRST, is_served: false }
     }
 
-    /// Has the next files given.
+    /// Starts a push of the next files.
     fn serve(&mut self, fs: &Arc<Filesystem>) {
         if self.is_served {
             return;
@@ -179,8 +180,8 @@ impl Sequence {
         self.is_served = fs.resources.executor.run_in_background(push);
     }
 
-    /// The files to be given now. One of the last ones is left for the kernel to ask for, which shows how far its reader is;
-    /// not if there are no more behind them.
+    /// The files to push now. One of the last ones is left out: the kernel's request for it shows how far the reader
+    /// is. Not if no files follow them.
     fn next(&mut self, nodes: &Nodes) -> Vec<(usize, NodeId)> {
         let first = self.end.max(self.at + 1);
         self.end = first + self.step;
@@ -190,7 +191,7 @@ impl Sequence {
         for (position, child) in nodes.children(self.directory, first) {
             let number = nodes.number(child.node);
             let size = small_size(nodes, number);
-            // The kernel does not take those that it does not know.
+            // The kernel does not accept pages of inodes that it does not know.
             if position >= self.end || bytes > MOST_BYTES || (size.is_some() && !nodes.kernel_knows(number)) {
                 self.end = position;
                 if !files.is_empty() {

@@ -14,24 +14,24 @@ pub enum FsError {
     MountPoint {
         /// The mount point.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The error.
         source: io::Error,
     },
     /// The mount point is not a directory.
     #[error("{}: not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// The daemon of an older mount died and left the mount behind.
+    /// The daemon of an older mount ended and left the mount behind.
     #[error("{path}: the daemon of the kpackfs mount here is gone; `kpackfs umount {path}` removes it", path = .0.display())]
     Stale(PathBuf),
-    /// A living kpackfs mount is there already.
+    /// A kpackfs with a running daemon is mounted there already.
     #[error("{}: a kpackfs is mounted here already, of {source_name}", path.display())]
     AlreadyMounted {
         /// The mount point.
         path: PathBuf,
-        /// What it shows.
+        /// Its source.
         source_name: String,
     },
-    /// The mount would cover the input that it is made from.
+    /// The mount would cover its own input.
     #[error("{}: mounting here would cover the input {}", path.display(), input.display())]
     CoversInput {
         /// The mount point.
@@ -44,34 +44,34 @@ pub enum FsError {
     Mount {
         /// The mount point.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// fusermount3, which mounts and unmounts for unprivileged users, cannot be run or refused.
+    /// fusermount3, which mounts and unmounts for unprivileged users, cannot be run or has failed.
     #[error("{}: fusermount3: {message}", path.display())]
     Helper {
         /// The mount point.
         path: PathBuf,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// The conversation with the kernel could not begin or broke.
+    /// The FUSE session could not be started or was broken.
     #[error("FUSE session: {0}")]
     Session(io::Error),
     /// Nothing is mounted there.
     #[error("{}: not a mount point", .0.display())]
     NotMounted(PathBuf),
-    /// Something else is mounted there.
+    /// Another filesystem is mounted there.
     #[error("{}: not a kpackfs mount: {kind} of {source_name} is mounted here", path.display())]
     Foreign {
         /// The mount point.
         path: PathBuf,
-        /// Type of the filesystem that is there.
+        /// Its type.
         kind: String,
-        /// What it shows.
+        /// Its source.
         source_name: String,
     },
-    /// Another kpackfs was mounted at the place of ours.
+    /// This mount was replaced or covered by another kpackfs.
     #[error("{}: this mount is gone or covered by another one", .0.display())]
     NotOurs(PathBuf),
     /// The mount is in use.
@@ -82,46 +82,46 @@ pub enum FsError {
     Unmount {
         /// The mount point.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A service of the operating system failed.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
         /// What was attempted.
         what: &'static str,
-        /// The answer.
+        /// The error.
         source: io::Error,
     },
-    /// What was to be the mount point is not a FUSE device that the caller has opened and mounted.
+    /// The given mount point is not a FUSE device that the caller has opened and mounted.
     #[error("{}: not an open FUSE device: {source}", path.display())]
     Handed {
-        /// The name of the file that was handed over.
+        /// The name of the inherited file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: io::Error,
     },
-    /// The mount was made by the program that started this process, which has to end it.
+    /// The mount was made by the program that started this process, which has to unmount it.
     #[error("{}: mounted by the caller, who has to unmount it", .0.display())]
     NotMade(PathBuf),
-    /// The tree could not be prepared; the text is the whole reason.
+    /// The tree could not be prepared. The text is the whole reason.
     #[error("{0}")]
     Prepare(String),
-    /// The daemon said so.
+    /// The daemon reported an error.
     #[error("{reason}")]
     Daemon {
-        /// What was wrong there.
+        /// Its message.
         reason: String,
-        /// Whether it lacked a service of the system.
+        /// Whether it is an error of the system; see [`FsError::is_system`].
         is_system: bool,
     },
-    /// The daemon ended before it could say why.
+    /// The daemon ended without a message.
     #[error("the daemon ended before the mount was ready: {0}")]
     DaemonDied(String),
 }
 
 impl FsError {
-    /// Whether the system refused a service, rather than that something is wrong with the input or the mount point.
+    /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
     pub fn is_system(&self) -> bool {
         match self {
             Self::Device(_) | Self::Session(_) | Self::System { .. } | Self::DaemonDied(_) => true,

@@ -1,4 +1,4 @@
-//! Why a request gets an error for an answer, and the way from errors and panics to errno.
+//! Why a request is answered with an error, and the errno for it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,14 +7,14 @@ use rustix::io::Errno;
 
 use crate::rope::ReadError;
 
-/// Why a request gets an error for an answer.
+/// Why a request is answered with an error.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The bytes cannot be had.
+    /// The bytes cannot be read.
     Read(ReadError),
-    /// The code that should have answered panicked.
+    /// Answering the request panicked.
     Panic(String),
-    /// The request makes no sense for the node.
+    /// The request is not valid for the node.
     Plain(Errno),
 }
 
@@ -25,15 +25,15 @@ impl From<ReadError> for Failure {
 }
 
 impl Failure {
-    /// The one place where errors become errno.
+    /// The errno of the answer. All errors are mapped here.
     pub(super) fn errno(&self) -> Errno {
         match self {
-            // The handle to the file is stale in the sense of NFS: what it referred to was replaced or is gone.
+            // The file is stale in the sense of NFS: what it referred to was replaced or removed.
             Self::Read(ReadError::Changed { .. }) => Errno::STALE,
-            // What the system answered is about this process and the input. To the reader it would mean other things: that
-            // it may not read this file, has too many files open, or should try again.
+            // The system's errno concerns this process and the input. To the reader it would mean something else: that
+            // it may not read this file, has too many open files, or should try again.
             //
-            // Requests are cut to the file's size before, so that OutOfRange is a defect of the content.
+            // Requests are truncated to the file's size before, so OutOfRange is a defect of the content.
             Self::Read(ReadError::Io { .. } | ReadError::Damaged { .. } | ReadError::OutOfRange { .. })
             | Self::Panic(_) => Errno::IO,
             Self::Plain(errno) => *errno,
@@ -41,13 +41,13 @@ impl Failure {
     }
 }
 
-/// Does `work`; a panic in it is a failure.
+/// Runs `work`. A panic in it becomes a failure.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let result = catch_unwind(AssertUnwindSafe(work));
     result.unwrap_or_else(|payload| Err(Failure::Panic(panic_text(payload.as_ref()))))
 }
 
-/// The outermost boundary of panics, since a session's thread that panics is no more; each request has one of its own
+/// The outermost boundary of panics. A panic would end the session's thread. Each request has a boundary of its own
 /// ([`guarded`]). A reply that is dropped here answers EIO.
 pub(super) fn contained<T>(work: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(work));

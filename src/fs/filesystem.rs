@@ -1,8 +1,8 @@
-//! What a mount answers, without the protocol in which it is asked.
+//! The answers of a mount, without the protocol.
 //!
-//! A request that needs no work is answered on the calling thread. Others go to the executor together with their reply:
-//! a session thread that waits stalls the whole mount. A reply is a function that takes the answer. It is dropped without
-//! a call if answering panics outside of the request's own boundary.
+//! A request that needs no work is answered on the calling thread. Others go to the executor together with their reply,
+//! since a session thread that waits stalls the whole mount. A reply is a function that takes the answer. If answering
+//! panics outside of the request's own boundary, the reply is dropped without a call.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,22 +22,22 @@ use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::view::{NodeId, Tree};
 
-/// The longest name that a tree can hold, in bytes. The kernel lets longer ones through.
+/// Bytes of the longest name in a tree. The kernel passes longer ones on.
 pub(super) const LONGEST_NAME: u32 = 255;
 
-/// Bytes of the blocks that [`Usage`] counts.
+/// Bytes of a block in [`Usage`].
 pub(super) const BLOCK: u32 = 4096;
 
-/// The kernel's pages of our files.
+/// The kernel's page cache for our files.
 pub(super) trait PageCache: fmt::Debug + Send + Sync {
-    /// Puts all bytes of a file there. Whether it could be done.
+    /// Stores all bytes of a file. Returns whether it succeeded.
     fn store(&self, node: NodeId, bytes: &[u8]) -> bool;
 
-    /// Drops what is there of a file.
+    /// Drops all pages of a file.
     fn forget(&self, node: NodeId);
 }
 
-/// How large the filesystem is. Nothing is free.
+/// The size of the filesystem. Nothing is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Blocks of [`BLOCK`] bytes.
@@ -45,10 +45,10 @@ pub(super) struct Usage {
     pub(super) nodes: u64,
 }
 
-/// A tree that answers requests.
+/// The state of a mount, and its answers.
 #[derive(Debug)]
 pub(super) struct Filesystem {
-    /// Where it is mounted, for messages; nothing if the program that made the mount has not said so.
+    /// The mount point, for messages. Empty if the program that made the mount did not name it.
     place: PathBuf,
     pub(super) nodes: Nodes,
     pub(super) resources: Arc<Resources>,
@@ -60,7 +60,7 @@ pub(super) struct Filesystem {
 }
 
 impl Filesystem {
-    /// Answers from `tree`, of which `df` says that it has so many bytes.
+    /// Serves `tree`. `df` reports `total_bytes` as its size.
     pub(super) fn new(place: PathBuf, tree: Arc<Tree>, resources: Arc<Resources>, total_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             place,
@@ -74,12 +74,12 @@ impl Filesystem {
         })
     }
 
-    /// From now on there is a page cache.
+    /// Sets the page cache.
     pub(super) fn set_page_cache(&self, pages: Box<dyn PageCache>) {
         self.page_cache.set(pages).ok();
     }
 
-    /// What a name in a directory leads to, if anything. The kernel has a reference to it from then on.
+    /// Looks up a name in a directory. If it exists, the kernel has a reference to the node afterwards.
     pub(super) fn lookup(
         self: &Arc<Self>,
         parent: NodeId,
@@ -127,26 +127,26 @@ impl Filesystem {
         });
     }
 
-    /// The text of a symlink.
+    /// The target of a symlink.
     pub(super) fn readlink(&self, node: NodeId, reply: impl FnOnce(Result<&[u8], Errno>)) {
         self.answer_now(RequestKind::Readlink, |this| {
             reply(this.guarded("readlink", node, || this.nodes.target(node)));
         });
     }
 
-    /// Opens a file, unless it is for writing: `open` gets its bytes if they need not be made.
+    /// Opens a file, unless for writing. `open` gets its content if that is available without work.
     pub(super) fn open<T>(
         &self,
         node: NodeId,
         is_writing: bool,
         open: impl FnOnce(Option<&dyn Content>) -> Result<T, Failure>,
     ) -> Result<T, Errno> {
-        // The kernel refuses by itself as long as nobody remounts read-write.
+        // The kernel refuses by itself unless the mount was remounted read-write.
         let refused = if is_writing { Err(Failure::Plain(Errno::ROFS)) } else { Ok(()) };
         self.guarded("open", node, || refused.and_then(|()| open(self.nodes.known_content(node).as_deref())))
     }
 
-    /// At most `size` bytes of a file from `offset` on; fewer only at its end.
+    /// Reads `size` bytes of a file from `offset` on; fewer only at its end.
     pub(super) fn read(
         self: &Arc<Self>,
         node: NodeId,
@@ -163,14 +163,14 @@ impl Filesystem {
         let (content, is_nonblocking) = found.unwrap_or((None, false));
         let counters = &self.resources.counters;
         if is_nonblocking { &counters.reads_prompt } else { &counters.reads_by_workers }.add(1);
-        // Before the answer, since after it the next request may overtake this one.
+        // Before the answer, because the next request may overtake this one.
         if offset == 0 {
             contained(|| self.directory_readahead.record_access(node, self));
         }
         self.answer(RequestKind::Read, is_nonblocking, move |this| this.read_now(node, content, offset, size, reply));
     }
 
-    /// `content` is that of the node if it was there when the request came.
+    /// Answers a read. `content` is that of the node if it was available when the request arrived.
     fn read_now(
         &self,
         node: NodeId,
@@ -184,7 +184,7 @@ impl Filesystem {
             Ok(content) => content,
             Err(errno) => return reply(Err(errno)),
         };
-        // Behind the end there is nothing, which is no error (read(2)).
+        // A read beyond the end returns no bytes, and is no error (read(2)).
         let offset = offset.min(content.size());
         self.buffers.with(readable(&*content, offset, size), |bytes| {
             let result = self.guarded("read", node, || Ok(content.read_at(offset, bytes)?));
@@ -192,7 +192,7 @@ impl Filesystem {
         });
     }
 
-    /// The names in a directory from `offset` on, as far as `page` has room.
+    /// The names in a directory from `offset` on, as many as fit into `page`.
     pub(super) fn readdir<P: NameSink>(
         self: &Arc<Self>,
         node: NodeId,
@@ -207,7 +207,7 @@ impl Filesystem {
         });
     }
 
-    /// The same with the attributes of what the names lead to.
+    /// Like `readdir`, with attributes.
     pub(super) fn readdirplus<P: NamesAndAttributes>(
         self: &Arc<Self>,
         node: NodeId,
@@ -229,20 +229,20 @@ impl Filesystem {
         });
     }
 
-    /// How large it is.
+    /// The size of the filesystem.
     pub(super) fn statfs(&self, reply: impl FnOnce(Usage)) {
         self.answer_now(RequestKind::Statfs, |this| {
-            // A total of 0 would make `df` leave the mount out.
+            // `df` would omit a filesystem of 0 blocks.
             let blocks = this.total_bytes.div_ceil(u64::from(BLOCK)).max(1);
             reply(Usage { blocks, nodes: this.nodes.len() as u64 });
         });
     }
 
-    /// Refuses to write. If the kernel has taken the bytes into its pages already, it has to drop them.
+    /// Refuses a write. If the kernel has the bytes in its page cache already, it has to drop them.
     pub(super) fn write(self: &Arc<Self>, node: NodeId, is_in_pages: bool, reply: impl FnOnce(Errno)) {
         self.answer_now(RequestKind::Change, |_| reply(Errno::ROFS));
         if is_in_pages {
-            // Not in this thread, which the kernel would wait for.
+            // Not on this thread, because the kernel would wait for it.
             let this = Arc::clone(self);
             self.resources.executor.run_in_background(move || {
                 if let Some(pages) = this.page_cache.get() {
@@ -256,12 +256,13 @@ impl Filesystem {
         &self.resources.counters.requests
     }
 
-    /// Whether the attributes of a node can be had without work. If asking panics, so does answering, within its boundary.
+    /// Whether the attributes of a node are available without work. A panic counts as `false`: answering will panic as
+    /// well, inside its own boundary.
     fn is_sized(&self, node: NodeId) -> bool {
         contained(|| self.nodes.is_sized(node)).unwrap_or(false)
     }
 
-    /// Has a request answered: here if it is no work, else by the executor.
+    /// Answers a request: on this thread if it needs no work, otherwise on the executor.
     fn answer(self: &Arc<Self>, kind: RequestKind, is_nonblocking: bool, job: impl FnOnce(&Self) + Send + 'static) {
         if is_nonblocking {
             return self.answer_now(kind, job);
@@ -274,8 +275,8 @@ impl Filesystem {
         });
     }
 
-    /// Has the executor answer a request for a live report, which may ask for every file of the input. It does not count as
-    /// waiting, since the report says how many do.
+    /// Answers a request for a live report on the executor, since a report may check every file of the input. The
+    /// request does not count as waiting, since the report states how many requests wait.
     fn answer_report(self: &Arc<Self>, kind: RequestKind, job: impl FnOnce(&Self) + Send + 'static) {
         let begun = self.requests().begin(kind);
         let this = Arc::clone(self);
@@ -285,13 +286,13 @@ impl Filesystem {
         });
     }
 
-    /// Has a request answered on this thread.
+    /// Answers a request on this thread.
     pub(super) fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Self)) {
         let _answering = self.requests().answer(self.requests().begin(kind));
         contained(|| job(self));
     }
 
-    /// Begins with what a program that lists a directory will probably ask for next. As with reads, this comes before the answer.
+    /// Starts readahead for a program that lists a directory. As with reads, this comes before the answer.
     fn look_ahead(self: &Arc<Self>, directory: NodeId, offset: u64) {
         if offset > 0 {
             contained(|| {
@@ -302,8 +303,8 @@ impl Filesystem {
         }
     }
 
-    /// The boundary that no panic crosses: a panic in a session's thread would end this thread, and the last one
-    /// to end leaves a mount that nobody serves. The reply stays with the caller, so that it can be given.
+    /// The boundary of panics: a panic would end a session thread, and the end of the last one leaves a mount that is
+    /// not served. The reply stays with the caller, so that it can be answered.
     pub(super) fn guarded<T>(
         &self,
         request: &'static str,
@@ -324,18 +325,18 @@ impl Filesystem {
         };
         if let Some(suppressed) = self.warnings.pass(Instant::now()) {
             let path = self.place.join(self.nodes.path(node));
-            // Fields without a value are left out.
+            // Fields without a value are omitted.
             let panicked = matches!(failure, Failure::Panic(_)).then_some(true);
             let suppressed = (suppressed > 0).then_some(suppressed);
             tracing::warn!(request, path = %path.display(), panicked, suppressed, "request failed: {reason}");
         }
     }
 
-    /// Gives the kernel all bytes of a file that it has not asked for. Whether it could be done.
+    /// Pushes all bytes of a file to the kernel's page cache. Returns whether it succeeded.
     pub(super) fn push_to_page_cache(&self, node: NodeId) -> bool {
         let (Some(pages), Some(content)) = (self.page_cache.get(), self.nodes.original(node)) else { return false };
         let is_given = self.buffers.with(readable(&*content, 0, u32::MAX), |bytes| {
-            // A read of the file meets the same error, or panic, and reports it.
+            // A read of the file will meet the same error or panic, and report it.
             failure::guarded(|| Ok(content.read_at(0, bytes)?)).is_ok() && pages.store(node, bytes)
         });
         self.resources.counters.files_given.add(is_given.into());
@@ -343,7 +344,7 @@ impl Filesystem {
     }
 }
 
-/// How many of `size` bytes there are from `offset` on.
+/// Number of the `size` bytes from `offset` on that exist.
 fn readable(content: &dyn Content, offset: u64, size: u32) -> usize {
     to_usize(content.size().saturating_sub(offset).min(size.into()))
 }

@@ -1,4 +1,4 @@
-//! What a mount answers, asked without a mount.
+//! The answers of a filesystem, without a mount.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -15,7 +15,7 @@ use crate::view::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 const LONG: Duration = Duration::from_secs(60);
 const ATTRIBUTES: Attributes = Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 
-/// What is replied, and by which thread.
+/// A reply, and whether this thread gave it.
 fn reply<T: Send + 'static>(ask: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> (T, ThreadId) {
     let (tell, told) = mpsc::channel();
     ask(Box::new(move |answer| tell.send((answer, thread::current().id())).unwrap()));
@@ -47,7 +47,7 @@ fn file(body: Body) -> NodeKind {
     NodeKind::File { body, link_group: None }
 }
 
-/// Content that counts how often it was made, and fails or panics if it is to.
+/// Content that counts how many times it was made, and fails or panics on demand.
 #[derive(Debug, Default)]
 struct CountedWork {
     made: Mutex<Option<Arc<dyn Content>>>,
@@ -71,7 +71,7 @@ impl Materialize for CountedWork {
     }
 }
 
-/// Says how often it was written.
+/// Its text is the number of times that it was written.
 #[derive(Debug, Default)]
 struct Live(AtomicU32);
 
@@ -189,7 +189,7 @@ fn each_request_has_its_answer_or_its_errno() {
     assert_eq!(reply(|reply| fs.write(a, false, reply)).0, Errno::ROFS);
 }
 
-/// A panic costs its request an error, and nothing else: no thread, and no other request.
+/// A panic is an error of its request, and affects no thread and no other request.
 #[test]
 fn a_panic_is_an_error_of_one_request() {
     let (fs, _) = one_of_each();
@@ -208,7 +208,7 @@ fn a_panic_is_an_error_of_one_request() {
     }
 }
 
-/// The kernel's pages: which files were put there.
+/// A page cache that records which files were stored.
 #[derive(Debug, Default)]
 struct Pages {
     stored: Mutex<Vec<(NodeId, Vec<u8>)>>,
@@ -226,7 +226,7 @@ impl PageCache for Arc<Pages> {
     }
 }
 
-/// A page that takes everything.
+/// A reply with unlimited room.
 #[derive(Default)]
 struct All(Vec<NodeId>);
 
@@ -237,7 +237,7 @@ impl NamesAndAttributes for All {
     }
 }
 
-/// Directories `a` and `b` of small files. In `a` the 30th is larger than what is pushed, and the 31st is made.
+/// Directories `a` and `b` of small files. In `a` the 30th file is too large to be pushed, and the 31st has to be made.
 struct Directories {
     fs: Arc<Filesystem>,
     pages: Arc<Pages>,
@@ -274,14 +274,14 @@ fn directories() -> Directories {
 }
 
 impl Directories {
-    /// Lists as the kernel does: until nothing comes any more.
+    /// Lists a directory as the kernel does, until no more names are returned.
     fn list(&self, directory: &[u8]) {
         let directory = self.fs.nodes.lookup(ROOT, directory).unwrap();
         self.fs.readdirplus(directory, 0, All::default(), |page| assert_eq!(page.0.len(), 42));
         self.fs.readdirplus(directory, 42, All::default(), |page| assert_eq!(page.0, NONE));
     }
 
-    /// Reads a file, and returns what was pushed to the page cache after it, in this order.
+    /// Reads a file, and returns the files that were pushed afterwards, in order.
     fn read(&self, node: NodeId) -> Vec<NodeId> {
         read(&self.fs, node, 0, 4096).unwrap();
         self.pushed()
@@ -306,14 +306,15 @@ fn files_that_come_next_are_pushed_once_two_were_read_in_order() {
     let all = directories();
     all.list(b"a");
     assert_eq!(all.read(all.a[0]), NONE);
-    // The last first, and one is left for the kernel to ask for.
+    // The last one first, and one is left for the kernel to ask for.
     let first: Vec<_> = [9, 7, 6, 5, 4, 3, 2].map(|position| all.a[position]).into();
     assert_eq!(all.read(all.a[1]), first);
     assert_eq!(all.fs.resources.counters.files_given.get(), 7);
-    // Of those that are there the kernel asks for none. The one that was left leads to twice as many.
+    // The kernel does not ask for pushed files. Its request for the one that was left out causes a push of twice as
+    // many.
     let next: Vec<_> = (10..26).rev().filter(|position| *position != 22).map(|position| all.a[position]).collect();
     assert_eq!(all.read(all.a[8]), next);
-    // What is large, or has to be made, is left out.
+    // Large files and files that have to be made are left out.
     let last: Vec<_> = (26..40).rev().filter(|position| ![LARGE, MADE].contains(position)).collect();
     assert_eq!(all.read(all.a[22]), last.into_iter().map(|position| all.a[position]).collect::<Vec<_>>());
 }
@@ -358,7 +359,7 @@ fn bytes_written_to_a_mapping_are_dropped_from_the_page_cache() {
     assert_eq!(*all.pages.forgotten.lock().unwrap(), [all.a[1]]);
 }
 
-/// A wheel with these members as it is. The directory has to stay.
+/// A wheel with exactly these members. The directory has to be kept.
 fn wheel(members: &[TestMember]) -> (tempfile::TempDir, Arc<Filesystem>) {
     let place = tempfile::tempdir().unwrap();
     let location = place.path().join("x-1-py3-none-any.whl");
@@ -387,10 +388,10 @@ fn damaged(name: &str) -> TestMember {
 fn damage_is_an_error_of_one_file_and_no_byte_of_it_is_served_any_more() {
     let (_place, fs) = wheel(&[packed("x/a", &[1; 5000]), damaged("x/b"), made("x/c", b"stored")]);
     let [a, b, c] = ["x/a", "x/b", "x/c"].map(|path| lookup(&fs, path).number);
-    // It is damaged only where nobody has read.
+    // The damage is in a part that nobody has read.
     assert_eq!(read(&fs, b, 4 * 4096, 24).unwrap(), b"__CLANG_OFFLOAD_BUNDLE__");
     assert_eq!(read(&fs, b, (3 << 20) - 1, 1), Err(Errno::IO));
-    // From now on neither what is in the cache, nor a captured header, nor the beginning.
+    // From now on neither cached chunks, nor captured headers, nor the beginning are served.
     for (offset, size) in [(0, 16), (4 * 4096, 24), (1 << 20, 4096), (2 << 20, 1)] {
         assert_eq!(read(&fs, b, offset, size), Err(Errno::IO), "{offset}");
     }

@@ -1,4 +1,4 @@
-//! Keeps a broken input from flooding the log: every `read` of a damaged file would warn.
+//! Limits the rate of log messages: every `read` of a damaged file would log a warning.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 const BURST: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// Lets [`BURST`] messages per [`WINDOW`] pass and counts the others.
+/// Lets [`BURST`] messages per [`WINDOW`] pass, and counts the others.
 #[derive(Debug, Default)]
 pub(super) struct Limiter(Mutex<LimiterState>);
 
@@ -19,7 +19,7 @@ struct LimiterState {
 }
 
 impl Limiter {
-    /// Whether a message may pass now; if so, the number of messages suppressed since the last one that passed.
+    /// Whether a message may pass now. If so, returns the number of messages suppressed since the last one that passed.
     pub(super) fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {

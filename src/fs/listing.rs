@@ -1,20 +1,21 @@
-//! Listings of directories, with attributes and without.
+//! Directory listings, with and without attributes.
 
 use super::filesystem::Filesystem;
 use super::nodes::{FileKind, NodeAttributes, Nodes};
 use crate::rope::to_usize;
 use crate::view::NodeId;
 
-/// Takes the names of a directory, as far as there is room.
+/// Receives the names of a directory as long as there is room.
 pub(super) trait NameSink {
-    /// Adds a name, the number and kind of what it leads to, and the offset at which the listing goes on after it. Whether
-    /// there is no room for it.
+    /// Adds a name, the number and kind of its node, and the offset at which the listing continues after it. Returns
+    /// `true` if there is no room for it.
     fn add(&mut self, number: NodeId, next: u64, kind: FileKind, name: &[u8]) -> bool;
 }
 
-/// Takes the names of a directory with the attributes of what they lead to, as far as there is room.
+/// Receives the names of a directory with attributes as long as there is room.
 pub(super) trait NamesAndAttributes {
-    /// Adds a name, what it leads to, and the offset at which the listing goes on after it. Whether there is no room for it.
+    /// Adds a name, its node's attributes, and the offset at which the listing continues after it. Returns `true` if
+    /// there is no room for it.
     fn add(&mut self, next: u64, name: &[u8], found: &NodeAttributes) -> bool;
 }
 
@@ -33,16 +34,16 @@ pub(super) fn names(nodes: &Nodes, node: NodeId, offset: u64, reply: &mut impl N
     }
 }
 
-/// Whether there is nothing to list from `offset` on, which the kernel asks for at the end of every listing.
+/// Whether nothing follows `offset`. The kernel asks for that at the end of every listing.
 pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
     nodes.children(node, child_at(offset)).next().is_none()
 }
 
-/// Lists the names from `offset` on, and the attributes of what they lead to.
+/// Lists the names from `offset` on, with attributes.
 ///
-/// The kernel asks for attributes at the beginning of every listing, even that of a plain `find`
-/// (fs/fuse/readdir.c, `fuse_use_readdirplus`). So those of a file whose size is not known are listed as outdated, and the
-/// kernel asks for them when a program wants to know.
+/// The kernel asks for attributes at the beginning of every listing, even that of a plain `find` (fs/fuse/readdir.c,
+/// `fuse_use_readdirplus`). So the attributes of a file of unknown size are listed as expired, and the kernel asks
+/// again when a program needs them.
 pub(super) fn names_and_attributes(fs: &Filesystem, node: NodeId, offset: u64, reply: &mut impl NamesAndAttributes) {
     let nodes = &fs.nodes;
     for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
@@ -73,7 +74,7 @@ fn child_at(offset: u64) -> usize {
     to_usize(offset.saturating_sub(2))
 }
 
-/// The offset at which a listing goes on after the child at `position`.
+/// The offset at which a listing continues after the child at `position`.
 fn offset_after(position: usize) -> u64 {
     position as u64 + 3
 }
@@ -108,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A reply with room for so many names.
+    /// A reply with room for a number of names.
     #[derive(Debug, Default)]
     struct ListingPage {
         room: usize,
@@ -144,8 +145,8 @@ mod tests {
         }
     }
 
-    /// `view` has two layers: of `host` the directories `d`, `lib` and the linked files `a` and `b`, of the other one more
-    /// in `lib`, and a file of unknown size.
+    /// `view` has two layers: from `host` the directories `d`, `lib` and the linked files `a` and `b`; from the other
+    /// one more files in `lib`, and a file of unknown size.
     fn filesystem() -> (Arc<Filesystem>, NodeId) {
         let mut tree = Tree::new(ATTRIBUTES);
         let path = |path: &str| EntryPath::new(path.as_bytes()).unwrap();
@@ -227,7 +228,8 @@ mod tests {
         assert_eq!(fs.nodes.lookup(ROOT, b"gone"), None);
     }
 
-    /// A reply with room for so many bytes. An entry takes 24 bytes and its name, filled up to 8 (`struct fuse_dirent`).
+    /// A reply with room for a number of bytes. An entry takes 24 bytes and its name, padded to 8 (`struct
+    /// fuse_dirent`).
     struct Buffer {
         room: usize,
         entries: Vec<(u64, Vec<u8>)>,
@@ -249,7 +251,7 @@ mod tests {
     }
 
     proptest! {
-        /// Programs keep offsets (telldir(3)), and the kernel cuts listings where its buffers end.
+        /// Programs keep offsets (telldir(3)), and the kernel ends listings where its buffers end.
         #[test]
         fn a_listing_goes_on_at_each_of_its_offsets(
             all in btree_set("[a-z]{1,40}", 0..30),

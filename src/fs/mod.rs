@@ -1,7 +1,7 @@
 //! Serving a view through FUSE: `filesystem` answers requests, `adapter` translates them from and to the protocol.
 //!
-//! fuser speaks the protocol. Mounting and unmounting are our own code: fuser 0.18 can unmount a foreign filesystem
-//! when its session ends, forgets the subtype for root, and does not escape the name of the source.
+//! fuser speaks the protocol. Mounting and unmounting are implemented here: fuser 0.18 may unmount another filesystem
+//! when its session ends, loses the subtype for root, and does not escape the source name.
 //!
 //! It does not know splits, wheels and archives: it serves the tree of a view.
 
@@ -29,5 +29,5 @@ pub use mount::{
     mount, serve, umount,
 };
 
-/// What `/proc/mounts` and `findmnt -t` call our mounts.
+/// The type of our mounts in `/proc/mounts` and `findmnt -t`.
 pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";

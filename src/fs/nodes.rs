@@ -1,7 +1,7 @@
-//! The tree as the kernel sees it: inode numbers, link counts, attributes and whether they stay true.
+//! The tree as the kernel sees it: inode numbers, link counts, attributes, and how long they stay valid.
 //!
-//! A live report is written again whenever its name is looked up, and its time of change makes the kernel forget what
-//! it kept of the older one. Reports cannot be tied to opened files, because the kernel may open files without a request.
+//! A live report is written again whenever its name is looked up. Its time of change makes the kernel drop the pages of
+//! the older one. Reports cannot be tied to open files, because the kernel may open files without a request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::rope::{Content, to_usize};
 use crate::source::Attributes;
 use crate::view::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
-/// What directories say their size is; ext4's number, so that `du` compares with an unpacked tree.
+/// The size of directories. It is ext4's number, so that `du` is comparable with an unpacked tree.
 const DIRECTORY_SIZE: u64 = 4096;
 
-/// A tree, and what changes while it is mounted.
+/// A tree, and the state that changes while it is mounted.
 #[derive(Debug)]
 pub(super) struct Nodes {
     tree: Arc<Tree>,
@@ -27,14 +27,14 @@ pub(super) struct Nodes {
     reports: DashMap<NodeId, Written>,
 }
 
-/// A live report as it was when its name was looked up last.
+/// A live report as of the last lookup of its name.
 #[derive(Debug)]
 struct Written {
     content: Arc<dyn Content>,
     at: SystemTime,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     Directory,
@@ -48,16 +48,16 @@ pub(super) struct NodeAttributes {
     /// The inode number.
     pub(super) number: NodeId,
     pub(super) kind: FileKind,
-    /// Bytes; nothing as long as they are not known. Then the kernel has to ask again before a program sees the attributes.
+    /// Bytes; `None` while the size is unknown. Then the kernel has to ask again before a program sees the attributes.
     pub(super) size: Option<u64>,
     /// Permissions.
     pub(super) mode: u16,
     pub(super) links: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Of change.
+    /// Time of change.
     pub(super) time: SystemTime,
-    /// Whether the kernel has to look up the name each time: a live report is written again then.
+    /// Whether the kernel has to look up the name each time, because a live report is written again then.
     pub(super) is_live: bool,
 }
 
@@ -67,13 +67,13 @@ impl Nodes {
         Self { tree, known, reports: DashMap::new() }
     }
 
-    /// Number of nodes that are stored; views show some of them several times.
+    /// Number of stored nodes. Views show some of them several times.
     pub(super) fn len(&self) -> usize {
         self.tree.stored().len()
     }
 
     fn node(&self, node: NodeId) -> Result<&Node, Failure> {
-        // The kernel only knows numbers that it got from here, so this is a lost session's or a stranger's.
+        // The kernel only uses numbers that it got from here. This one is from a lost session, or forged.
         self.tree.node(node).ok_or(Failure::Plain(Errno::STALE))
     }
 
@@ -81,7 +81,7 @@ impl Nodes {
         self.tree.body(node)
     }
 
-    /// The inode number of what `name` leads to.
+    /// The inode number of `name` in a directory.
     pub(super) fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         self.tree.lookup(parent, name).map(|node| self.number(node))
     }
@@ -91,7 +91,7 @@ impl Nodes {
         self.tree.links(node).0
     }
 
-    /// Takes note that the kernel got a reference to a node, or has forgotten it.
+    /// Records whether the kernel has a reference to a node.
     pub(super) fn set_known(&self, number: NodeId, kernel_knows: bool) {
         self.known.set(number, kernel_knows);
     }
@@ -110,7 +110,7 @@ impl Nodes {
         self.tree.is_as_stored() && self.tree.stored().all(is_sized)
     }
 
-    /// Whether the attributes can be had without work.
+    /// Whether the attributes are available without work.
     pub(super) fn is_sized(&self, node: NodeId) -> bool {
         self.body(node).is_none_or(|body| body.known_size().is_some())
     }
@@ -120,7 +120,7 @@ impl Nodes {
         matches!(self.body(node), Some(Body::Live(_)))
     }
 
-    /// The largest file of at least `size` bytes that has a backing file.
+    /// The largest file of at least `size` bytes with a backing file.
     pub(super) fn largest_backed(&self, size: u64) -> Option<Arc<dyn Content>> {
         let files = self.tree.stored().filter_map(|node| match &node.kind {
             NodeKind::File { body: Body::Ready(content), .. } => Some(content),
@@ -141,7 +141,7 @@ impl Nodes {
         Some((self.tree.parent(node)?, self.tree.position(node)?))
     }
 
-    /// The bytes of a file that the input has as they are.
+    /// The bytes of a file that the input has unchanged.
     pub(super) fn original(&self, node: NodeId) -> Option<Arc<dyn Content>> {
         match (self.tree.node(node)?.origin.kind(), self.body(node)?) {
             (OriginKind::Unchanged | OriginKind::Database, Body::Ready(content)) => Some(content),
@@ -149,7 +149,7 @@ impl Nodes {
         }
     }
 
-    /// The bytes of a file if they need not be made.
+    /// The bytes of a file, if they are available without work.
     pub(super) fn known_content(&self, node: NodeId) -> Option<Arc<dyn Content>> {
         match self.body(node)? {
             Body::Ready(content) => Some(content),
@@ -158,7 +158,7 @@ impl Nodes {
         }
     }
 
-    /// The bytes of a file, made now if need be.
+    /// The bytes of a file. Makes them if necessary.
     pub(super) fn content(&self, node: NodeId) -> Result<Arc<dyn Content>, Failure> {
         match (&self.node(node)?.kind, self.body(node)) {
             (NodeKind::File { .. }, body) => Ok(body.ok_or(Failure::Plain(Errno::STALE))?.content()?),
@@ -167,12 +167,12 @@ impl Nodes {
         }
     }
 
-    /// Writes a live report again; leaves other files alone.
+    /// Writes a live report again. Other files stay as they are.
     pub(super) fn renew(&self, node: NodeId) -> Result<(), Failure> {
         let Some(body @ Body::Live(_)) = self.body(node) else { return Ok(()) };
         let content = body.content()?;
         let now = SystemTime::now();
-        // Clocks stand still and go back, and the same time would say that nothing has changed.
+        // Clocks may stand still or go back, and an unchanged time would mean an unchanged report.
         let at = match self.reports.get(&node) {
             Some(last) => now.max(last.at + Duration::from_nanos(1)),
             None => now,
@@ -181,7 +181,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// The text of a symlink.
+    /// The target of a symlink.
     pub(super) fn target(&self, node: NodeId) -> Result<&[u8], Failure> {
         match &self.node(node)?.kind {
             NodeKind::Symlink(target) => Ok(target),
@@ -189,7 +189,7 @@ impl Nodes {
         }
     }
 
-    /// The attributes; a file whose size is not known is made for it.
+    /// The attributes. Makes a file of unknown size.
     pub(super) fn attributes(&self, node: NodeId) -> Result<NodeAttributes, Failure> {
         let size = match &self.node(node)?.kind {
             NodeKind::File { .. } => {
@@ -205,7 +205,7 @@ impl Nodes {
         Ok(NodeAttributes { size: Some(size), ..self.without_size(node)? })
     }
 
-    /// The attributes without the size.
+    /// The attributes, without the size.
     pub(super) fn without_size(&self, number: NodeId) -> Result<NodeAttributes, Failure> {
         let node = self.node(number)?;
         let kind = kind_of(node);
@@ -232,7 +232,8 @@ impl Nodes {
 
     /// The value of an extended attribute.
     pub(super) fn extended(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>, Failure> {
-        // Labels and access control lists: `ls -l` asks each file for both until an answer says that there are none anywhere.
+        // Labels and access control lists. `ls -l` asks for both for each file until an answer says that the filesystem
+        // has none.
         if !name.starts_with(b"user.") {
             return Err(Failure::Plain(Errno::OPNOTSUPP));
         }
@@ -240,7 +241,7 @@ impl Nodes {
         self.tree.origin(node).and_then(|origin| origin.attribute(name)).ok_or(Failure::Plain(Errno::NODATA))
     }
 
-    /// What a listing says a child is.
+    /// The kind of a child in a listing.
     pub(super) fn kind(&self, node: NodeId) -> FileKind {
         self.tree.node(node).map_or(FileKind::File, kind_of)
     }
@@ -250,13 +251,13 @@ impl Nodes {
         self.tree.parent(node).unwrap_or(ROOT)
     }
 
-    /// Where a node is, below the mount point; for messages.
+    /// The path of a node below the mount point, for messages.
     pub(super) fn path(&self, node: NodeId) -> PathBuf {
         self.tree.path(node).as_path().to_owned()
     }
 }
 
-/// What the kernel knows and has not forgotten since: a bit for each node, in views that were visited.
+/// The nodes to which the kernel has references: a bit for each node, for views that were accessed.
 #[derive(Debug)]
 struct KnownNodes {
     nodes: usize,
@@ -264,7 +265,7 @@ struct KnownNodes {
 }
 
 impl KnownNodes {
-    /// Where the bit of a node is: the view, the word, and the mask in it.
+    /// The location of a node's bit: the view, the word, and the mask in the word.
     fn place(number: NodeId) -> (u64, usize, u64) {
         let (view, bit) = (number >> 32, number & u64::from(u32::MAX));
         (view, to_usize(bit / 64), 1 << (bit % 64))

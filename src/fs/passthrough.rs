@@ -1,8 +1,9 @@
-//! Files that the kernel reads itself, because all their bytes are those of one file of the input (`FUSE_PASSTHROUGH`).
+//! Passthrough (`FUSE_PASSTHROUGH`): the kernel reads a file by itself if all of its bytes are those of one file of the
+//! input.
 //!
-//! Passthrough needs a kernel that has it (6.9), `CAP_SYS_ADMIN` outside of any user namespace, and an input that does not
-//! lie on a stacked file system. It excludes that the kernel opens files without asking, so a mount does the one or the
-//! other: see [`Passthrough::is_usable`].
+//! Passthrough needs a kernel that supports it (6.9), `CAP_SYS_ADMIN` outside of any user namespace, and an input that
+//! is not on a stacked file system. With passthrough, the kernel has to ask at each open. So a mount uses either
+//! passthrough or opens without requests: see [`Passthrough::is_usable`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,8 +14,8 @@ use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 use crate::rope::{Content, ReadError};
 use crate::view::NodeId;
 
-/// Files that the kernel may hold open for us. They do not count as descriptors of this process, so it is on us to
-/// leave some to the rest of the system.
+/// The most files that the kernel holds open for this process. They do not count towards its limit on descriptors, so
+/// this limit leaves some to the rest of the system.
 const MAX_FILES: usize = 1024;
 
 /// The handle of files without a backing file.
@@ -23,14 +24,14 @@ const UNCOUNTED: FileHandle = FileHandle(0);
 /// The handle of files whose opens are counted.
 const COUNTED: FileHandle = FileHandle(1);
 
-/// What is open and has a backing file.
+/// The state of passthrough, and the open files that have a backing file.
 #[derive(Debug, Default)]
 pub(super) struct Passthrough {
-    /// The largest file that could be passed through, if it would pay.
+    /// The largest file that could be passed through, if that is worthwhile.
     sample: Option<Arc<dyn Content>>,
     is_usable: OnceLock<bool>,
-    /// How each inode was opened. The kernel refuses with EIO to mix both ways of reading one inode, so whatever was
-    /// decided at the first open holds until the last one is closed.
+    /// How each inode was opened. The kernel answers EIO if both ways of reading are mixed for one inode. So the
+    /// decision at the first open holds until the last close.
     opened: DashMap<NodeId, Opened>,
     files: AtomicUsize,
 }
@@ -38,18 +39,18 @@ pub(super) struct Passthrough {
 #[derive(Debug)]
 struct Opened {
     opens: usize,
-    /// The kernel's name of the backing file; `None` if the file is read through us.
+    /// The kernel's id of the backing file; `None` if the file is read through the daemon.
     backing: Option<Arc<BackingId>>,
 }
 
 impl Passthrough {
-    /// For a mount whose kernel offers it, and in which `sample` is the file that gains most.
+    /// For a mount whose kernel supports passthrough. `sample` is the file that gains most.
     pub(super) fn new(sample: Option<Arc<dyn Content>>) -> Self {
         Self { sample, ..Self::default() }
     }
 
-    /// Whether files are passed through. Found out by trying, at the first open; without it, the kernel need not tell
-    /// us of any open at all.
+    /// Whether files are passed through. Determined at the first open, by trying. If not, the kernel need not ask at
+    /// opens.
     pub(super) fn is_usable(&self, reply: &ReplyOpen) -> bool {
         let tries = || {
             let file = self.sample.as_ref()?.backing()?.open().ok()?;
@@ -58,8 +59,8 @@ impl Passthrough {
         *self.is_usable.get_or_init(|| tries().is_some())
     }
 
-    /// Opens a file; the result says how to tell the kernel. Fails if the backing file is no longer the one that was
-    /// planned with. If it changes in place while it is open, its readers see that, as they would without us.
+    /// Opens a file. The result is the answer for the kernel. Fails if the backing file is no longer the one that was
+    /// planned with. If it changes in place while it is open, readers see the change, as they would without kpackfs.
     pub(super) fn open(
         &self,
         node: NodeId,
@@ -71,7 +72,7 @@ impl Passthrough {
         };
         let file = match backing.open() {
             Err(error @ ReadError::Changed { .. }) => return Err(error),
-            // For want of descriptors, say: a read reports it if that does not pass.
+            // For example, there are no descriptors. If that persists, a read will report it.
             result => result.ok(),
         };
         let mut opened = self.opened.entry(node).or_insert_with(|| {
@@ -80,12 +81,12 @@ impl Passthrough {
             self.files.fetch_add(backing.iter().len(), Ordering::Relaxed);
             Opened { opens: 0, backing }
         });
-        // Counted before the kernel knows, so that no close of another one can take the backing file away.
+        // Counted before the kernel knows of it, so that the close of another one cannot drop the backing file.
         opened.opens += 1;
         Ok(Opening { handle: COUNTED, backing: opened.backing.clone() })
     }
 
-    /// Takes note that a file was closed.
+    /// Records that a file was closed.
     pub(super) fn close(&self, node: NodeId, handle: FileHandle) {
         if handle != COUNTED {
             return;
@@ -99,19 +100,19 @@ impl Passthrough {
     }
 }
 
-/// A file that is to be opened.
+/// The answer to an open.
 pub(super) struct Opening {
     handle: FileHandle,
     backing: Option<Arc<BackingId>>,
 }
 
 impl Opening {
-    /// Whether the kernel will read it itself.
+    /// Whether the kernel will read the file by itself.
     pub(super) fn is_passed_through(&self) -> bool {
         self.backing.is_some()
     }
 
-    /// Tells the kernel.
+    /// Sends the answer.
     pub(super) fn answer(self, reply: ReplyOpen) {
         match self.backing {
             Some(backing) => reply.opened_passthrough(self.handle, FopenFlags::empty(), &backing),

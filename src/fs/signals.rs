@@ -1,4 +1,4 @@
-//! Signals, which one thread waits for: the others block them.
+//! Signals. One thread waits for them; all others block them.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::ptr;
 /// Number of a signal.
 pub type Signal = libc::c_int;
 
-/// Signals that ask for the end.
+/// Signals that end the process.
 pub const ENDING: [Signal; 2] = [libc::SIGTERM, libc::SIGINT];
 
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
@@ -23,7 +23,7 @@ fn set_of(signals: &[Signal]) -> libc::sigset_t {
     }
 }
 
-/// Blocks signals in this thread and in all that it makes, so that [`wait`] gets them.
+/// Blocks signals in this thread and in all threads that it creates, so that [`wait`] gets them.
 pub fn block(signals: &[Signal]) -> io::Result<()> {
     mask(libc::SIG_BLOCK, signals)
 }
@@ -31,17 +31,17 @@ pub fn block(signals: &[Signal]) -> io::Result<()> {
 fn mask(how: libc::c_int, signals: &[Signal]) -> io::Result<()> {
     let set = set_of(signals);
     #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: the set is a local that outlives the call; the old mask is not asked for.
+    // SAFETY: the set is a local that outlives the call; the old mask is not requested.
     let error = unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Has signals work again in this thread.
+/// Unblocks signals in this thread.
 pub fn unblock(signals: &[Signal]) -> io::Result<()> {
     mask(libc::SIG_UNBLOCK, signals)
 }
 
-/// Whether the caller of this program had it ignore a signal, as shells do with what runs in the background.
+/// Whether this program was started with a signal ignored, as shells do for background jobs.
 pub fn is_ignored(signal: Signal) -> bool {
     #[expect(unsafe_code, reason = "a system call with a C structure")]
     // SAFETY: `sigaction` is plain data for which zeros are valid; nothing is changed, and the call writes to this local only.
@@ -70,7 +70,7 @@ pub fn ignore(signal: Signal) {
     }
 }
 
-/// Ends this process the way a signal does that nobody catches, so that a shell sees what happened.
+/// Ends this process by the default action of a signal, so that a shell sees the cause.
 pub fn die_of(signal: Signal) -> ! {
     #[expect(unsafe_code, reason = "system calls")]
     // SAFETY: the default action replaces a handler, and none is installed.

@@ -1,4 +1,4 @@
-//! The system calls that the standard library does not offer, each behind a safe function.
+//! System calls that the standard library does not offer, each in a safe function.
 
 use std::ffi::CStr;
 use std::io;
@@ -33,8 +33,8 @@ pub(super) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Whether a daemon serves the filesystem at `path`: statfs(2), because the kernel answers stat(2) from its cache even
-/// when the daemon is dead.
+/// Whether a daemon serves the filesystem at `path`. Uses statfs(2), because the kernel answers stat(2) from its cache
+/// even if the daemon is gone.
 pub(super) fn probe(path: &CStr) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call with a C structure")]
     // SAFETY: `statfs` is plain data for which zeros are valid; the path is NUL-terminated; both outlive the call.
@@ -45,18 +45,18 @@ pub(super) fn probe(path: &CStr) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Takes over a file that the program which started this process has opened for it, by its number.
+/// Takes over an open file that this process inherited, by its number.
 pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     #[expect(unsafe_code, reason = "a system call, and a number that becomes a file")]
-    // SAFETY: the first call shows that the descriptor is open, and closes it in programs that this process starts. Callers
-    // pass numbers that a user named as his, so that nothing in this process has another owner for them.
+    // SAFETY: the first call fails unless the descriptor is open, and sets it to close in programs that this process
+    // starts. Callers pass numbers that the user named, so nothing else in this process owns them.
     unsafe {
         check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
         Ok(OwnedFd::from_raw_fd(number))
     }
 }
 
-/// Enters a mount namespace (setns(2)); only a process with one thread may.
+/// Enters a mount namespace (setns(2)). The process may have only one thread.
 pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the call takes numbers.
@@ -64,7 +64,7 @@ pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Allows this process as many open files as the administrator does (`RLIMIT_NOFILE`).
+/// Raises the limit on open files to the hard limit (`RLIMIT_NOFILE`).
 pub(super) fn raise_open_files() -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
@@ -85,16 +85,16 @@ union Control {
 /// Size of a file descriptor in a message.
 const FD_SIZE: libc::c_uint = libc::c_int::BITS / 8;
 
-/// Receives one file descriptor that the other end sent as a message (`SCM_RIGHTS`, see unix(7)). `None` when the
-/// other end was closed without sending one.
+/// Receives one file descriptor as a message (`SCM_RIGHTS`, see unix(7)). `None` if the other end was closed without
+/// sending one.
 pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut byte = 0_u8;
     let mut control = Control { room: [0; 64] };
     let mut piece = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
     #[expect(unsafe_code, reason = "a system call with a C structure")]
     // SAFETY: `msghdr` is plain data for which zeros are valid. Every pointer in it is to a local that outlives the
-    // call, with its true length. The macros walk what the kernel wrote into `control`, within `msg_controllen`. A
-    // descriptor received is owned by nobody else.
+    // call, with its true length. The macros walk what the kernel wrote into `control`, within `msg_controllen`.
+    // Nothing else owns a descriptor that was received.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut piece;
@@ -124,8 +124,8 @@ pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// fork(2). `None` in the child. Fails if this process has more than one thread, because the child of such a process
-/// may hardly do anything.
+/// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a
+/// process may hardly do anything.
 pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("there are several threads already"));
@@ -145,7 +145,7 @@ pub(super) fn wait(child: libc::pid_t) -> io::Result<ExitStatus> {
     check(result).map(|_| ExitStatus::from_raw(status))
 }
 
-/// Leaves the terminal's session, so that its end and its keys do not reach this process.
+/// Leaves the terminal's session, so that neither its end nor its signal keys reach this process.
 pub(super) fn new_session() -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the call takes nothing.
@@ -153,11 +153,11 @@ pub(super) fn new_session() -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Makes `file` the standard input, output and error output.
+/// Makes `file` the standard input, output and error.
 pub(super) fn become_stdio(file: &impl AsRawFd) -> io::Result<()> {
     for standard in 0..=2 {
         #[expect(unsafe_code, reason = "a system call")]
-        // SAFETY: descriptors 0 to 2 are owned by nobody in Rust; replacing them is what this function is for.
+        // SAFETY: no Rust object owns the descriptors 0 to 2. Replacing them is the purpose of this function.
         let result = unsafe { libc::dup2(file.as_raw_fd(), standard) };
         check(result)?;
     }

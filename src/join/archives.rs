@@ -1,4 +1,4 @@
-//! The archives of an input. One is opened when a search path leads to it.
+//! The archives of an input. An archive is opened when a search path leads to it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -17,9 +17,9 @@ pub(super) struct InputArchives(Vec<InputArchive>);
 
 /// An archive.
 pub(super) struct InputArchive {
-    /// Where it is in the input.
+    /// Its path in the input.
     pub(super) path: EntryPath,
-    /// Where it is installed.
+    /// Its path in an installation.
     installed: EntryPath,
     pub(super) content: Arc<dyn Content>,
     reader: OnceLock<Result<ArchiveReader, String>>,
@@ -53,13 +53,14 @@ impl InputArchives {
         self.0.get(number)
     }
 
-    /// The archives that a search path leads to, by number. Where the path names a target exactly, that archive is the first.
+    /// The archives that a search path leads to, by number. An archive whose name matches the target exactly comes
+    /// first.
     pub(super) fn reached(&self, path: &SearchPath) -> Vec<(usize, Reach)> {
         let archives = self.0.iter().enumerate();
         archives.filter_map(|(number, archive)| Some((number, path.reach(&archive.installed)?))).collect()
     }
 
-    /// The archives that a binary may need of which the markers are not known: those in `.kpack` directories at or above it.
+    /// The archives that a binary with unreadable markers may need: those in `.kpack` directories at or above it.
     pub(super) fn around(&self, binary: &EntryPath) -> BTreeSet<usize> {
         let is_around = |archive: &InputArchive| {
             let directory = archive.installed.parent().filter(|directory| directory.name() == b".kpack");
@@ -68,14 +69,14 @@ impl InputArchives {
         self.0.iter().enumerate().filter(|(_, archive)| is_around(archive)).map(|(number, _)| number).collect()
     }
 
-    /// Takes down that a binary which stays split needs archives.
+    /// Records that a binary which stays split needs archives.
     pub(super) fn need(&self, numbers: &BTreeSet<usize>, binary: &EntryPath) {
         for archive in numbers.iter().filter_map(|number| self.0.get(*number)) {
             archive.needed.lock().insert(binary.clone());
         }
     }
 
-    /// Takes down what wrappers ask for.
+    /// Records the requests of wrappers.
     pub(super) fn note(&self, asked: &[(usize, String, String)]) {
         for (number, key, target) in asked {
             let Some(archive) = self.0.get(*number) else { continue };
@@ -84,7 +85,7 @@ impl InputArchives {
         }
     }
 
-    /// What becomes of each archive to which a search path leads.
+    /// Decides which archives stay.
     pub(super) fn settle(&self, resources: &Arc<Resources>) -> Settled {
         let mut settled = Settled::default();
         for archive in &self.0 {
@@ -119,7 +120,7 @@ impl InputArchives {
 /// The most names in a message.
 const MOST_NAMES: usize = 5;
 
-/// Some of these names, and how many others there are.
+/// Some of these names, and the number of the others.
 pub fn some_of(names: &BTreeSet<&str>) -> String {
     let mut listed: Vec<_> = names.iter().take(MOST_NAMES).map(|name| (*name).to_owned()).collect();
     if names.len() > MOST_NAMES {
@@ -129,19 +130,19 @@ pub fn some_of(names: &BTreeSet<&str>) -> String {
     if listed.is_empty() { last } else { format!("{} and {last}", listed.join(", ")) }
 }
 
-/// What becomes of archives.
+/// The decision about the archives.
 #[derive(Default)]
 pub(super) struct Settled {
-    /// Those that are not needed any more.
+    /// Archives that are no longer needed.
     pub(super) used: BTreeSet<EntryPath>,
-    /// Code objects in them for which no split binary asks.
+    /// Code objects in them that no split binary asks for.
     pub(super) unasked: Vec<Unasked>,
-    /// Those that stay, and why.
+    /// Archives that stay, and why.
     pub(super) left: Vec<(EntryPath, String)>,
 }
 
 impl InputArchive {
-    /// Entries as code objects that a new archive of this name can hold.
+    /// Entries as code objects for a new archive of this name.
     fn taken_over(
         &self,
         entries: &[(&str, &str, &TocEntry)],
@@ -164,7 +165,7 @@ impl InputArchive {
         entries.iter().map(unasked).collect()
     }
 
-    /// The directory of `.kpack`, the first part of its name, and its target.
+    /// The directory of `.kpack`, the first part of the archive's name, and its target.
     fn name(&self) -> Option<(EntryPath, String, TargetId)> {
         let directory = self.installed.parent().filter(|parent| parent.name() == b".kpack")?;
         let name = std::str::from_utf8(self.installed.name()).ok()?;
@@ -173,7 +174,7 @@ impl InputArchive {
         Some((directory.parent()?, stem.to_owned(), target.parse().ok()?)).filter(|_| !stem.is_empty())
     }
 
-    /// The archive, opened.
+    /// The opened archive.
     pub(super) fn reader(&self) -> Result<&ArchiveReader, String> {
         let open = || ArchiveReader::open(Arc::clone(&self.content)).map_err(|error| error.to_string());
         self.reader.get_or_init(open).as_ref().map_err(|error| format!("{}: {error}", self.path))

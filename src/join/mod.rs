@@ -1,9 +1,9 @@
-//! Split binaries of the input, joined with their code objects again.
+//! Split binaries of the input, joined with their code objects.
 //!
-//! A wrapper of a split binary leads to code objects in archives. They are found as a loader finds them, and the binary is
-//! replaced by a fat one that reads them there. So all that is made of fat binaries can be made of split ones.
+//! A wrapper of a split binary leads to code objects in archives. They are found as a loader finds them, and the binary
+//! is replaced by a fat one that reads them there. So all outputs for fat binaries can be made for split ones.
 //!
-//! It does not know what is made of the joined input.
+//! It does not know what is made from the joined input.
 
 mod archives;
 mod sets;
@@ -27,55 +27,55 @@ pub use archives::some_of;
 use archives::{InputArchives, Settled};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 
-/// The smallest file that can be a binary: an ELF header.
+/// Bytes of the smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
 
-/// Bytes of a bundle in which HIP looks for code objects (`hip_fatbin.cpp` of CLR).
+/// Bytes of a bundle that HIP searches for code objects (`hip_fatbin.cpp` of CLR).
 const LOOKED_AT: u64 = 4096;
 
-/// The binaries of an input that were split.
+/// The split binaries of an input.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// By path. The input has the fat binary there instead.
+    /// By path. The input has a fat binary at each path.
     pub binaries: HashMap<EntryPath, Arc<SplitForm>>,
-    /// The archives of which nothing is left in the input.
+    /// The archives that were removed from the input as a whole.
     pub archives: Vec<Arc<dyn Content>>,
-    /// What these hold for no split binary.
+    /// Their code objects that belong to no split binary.
     pub unasked: Vec<Unasked>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// A code object for which no split binary asks. A fat one may have come in the place of the one that did.
+/// A code object that no split binary asks for. The binary that needs it may have been replaced by a fat one.
 #[derive(Debug)]
 pub struct Unasked {
     /// The archive in the input.
     pub archive: EntryPath,
-    /// Where `.kpack` is when everything is installed.
+    /// The directory of `.kpack` in an installation.
     pub root: EntryPath,
     /// First part of the archive's name.
     pub stem: String,
-    /// Its name in the archive.
+    /// Its key in the archive.
     pub key: String,
-    /// The code object, for the target of the archive.
+    /// The code object, for the archive's target.
     pub object: CodeObject,
 }
 
-/// A binary as it was in the input.
+/// A binary in its split form, as the input had it.
 #[derive(Debug)]
 pub struct SplitForm {
     /// The file.
     pub content: Arc<dyn Content>,
-    /// The archives that its marker names, if all wrappers have the same one, and archives can be put there again.
+    /// The archives that its marker names, if all wrappers have the same marker, and archives can be made there again.
     pub archives: Option<Archives>,
     /// The code objects of each wrapper.
     pub wrappers: Vec<Vec<CodeObject>>,
 }
 
-/// What a marker says: archives `ROOT/.kpack/STEM_@GFXARCH@.kpack`, and the binary's name in them.
+/// The content of a marker: archives `ROOT/.kpack/STEM_@GFXARCH@.kpack`, and the binary's name in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archives {
-    /// Where `.kpack` is when everything is installed.
+    /// The directory of `.kpack` in an installation.
     pub root: EntryPath,
     /// First part of the archives' names.
     pub stem: String,
@@ -84,29 +84,29 @@ pub struct Archives {
 }
 
 impl Joined {
-    /// What tells whether the files that are not in the input any more have changed.
+    /// Contents that show whether files have changed that are no longer in the input.
     pub fn witnesses(&self) -> impl Iterator<Item = Arc<dyn Content>> + '_ {
         let contents = self.binaries.values().map(|form| &form.content).chain(&self.archives);
-        // Inflated bytes may be in a cache, the stored ones are in the file.
+        // Inflated bytes may be in a cache; stored ones are read from the file.
         contents.map(|content| content.packed().map_or_else(|| Arc::clone(content), |packed| packed.bytes))
     }
 }
 
-/// How far joining is, for a progress bar: bytes of the files that have to be looked at.
+/// Progress of joining, for a progress bar, in bytes of the files to examine.
 #[derive(Debug, Default)]
 pub struct JoinProgress {
-    /// What there is.
+    /// Bytes to examine.
     pub total: AtomicU64,
-    /// What has been looked at.
+    /// Bytes examined.
     pub done: AtomicU64,
 }
 
-/// What is known of a binary that is to be joined.
+/// A binary to be joined.
 struct JoinCandidate {
     joined: Arc<dyn Content>,
     form: SplitForm,
     warnings: Vec<String>,
-    /// The code objects that wrappers ask for, by archive: names and targets.
+    /// The code objects that its wrappers ask for: number of the archive, name, target.
     asked: Vec<(usize, String, String)>,
 }
 
@@ -119,8 +119,8 @@ enum JoinError {
     Code(String),
 }
 
-/// Replaces the split binaries of an input for which there are archives by fat ones, and leaves the archives out of which
-/// nothing is left. An input without archives is not looked at.
+/// Replaces each split binary of an input by a fat one if there are archives for it, and removes archives that are no
+/// longer needed. An input without archives is left alone.
 pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgress) -> Joined {
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
@@ -172,7 +172,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
     joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
     for (position, JoinCandidate { joined: content, mut form, .. }) in replaced {
         let Some(entry) = input.entries.get_mut(position) else { continue };
-        // New archives cannot be where old ones stay.
+        // New archives cannot have the names of old ones that stay.
         let is_taken = |it: &Archives| left.iter().any(|(path, _)| is_of(&installed(path), it));
         form.archives = form.archives.filter(|archives| !is_taken(archives) && installed(&entry.path) == entry.path);
         if let EntryKind::File { content: old, .. } = &mut entry.kind {
@@ -189,13 +189,13 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
     joined
 }
 
-/// Whether an archive is one of these.
+/// Whether an archive is one of those that a marker names.
 fn is_of(path: &EntryPath, archives: &Archives) -> bool {
     let is_there = path.parent().is_some_and(|parent| parent == archives.root.child(b".kpack"));
     is_there && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
 }
 
-/// Leaves archives out, and the directories that held nothing else.
+/// Removes archives, and directories that contain nothing else.
 fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
     let mut children = BTreeMap::<EntryPath, usize>::new();
     for entry in entries.iter() {
@@ -216,14 +216,14 @@ fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
     entries.retain(|entry| !gone.contains(&entry.path));
 }
 
-/// What a wrapper asks for.
+/// The request of a wrapper.
 struct CodeRequest {
     marker: Arc<SharedMarker>,
     /// The wrapper's index.
     index: u64,
 }
 
-/// What a marker says. Wrappers share it.
+/// A decoded marker, which wrappers share.
 #[derive(PartialEq, Eq)]
 struct SharedMarker {
     kernel_name: String,
@@ -232,7 +232,7 @@ struct SharedMarker {
     archives: Vec<Vec<(usize, Reach)>>,
 }
 
-/// Joins a file with its archives. `None` if it is not split. If that fails, with the archives that it may need.
+/// Joins a file with its archives. `None` if it is not split. An error comes with the archives that the file may need.
 fn look_at(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
@@ -253,15 +253,14 @@ fn look_at(
     found.map(Some).map_err(|error| (error, reached))
 }
 
-/// The archives to which the markers lead that can be read.
+/// The archives that the readable markers lead to.
 fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
     let markers: HashMap<_, _> =
         requests.iter().flatten().map(|request| (Arc::as_ptr(&request.marker), &request.marker)).collect();
     markers.values().flat_map(|marker| &marker.archives).flatten().map(|&(number, _)| number).collect()
 }
 
-/// What the wrappers of a file ask for, each by itself. Each marker is decoded once: it may be long, and there may be many
-/// wrappers.
+/// The request of each wrapper of a file. Each marker is decoded once: it may be long, and there may be many wrappers.
 fn requests(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
@@ -294,7 +293,7 @@ impl SharedMarker {
     }
 }
 
-/// The fat binary of these requests.
+/// The fat binary for these requests.
 fn put_together(
     content: &Arc<dyn Content>,
     requests: &[CodeRequest],
@@ -303,13 +302,13 @@ fn put_together(
 ) -> Result<JoinCandidate, JoinError> {
     let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for (position, request) in requests.iter().enumerate() {
-        // HIP takes the lower half.
+        // HIP uses the lower half.
         let index = to_usize(request.index & u64::from(u32::MAX));
         let found =
             sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, archives, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
-        // One is enough for a binary.
+        // One warning is enough for a binary.
         warnings.extend(found.warning.filter(|_| warnings.is_empty()));
         wrappers.push(found.objects);
     }
@@ -335,7 +334,7 @@ fn put_together(
     Ok(JoinCandidate { joined, form, warnings, asked })
 }
 
-/// Where archives can be again, if all wrappers say the same and are numbered as they are.
+/// The location for new archives, if all wrappers have the same marker and are numbered by position.
 fn named_archives(requests: &[CodeRequest]) -> Option<Archives> {
     let first = &requests.first()?.marker;
     let is_like_first = |(position, request): (usize, &CodeRequest)| {

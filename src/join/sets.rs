@@ -1,7 +1,7 @@
-//! The kernel set of a wrapper: which code objects archives have for it, and for which targets they are.
+//! The kernel set of a wrapper: its code objects in archives, with their targets.
 //!
-//! A code object is for the target that its own header says. Archives for `gfx90a:xnack-` also hold code for any gfx90a, so
-//! that loaders find it which stop at the first archive.
+//! The target of a code object is the one in its own header. Archives for `gfx90a:xnack-` also contain code for any
+//! gfx90a, for loaders that stop at the first archive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,19 +20,19 @@ pub(super) struct KernelSet {
     pub(super) objects: Vec<CodeObject>,
     /// Entries of archives that a loader would find: number of the archive, name, target.
     pub(super) asked: Vec<(usize, String, String)>,
-    /// What the user should know of an entry.
+    /// A warning about an entry.
     pub(super) warning: Option<String>,
 }
 
-/// One code object under one or more names.
+/// One code object, with one or more names.
 struct JoinedCode {
     stored: StoredObject,
-    /// The bytes as the archive has them.
+    /// The bytes in the archive.
     packed: Rope,
     names: BTreeSet<TargetId>,
-    /// What it is for by its header; the least specific of its names if that does not say.
+    /// The target in its header, or else the least specific of its names.
     own: TargetId,
-    /// Whether the header says it.
+    /// Whether the header states the target.
     is_reliable: bool,
     place: String,
 }
@@ -46,7 +46,7 @@ pub(super) fn of(
 ) -> Result<KernelSet, String> {
     let mut set = KernelSet::default();
     let mut found = Vec::<JoinedCode>::new();
-    // A loader takes what an earlier search path leads to.
+    // A loader prefers the results of earlier search paths.
     let mut earlier = BTreeSet::<String>::new();
     for reached in by_path {
         let mut here = BTreeSet::new();
@@ -74,7 +74,7 @@ pub(super) fn of(
     Ok(set)
 }
 
-/// An entry of an archive as a code object for the target that it is called after.
+/// An entry of an archive as a code object for the target in its name.
 pub(super) fn object(
     archive: &InputArchive,
     key: &str,
@@ -87,7 +87,7 @@ pub(super) fn object(
     Ok(code.stored.code_for(target))
 }
 
-/// A code object of an archive that is asked for under a target's name.
+/// A code object of an archive, found under a target's name.
 fn code(
     archive: &InputArchive,
     key: &str,
@@ -120,14 +120,15 @@ fn code(
     }
     let of_header = code_target(&header).filter(|_| tells_features(&header));
     let is_strict = |own: &TargetId| target.processor().strip_suffix("-strict") == Some(own.processor());
-    // The header of code for a strict target is that of the processor.
+    // Code for a strict target has the processor's plain header.
     let own = of_header.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable: of_header.is_some(), place })
 }
 
-/// Code does not become a thousand times as much when it is decompressed. The entry may have been made to exhaust memory.
+/// A warning about an entry that claims to decompress to a thousand times its size, which code does not. It may be
+/// meant to exhaust memory.
 fn absurd_claim(code: &JoinedCode) -> Option<String> {
     let (length, size) = code.stored.absurd_claim()?;
     Some(format!(
@@ -137,7 +138,7 @@ fn absurd_claim(code: &JoinedCode) -> Option<String> {
     ))
 }
 
-/// Makes one of those that are the same, and gives each its target.
+/// Merges equal code objects, and determines the target of each.
 fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     // The least specific names first.
     found.sort_by_key(|code| code.names.iter().map(|name| name.features().len()).min());
@@ -164,7 +165,7 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     }
     let mut objects = BTreeMap::<TargetId, (CodeObject, String)>::new();
     for code in distinct {
-        // Two that run on the same GPUs are told apart by what archives call them.
+        // Two code objects for the same GPUs are distinguished by their names in archives.
         let least = code.names.iter().min_by_key(|name| name.features().len());
         let target = if number.get(&code.own) == Some(&1) { &code.own } else { least.unwrap_or(&code.own) }.clone();
         let object = code.stored.code_for(target.clone());
@@ -175,7 +176,7 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     Ok(objects.into_values().map(|(object, _)| object).collect())
 }
 
-/// Whether two code objects have the same bytes: as they are stored, or else as they are.
+/// Whether two code objects have the same bytes: compares the stored bytes first, then the decompressed ones.
 fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, ReadError> {
     let (left, right) = (one.stored.content(), other.stored.content());
     if left.size() != right.size() {

@@ -1,4 +1,4 @@
-//! Several wheels that belong together, as the tree that pip makes of them.
+//! Several wheels that belong together, as the tree into which pip installs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::rope::ReadError;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
 use crate::wheel::{self, Metadata, WheelError, normalise};
 
-/// Why several inputs are none.
+/// Why several inputs cannot be used together.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelsError {
     /// One of them cannot be listed.
@@ -23,10 +23,10 @@ pub enum WheelsError {
         /// Why not.
         source: WheelError,
     },
-    /// One of them is no wheel.
+    /// One of them is not a wheel.
     #[error("{}: of several inputs each has to be a wheel, and this is none", .0.display())]
     NotAWheel(PathBuf),
-    /// Two are the same distribution.
+    /// Two are wheels of the same distribution.
     #[error("{} and {}: both are {name}; name one of them", first.display(), second.display())]
     Twice {
         /// A wheel.
@@ -36,41 +36,41 @@ pub enum WheelsError {
         /// The distribution.
         name: String,
     },
-    /// One requires another version of one that is there.
+    /// One requires another version of one of the others.
     #[error("{}: it requires {name} {wanted}, and {} is version {found}", path.display(), other.display())]
     Version {
         /// The wheel.
         path: PathBuf,
-        /// What it requires.
+        /// The required distribution.
         name: String,
-        /// In which version.
+        /// The required version.
         wanted: String,
         /// The wheel of that distribution.
         other: PathBuf,
         /// Its version.
         found: String,
     },
-    /// One has to do with none of the others.
+    /// One is unrelated to the others.
     #[error("{}: it neither requires one of the other wheels in exactly one version, nor does one of them require it so", .0.display())]
     Stranger(PathBuf),
-    /// Two have different files for one place.
+    /// Two install different files at one path.
     #[error("{} and {}: {reason} at {installed:?}, where both are installed", first.display(), second.display())]
     OnePath {
         /// A wheel.
         first: PathBuf,
         /// Another one.
         second: PathBuf,
-        /// Where.
+        /// The path in the installation.
         installed: EntryPath,
-        /// What differs.
+        /// The difference.
         reason: &'static str,
     },
-    /// Bytes cannot be had.
+    /// Bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// A wheel of several.
+/// One of several wheels.
 struct JoinedWheel {
     path: PathBuf,
     input: Input,
@@ -78,7 +78,7 @@ struct JoinedWheel {
     name: String,
 }
 
-/// The wheels in a directory that holds nothing else, at least two of them; none if it is another directory.
+/// The wheels in a directory that contains at least two wheels and nothing else; otherwise none.
 pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let io = |source| SourceError::Io { path: directory.to_owned(), source };
     if !directory.is_dir() {
@@ -101,8 +101,8 @@ pub fn wheels_in(directory: &Path) -> Result<Vec<PathBuf>, SourceError> {
     Ok(if wheels.len() > 1 { wheels } else { Vec::new() })
 }
 
-/// Wheels that belong together as one tree, with each file where it is installed. Fails if one of them does not belong to the
-/// others.
+/// Wheels that belong together as one tree, in which each file is where it is installed. Fails if one of them is
+/// unrelated to the others.
 pub fn open_wheels(paths: &[PathBuf], resources: &Arc<Resources>) -> Result<Input, WheelsError> {
     let wheels = paths.iter().map(|path| open(path, resources)).collect::<Result<Vec<_>, _>>()?;
     check(&wheels)?;
@@ -123,7 +123,7 @@ fn host(wheels: &[JoinedWheel]) -> Option<&JoinedWheel> {
     })
 }
 
-/// Whether a path is in a `*.dist-info` directory, or is one.
+/// Whether a path is a `*.dist-info` directory or in one.
 fn is_dist_info(path: &EntryPath) -> bool {
     path.components().next().is_some_and(|first| first.ends_with(b".dist-info"))
 }
@@ -143,7 +143,7 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<JoinedWheel, WheelsEr
     }
 }
 
-/// Whether versions fit, and each wheel has to do with another.
+/// Checks that versions match, and that each wheel is related to another one.
 fn check(wheels: &[JoinedWheel]) -> Result<(), WheelsError> {
     let mut there = BTreeMap::<&str, &JoinedWheel>::new();
     for wheel in wheels {

@@ -1,4 +1,4 @@
-//! Which code object goes into which archive, under which name.
+//! Which code object goes into which archive, and under which name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ struct NamedBinary {
     kernel_name: Arc<str>,
 }
 
-/// What the names of archives begin with, by the directory of `.kpack` in which they are installed.
+/// The first part of archive names, by the directory of `.kpack` in an installation.
 struct Stems<'a> {
     group: &'a str,
-    /// What the input has in these directories.
+    /// The input's files in these directories.
     taken: HashMap<EntryPath, Vec<EntryPath>>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Stems<'a> {
         Self { group, taken }
     }
 
-    /// The group, or with a number if the input has archives of that name already: markers lead to these by name.
+    /// The group, with a number appended if the input has archives of that name already: markers find archives by name.
     fn of(&self, root: &EntryPath) -> String {
         let taken = self.taken.get(root).map_or(&[][..], Vec::as_slice);
         let name = |number: usize| if number == 1 { self.group.to_owned() } else { format!("{}-{number}", self.group) };
@@ -49,7 +49,7 @@ impl<'a> Stems<'a> {
         (1..=taken.len()).map(name).find(is_free).unwrap_or_else(|| name(taken.len() + 1))
     }
 
-    /// What the user should know of a name.
+    /// A warning if a name differs from the group.
     fn note(&self, root: &EntryPath, name: &str) -> Option<String> {
         let there = self.taken.get(root)?.iter().find(|path| is_of_group(path, self.group))?;
         Some(format!(
@@ -58,13 +58,13 @@ impl<'a> Stems<'a> {
     }
 }
 
-/// Whether an archive is called `<group>_<target>.kpack`.
+/// Whether an archive is named `<group>_<target>.kpack`.
 fn is_of_group(path: &EntryPath, group: &str) -> bool {
     let target = path.name().strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"_"));
     target.is_some_and(begins_with_target)
 }
 
-/// Decides for each binary, and then for each overlay root, or for all of them together, which archives it gets.
+/// Decides the name of each binary, and then the archives of each overlay root, or of all roots together.
 pub(super) fn assign(
     input: &Input,
     unasked: &[Unasked],
@@ -80,13 +80,13 @@ pub(super) fn assign(
     let mut links = HashMap::new();
     let mut counterparts = HashMap::new();
     let (split, mut all): (Vec<_>, Vec<_>) = fat.into_iter().partition(|fat| fat.split.is_some());
-    // Those that were split before have names that can be others' as well.
+    // Binaries that were split before have given names, which others may have as well.
     all.extend(split);
     let mut kept_names = HashSet::new();
     for fat in all {
         let Some(entry) = input.entries.get(fat.entry) else { continue };
         let Some(root) = roots.of(&entry.path) else {
-            plan.refuse(&entry.path, &"it lies below none of the overlay roots");
+            plan.refuse(&entry.path, &"it is outside of the overlay roots");
             continue;
         };
         // Hard links in one directory are one library: they find the same archives under the same name.
@@ -98,7 +98,7 @@ pub(super) fn assign(
             set_place(plan, fat.entry, Destination::clone(place));
             continue;
         }
-        // A wheel may have a file twice that is installed once.
+        // A wheel may contain a file twice that is installed once.
         let installed = (options.packaging == Packaging::Bundles).then(|| roots.installed(&entry.path));
         if let Some(place) = installed.as_ref().and_then(|installed| counterparts.get(installed)) {
             set_place(plan, fat.entry, Destination::clone(place));
@@ -148,7 +148,7 @@ pub(super) fn assign(
         binaries.sort_by_key(|binary| binary.fat.entry);
         plan.warnings.extend(stems.note(root, stem));
         let of_set = unasked.iter().filter(|code| code.root == *root && code.stem == *stem);
-        // A fat binary has come in the place of the split one that asked for the code.
+        // A fat binary may have replaced the split one that asked for the code.
         let fat: HashSet<_> = binaries.iter().filter(|it| it.fat.split.is_none()).map(|it| &*it.kernel_name).collect();
         let is_replaced = |code: &Unasked| code.key.rsplit_once('#').is_some_and(|(name, _)| fat.contains(name));
         let mut of_set: Vec<_> = of_set.filter(|code| !is_replaced(code)).collect();
@@ -161,7 +161,7 @@ pub(super) fn assign(
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
-/// Where the archives of a binary are that was split before, if they can be there again.
+/// The archives of a binary that was split before, if they can be made there again.
 fn kept(fat: &Fat, usual: (&EntryPath, &str), options: &PlanOptions) -> Option<join::Archives> {
     let archives = fat.split.as_ref()?.archives.clone()?;
     let is_chosen = options.group.is_some() || options.overlay_roots.is_some();
@@ -180,9 +180,9 @@ fn keep(
     Ok((archives.kernel_name.as_str().into(), Arc::new(kept)))
 }
 
-/// The compressed bundles of a binary, each once.
+/// The compressed bundles of a binary, without duplicates.
 fn compressed_bundles(fat: &Fat) -> Arc<[Arc<Compressed>]> {
-    // Joined with its archives, it has none.
+    // A joined binary has none.
     if fat.split.is_some() {
         return Arc::new([]);
     }
@@ -198,7 +198,7 @@ fn set_place(plan: &mut Plan, entry: usize, place: Destination) {
     }
 }
 
-/// A binary's name in archives, and the marker that its wrappers are to point at.
+/// A binary's name in archives, and the marker for its wrappers.
 fn name(
     path: &EntryPath,
     root: &EntryPath,
@@ -229,7 +229,7 @@ fn rewrite(
         rewritten
     } else {
         let binary = FatBinary::scan(content)?;
-        make(&binary.ok_or_else(|| BinaryError::Unsupported("it has no device code any more".to_owned()))?)?
+        make(&binary.ok_or_else(|| BinaryError::Unsupported("it no longer has device code".to_owned()))?)?
     };
     Ok(Arc::new(rewritten))
 }
@@ -251,7 +251,7 @@ fn describe(fat: &Fat, path: EntryPath, kernel_name: &str, input: &Input, conten
     }
 }
 
-/// An archive on the way to a plan.
+/// An archive that is being planned.
 struct Draft {
     path: EntryPath,
     target: TargetId,
@@ -268,7 +268,7 @@ impl Draft {
     }
 }
 
-/// What the user should know of code that is in no binary, for each archive.
+/// Warnings about code without a binary, for each archive.
 fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
     let mut keys = BTreeMap::<_, BTreeSet<_>>::new();
     for code in unasked {
@@ -283,7 +283,7 @@ fn not_joined(unasked: &[&Unasked]) -> Vec<String> {
     keys.into_iter().map(warning).collect()
 }
 
-/// Adds code objects of archives of the input that no binary asks for.
+/// Adds code objects of the input's archives that no binary asks for.
 fn take_over(
     input: &Input,
     drafts: &mut Vec<Draft>,
@@ -313,9 +313,9 @@ fn take_over(
     }
 }
 
-/// One archive for every target that any of the binaries has code for. It answers for *every* wrapper that has code
-/// which a device of that target runs: loaders before ROCm/rocm-systems#9953 stop at the first archive that names the
-/// target, so an archive for `gfx90a:xnack-` has to hold what wrappers have for `gfx90a`, too.
+/// One archive for every target for which any binary has code. It contains code for *every* wrapper that has code which
+/// a device of that target runs. Loaders before ROCm/rocm-systems#9953 stop at the first archive that names the target,
+/// so an archive for `gfx90a:xnack-` has to contain the wrappers' code for `gfx90a`, too.
 fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots, options: &PlanOptions) -> Vec<Draft> {
     let frames = binaries.iter().flat_map(|binary| &binary.fat.wrappers).flat_map(|frames| frames.iter());
     let targets: BTreeSet<&TargetId> = frames.map(|frame| &frame.object.target).collect();
@@ -341,7 +341,7 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
             }
             if let Some(entry) = input.entries.get(binary.fat.entry).filter(|_| entries.len() > before) {
                 youngest = youngest.max((entry.attributes.mtime, entry.attributes.mtime_nanoseconds));
-                // Of roots that are installed as one, that which is there already rather than one in a data directory.
+                // Of roots with one installed path, prefer the one that is not in a data directory.
                 let rank = |root: &EntryPath| (roots.installed(root) != *root, root.clone());
                 root = root.into_iter().chain([&binary.root]).min_by_key(|root| rank(root));
             }

@@ -1,5 +1,5 @@
-//! Files that are offload bundles by themselves, with code for several targets: programs load them by their names, as
-//! hipBLASLt does with `hipblasltTransform.hsaco`. They stay whole in the host part, and are cut down in thin views.
+//! Files that are offload bundles with code for several targets. Programs load them by name, as hipBLASLt does with
+//! `hipblasltTransform.hsaco`. They stay whole in the host part, and are reduced in thin views.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 
-/// What the names of code object files end with (`hipcc --genco`, Tensile, Triton).
+/// Suffixes of code object files (`hipcc --genco`, Tensile, Triton).
 const SUFFIXES: [&[u8]; 4] = [b".hsaco", b".co", b".fatbin", b".hipfb"];
 
 /// A file that is a bundle with code for several targets.
 #[derive(Debug)]
 pub struct BundleFile {
-    /// Where it is in the input.
+    /// Its path in the input.
     pub path: EntryPath,
-    /// What it has code for.
+    /// The targets for which it has code.
     pub targets: BTreeSet<TargetId>,
 }
 
-/// The files of an input that are bundles. One that cannot be read stays as it is.
+/// The files of an input that are bundles. Unreadable ones stay unchanged.
 pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Arc<Resources>) -> Vec<BundleFile> {
     let is_shown = |place: &Destination| matches!(place, Destination::Host | Destination::Device(..));
     let files: Vec<_> = input.entries.iter().zip(places).filter(|(_, place)| is_shown(place)).collect();
@@ -37,7 +37,7 @@ pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Ar
     files.par_iter().filter_map(file).collect()
 }
 
-/// The targets that a file of this name has code for, if it is a bundle by itself.
+/// The targets for which a file of this name has code, if it is a bundle.
 pub fn targets_of_bundle_file(
     name: &[u8],
     content: &Arc<dyn Content>,

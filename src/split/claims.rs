@@ -1,4 +1,4 @@
-//! Which paths are claimed by two: an installer would write one file over the other, and say nothing.
+//! Paths that two files claim: an installer would silently overwrite one with the other.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Plan, SplitError};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
-/// Refuses a wheel of which two members are installed at one path, unless it makes no difference which.
+/// Refuses a wheel in which two different members are installed at one path.
 pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
     let is_moved = |entry: &&Entry| wheel::installed(&entry.path) != entry.path;
     if input.dist_info().is_none() || !input.entries.iter().any(|entry| is_moved(&entry)) {
@@ -27,7 +27,7 @@ pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
     Ok(())
 }
 
-/// Refuses archives where the input has something else than directories to put them in.
+/// Refuses archives if the input has anything but directories on their paths.
 pub(super) fn check_archives(input: &Input, plan: &Plan, roots: &Roots) -> Result<(), SplitError> {
     let is_near = |entry: &&Entry| {
         !matches!(entry.kind, EntryKind::Directory) && entry.path.components().any(|name| name == b".kpack")

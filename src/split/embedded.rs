@@ -1,5 +1,5 @@
-//! Offload bundles among the data of binaries, to which no wrapper leads: a program loads them by their addresses, so that
-//! they can be neither moved nor cut down. TensorFlow keeps the kernels that MLIR compiled in `.rodata`.
+//! Offload bundles in the data of binaries, without a wrapper. A program loads them by address, so they can be neither
+//! moved nor reduced. TensorFlow has kernels that MLIR compiled in `.rodata`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,21 +17,22 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, EntryPath, Input};
 
-/// The bundles in a binary to which no wrapper leads.
+/// The bundles of a binary to which no wrapper points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Embedded {
-    /// How many there are.
+    /// Number of bundles.
     pub bundles: usize,
-    /// Bytes of them in the file.
+    /// Their bytes in the file.
     pub size: u64,
-    /// What they have code for.
+    /// The targets for which they have code.
     pub targets: BTreeSet<TargetId>,
-    /// Whether the search stopped before the end: too much looks like a bundle, and is none.
+    /// Whether the search stopped early, because too many places look like bundles.
     #[serde(skip)]
     pub is_unfinished: bool,
 }
 
-/// The binaries of an input that have such bundles, or may have more of them, in the order of the input. Their data is read.
+/// The binaries of an input that have such bundles, or may have more of them, in the order of the input. Reads their
+/// data.
 pub fn embedded(
     input: &Input,
     plan: &Plan,
@@ -53,7 +54,7 @@ pub fn embedded(
     found.collect()
 }
 
-/// Recalls what a file has, or searches it; `None` if it cannot be read, which planning has said.
+/// The bundles of a file, from the index or by a search. `None` if it cannot be read, which planning has reported.
 fn find(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Embedded> {
     let identity = content.identity().map(|identity| Identity::describe("embedded bundles").add(&identity.0).finish());
     if let Some(known) = identity.as_ref().and_then(|identity| resources.index.get(RecordKind::Scan, identity)) {

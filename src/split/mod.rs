@@ -1,4 +1,4 @@
-//! The planner: which entry of the input goes where. It decides; it prints nothing and serves nothing.
+//! The planner: decides where each entry of the input goes. It prints nothing and serves nothing.
 
 mod archives;
 mod bundles;
@@ -34,124 +34,124 @@ pub use selection::{Targets, is_wanted};
 pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
 pub use thin::{FatBinaries, ThinBinary};
 
-/// Names that a split uses itself, so that no target may have them.
+/// Names of directories that a split uses itself, so that no target may have them.
 pub const RESERVED: [&str; 8] = [HOST, DEVICE, MERGED, WHEELS, THIN, THIN_WHEELS, FAT, FAT_WHEEL];
 /// The host part.
 pub const HOST: &str = "host";
 /// Links to the device parts.
 pub const DEVICE: &str = "device";
-/// What installations look like.
+/// Trees as installed for one target.
 pub const MERGED: &str = "merged";
-/// Wheels made of the parts.
+/// Wheels of the parts.
 pub const WHEELS: &str = "wheels";
-/// What installations for some GPUs look like, with device code in binaries.
+/// Trees as installed for some GPUs, with device code in binaries.
 pub const THIN: &str = "thin";
-/// The fat binaries of which split ones were made.
+/// The fat binaries from which split ones were made.
 pub const FAT: &str = "fat";
-/// A wheel for each of these.
+/// A wheel for each thin view.
 pub const THIN_WHEELS: &str = "thin-wheels";
-/// The wheel that was split, as it was before.
+/// The wheel before it was split.
 pub const FAT_WHEEL: &str = "fat-wheel";
 
-/// The most files and directories in all views together. The largest ROCm wheels would make some hundred thousand.
+/// The most files and directories in all views together. The largest ROCm wheels have some hundred thousand.
 const MOST_SHOWN: usize = 8 << 20;
 
-/// What a user can choose.
+/// The user's choices.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
-    /// The databases that leave the host part.
+    /// The databases that are moved out of the host part.
     pub databases: Databases,
-    /// The targets that are wanted; all if `None`. What belongs to others appears nowhere.
+    /// The wanted targets; all if `None`. Code and databases of other targets are omitted.
     pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Targets and families that are not wanted.
+    /// Targets and families to omit.
     pub exclude_targets: Vec<BundleKey>,
-    /// How device parts are cut.
+    /// How device parts are divided.
     pub packaging: Packaging,
-    /// Directories that hold a `.kpack` directory each. If `None`, every top-level package of a wheel that has device
-    /// code has one, and an install tree has one at its root.
+    /// Directories that contain a `.kpack` directory each. If `None`, these are the top-level packages of a wheel that
+    /// have device code, or the root of an install tree.
     pub overlay_roots: Option<Vec<EntryPath>>,
     /// First part of the archives' names. If `None`, the name of the wheel, or `rocm` for an install tree.
     pub group: Option<String>,
-    /// How code objects are stored.
+    /// The compression of code objects.
     pub compression: Compression,
 }
 
-/// How device parts are cut, and where archives are.
+/// How device parts are divided, and where archives are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packaging {
-    /// As wheels are: a part for each bundle key, and an archive in each overlay root.
+    /// As in wheels: a part for each bundle key, and an archive in each overlay root.
     #[default]
     Bundles,
-    /// As artifacts are: a part for each processor. The overlay roots are prefixes that an installation lays over each
-    /// other, so there is one archive for each target, in the first prefix that has code for it, and binaries are named
+    /// As in artifacts: a part for each processor. The overlay roots are prefixes that an installation lays over each
+    /// other. So there is one archive for each target, in the first prefix that has code for it, and binaries are named
     /// by their whole path.
     Processors,
 }
 
-/// The decision about a whole input.
+/// The decisions about a whole input.
 #[derive(Debug)]
 pub struct Plan {
-    /// One for each entry of the input, in the same order.
+    /// The destination of each entry of the input, in the same order.
     pub places: Vec<Destination>,
     /// The archives, sorted by path.
     pub archives: Vec<PlannedArchive>,
     /// The binaries that were rewritten, sorted by path.
     pub binaries: Vec<PlannedBinary>,
-    /// Files that are bundles with code for several targets.
+    /// Bundle files with code for several targets.
     pub bundle_files: Vec<BundleFile>,
     /// Every bundle key that has an archive or a database.
     pub keys: BTreeSet<BundleKey>,
     /// First part of the archives' names.
     pub group: String,
-    /// What the user should know: what could not be split, and why.
+    /// Warnings for the user: what could not be split, and why.
     pub warnings: Vec<String>,
-    /// The targets that it is for.
+    /// The targets of the plan.
     pub targets: Targets,
-    /// What makes compressed code objects and bundles.
+    /// Makes compressed code objects and bundles.
     pub jobs: Arc<BundleJobs>,
     /// Binaries that were joined with their archives.
     pub joined: BTreeSet<EntryPath>,
-    /// Binaries that keep their device code because they cannot be split; `warnings` say why.
+    /// Binaries that keep their device code because they cannot be split. `warnings` has the reasons.
     pub unsplit: Vec<EntryPath>,
 }
 
-/// Where an entry of the input goes.
+/// The destination of an entry of the input.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Into the host part, as it is.
+    /// The host part, unchanged.
     Host,
-    /// Into the host part, without its device code.
+    /// The host part, without device code.
     Rewritten {
-        /// What it becomes.
+        /// The rewritten binary.
         content: Arc<Rewritten>,
         /// Its compressed offload bundles.
         bundles: Arc<[Arc<Compressed>]>,
         /// Entries with the same number are hard links to one file.
         link_group: Option<u64>,
     },
-    /// Into the device part of a key: a database.
+    /// The device part of a key: a database.
     Device(BundleKey, Handler),
-    /// Nowhere: a database of a target that is not wanted.
+    /// None: a database of a target that is not wanted.
     Unwanted(BundleKey, Handler),
 }
 
-/// An archive that the split makes.
+/// A new archive.
 #[derive(Debug)]
 pub struct PlannedArchive {
-    /// Where it is, in the device part and in whatever it overlays.
+    /// Its path, in the device part and in trees that the part is overlaid on.
     pub path: EntryPath,
     /// The device part that it belongs to.
     pub key: BundleKey,
     /// Its content.
     pub archive: Arc<ArchiveRope>,
-    /// Its attributes; the time is that of the youngest binary in it.
+    /// Its attributes. The time is that of the newest binary in it.
     pub attributes: Attributes,
 }
 
 /// A binary that is split.
 #[derive(Debug)]
 pub struct PlannedBinary {
-    /// Where it is.
+    /// Its path.
     pub path: EntryPath,
     /// Its name in archives: its path below the overlay root.
     pub kernel_name: String,
@@ -159,36 +159,36 @@ pub struct PlannedBinary {
     pub size: u64,
     /// Bytes without device code.
     pub host_size: u64,
-    /// For each wrapper, the targets it has code for and the sizes of the code objects.
+    /// For each wrapper, the targets for which it has code and the sizes of the code objects in bytes.
     pub wrappers: Vec<Vec<(TargetId, u64)>>,
 }
 
-/// How far planning is, for a progress bar.
+/// Progress of planning, for a progress bar.
 #[derive(Debug, Default)]
 pub struct PlanProgress {
-    /// Bytes of the files that have to be looked at.
+    /// Bytes of the files to examine.
     pub total: AtomicU64,
-    /// Bytes of those that have been.
+    /// Bytes examined.
     pub done: AtomicU64,
 }
 
 /// Why an input cannot be split at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SplitError {
-    /// An overlay root is no directory of the input.
+    /// An overlay root is not a directory of the input.
     #[error("--overlay-root {0}: there is no such directory in the input")]
     NoSuchRoot(EntryPath),
     /// The group cannot be a part of a file name.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// A target is named of which the input has nothing.
+    /// The input has nothing for a target that an option names.
     #[error("{option} {wanted}: the input has nothing for it; it has code for {}", join(.there))]
     NoSuchTarget {
-        /// The option that names it.
+        /// The option.
         option: &'static str,
         /// The target.
         wanted: BundleKey,
-        /// What there is.
+        /// The targets of the input.
         there: Vec<BundleKey>,
     },
     /// Two members of a wheel are installed at one path.
@@ -203,43 +203,43 @@ pub enum SplitError {
         second: EntryPath,
         /// Where both are installed.
         installed: EntryPath,
-        /// What differs.
+        /// The difference.
         reason: &'static str,
     },
-    /// Something of the input stands in the way of an archive.
+    /// An entry of the input is in the way of an archive.
     #[error(
         "{path:?} of the input and the archive {archive:?} of the split: both cannot be there; rename the first, or choose \
          another name or place for archives (--group, --overlay-root)"
     )]
     Blocked {
-        /// What the input has.
+        /// The entry of the input.
         path: EntryPath,
         /// The archive.
         archive: EntryPath,
     },
-    /// Something of the input cannot be read.
+    /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// There would be too much to show: each target has a view of all files.
+    /// The views would be too large: each target has a view of all files.
     #[error(
         "{keys} targets and families with {entries} files and directories each are more than {MOST_SHOWN}; choose some with --gpu-targets"
     )]
     TooManyTargets {
-        /// Parts that the input would be split into.
+        /// Number of parts.
         keys: usize,
-        /// What the input has.
+        /// Number of entries of the input.
         entries: usize,
     },
 }
 
-/// Targets as messages list them.
+/// A list of targets for messages.
 pub fn join(keys: &[BundleKey]) -> String {
     let names: Vec<_> = keys.iter().map(BundleKey::as_str).collect();
     if names.is_empty() { "no GPU at all".to_owned() } else { names.join(", ") }
 }
 
 impl Plan {
-    /// Looks through the input and decides.
+    /// Examines the input and decides.
     pub fn make(
         input: &Input,
         options: &PlanOptions,
@@ -249,7 +249,7 @@ impl Plan {
         Self::of_joined(input, &Joined::default(), options, resources, progress)
     }
 
-    /// The same for an input of which some binaries were joined with archives.
+    /// Like [`Plan::make`], for an input in which some binaries were joined with archives.
     pub fn of_joined(
         input: &Input,
         joined: &Joined,
@@ -290,10 +290,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Notes that a binary stays as it is.
+    /// Records that a binary stays unchanged.
     fn refuse(&mut self, path: &EntryPath, reason: &dyn std::fmt::Display) {
         let (name, reason) = (path.to_string(), reason.to_string());
-        // What fails to be read says itself where.
+        // Read errors name the file themselves.
         let reason = reason.strip_prefix(&name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&reason);
         self.warnings.push(format!("{name}: not split: {reason}"));
         self.unsplit.push(path.clone());
@@ -301,7 +301,7 @@ impl Plan {
 }
 
 impl Packaging {
-    /// The device part that code for `target` belongs to.
+    /// The device part for code for `target`.
     pub fn key_of(self, target: &TargetId) -> BundleKey {
         match self {
             Self::Bundles => BundleKey::of(target),
@@ -309,7 +309,7 @@ impl Packaging {
         }
     }
 
-    /// The device part that a database file belongs to.
+    /// The device part for a database file.
     pub fn key_of_database(self, arch: &Arch) -> BundleKey {
         match arch {
             Arch::Target(target) => self.key_of(target),
@@ -318,15 +318,15 @@ impl Packaging {
     }
 }
 
-/// Databases are known by name, or by their headers if they are code objects, before binaries are looked into: a library
-/// that a database consists of belongs to it even if it holds device code. Gives warnings, too.
+/// The destinations of databases, and warnings. Databases are recognised by name, or as code objects by their headers,
+/// before binaries are examined: a library that is part of a database belongs to it even if it has device code.
 fn database_places(
     input: &Input,
     roots: &Roots,
     options: &PlanOptions,
     resources: &Arc<Resources>,
 ) -> (Vec<Destination>, Vec<String>) {
-    // Names inside a prefix are those of an installation.
+    // Names inside of a prefix are those of an installation.
     let name = |entry: &Entry| match options.packaging {
         Packaging::Bundles => entry.path.clone(),
         Packaging::Processors => roots.installed(&entry.path),

@@ -1,7 +1,7 @@
-//! Files that are known to have no device code: most files of most inputs.
+//! Files without device code: most files of most inputs.
 //!
-//! What is found out about a file is a record of the index. For these files there is one record of all together, since a record
-//! takes more memory than everything else that is known of a small file.
+//! Results of scanning are records of the index. These files share one record, since a record takes more memory than
+//! everything else that is kept about a small file.
 
 use serde_bytes::ByteBuf;
 
@@ -12,7 +12,7 @@ use crate::rope::Identity;
 /// Length of an identity.
 const LENGTH: usize = 16;
 
-/// The files without device code, as an earlier session found out.
+/// The files without device code, according to an earlier session.
 #[derive(Debug, Default)]
 pub(super) struct PlainFiles {
     /// Their identities, sorted.
@@ -20,7 +20,7 @@ pub(super) struct PlainFiles {
 }
 
 impl PlainFiles {
-    /// What an earlier session has found out.
+    /// Loads the result of an earlier session.
     pub(super) fn get(resources: &Resources) -> Self {
         Self { known: resources.index.get(RecordKind::Plain, &place()).unwrap_or_default() }
     }
@@ -30,7 +30,7 @@ impl PlainFiles {
         identities.binary_search(&identity.0).is_ok()
     }
 
-    /// Notes that these files and no others of the input are without device code, unless that is known.
+    /// Records that exactly these files of the input have no device code, unless that is the stored result.
     pub(super) fn note(&self, mut found: Vec<Identity>, resources: &Resources) {
         found.sort_unstable();
         found.dedup();
@@ -41,7 +41,7 @@ impl PlainFiles {
     }
 }
 
-/// An index is of one input, so there is one record.
+/// The key of the record. An index is about one input, so there is one record.
 fn place() -> Identity {
     Identity::describe("files without device code").finish()
 }

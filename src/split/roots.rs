@@ -1,10 +1,10 @@
-//! Overlay roots and group names: where archives are and what they are called.
+//! Overlay roots and group names, which determine the paths of archives.
 
 use super::{Packaging, PlanOptions, SplitError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
 
-/// The directories that can hold archives, and where files are once the parts are installed.
+/// The directories that may contain archives, and the paths of files after installation.
 pub(super) struct Roots {
     kind: RootKind,
     is_wheel: bool,
@@ -20,7 +20,7 @@ enum RootKind {
     Packages,
 }
 
-/// A group name that cannot be a part of a file name.
+/// A group name that cannot be part of a file name.
 #[derive(Debug, thiserror::Error)]
 #[error("--group {0:?}: a group is a name of letters, digits, \".\", \"_\", \"-\" and \"+\"")]
 pub struct GroupError(String);
@@ -43,7 +43,7 @@ impl Roots {
         }
     }
 
-    /// The overlay root of a file; `None` if it lies below none.
+    /// The overlay root of a file; `None` if the file is below none.
     pub(super) fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         match &self.kind {
             RootKind::Given(roots) => {
@@ -58,7 +58,7 @@ impl Roots {
         }
     }
 
-    /// Where a file of the host part or of a device part is once all of them are installed.
+    /// The path of a file of the host part or a device part after all parts are installed.
     pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
         let in_prefix = || path.below(&self.of(path)?);
         match self.packaging {
@@ -69,8 +69,8 @@ impl Roots {
     }
 }
 
-/// The top-level package of a file in a wheel. What stands in a `*.data` directory is installed from the second level of
-/// it (Binary distribution format, "The .data directory").
+/// The top-level package of a file in a wheel. Files in a `*.data` directory are installed from its second level
+/// (Binary distribution format, "The .data directory").
 fn package(path: &EntryPath) -> EntryPath {
     let directories = path.depth() - 1;
     let is_data = path.components().next().is_some_and(|first| first.ends_with(b".data"));
@@ -81,8 +81,8 @@ fn first_components(path: &EntryPath, count: usize) -> EntryPath {
     path.components().take(count).fold(EntryPath::root(), |root, component| root.child(component))
 }
 
-/// The first part of archive names: given, or the wheel's name in lower case with underscores. A binary by itself has archives
-/// under its whole file name, so that those of two libraries can lie in one directory.
+/// The first part of archive names: the given group, or the wheel's name in lower case with underscores. For a single
+/// binary it is the whole file name, so that archives of two libraries can be in one directory.
 pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, GroupError> {
     let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "._-+".contains(letter);
     let name = match (&options.group, input.dist_info()) {

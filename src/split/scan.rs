@@ -1,4 +1,4 @@
-//! Looks through all files for device code, on all cores, the largest first.
+//! Scans all files for device code, on all cores, the largest files first.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,20 +20,20 @@ use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, Input};
 
-/// The smallest file that can be a binary: an ELF header.
+/// Bytes of the smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
 
 /// A file with device code.
 pub(super) struct Fat {
     /// Its position among the input's entries.
     pub(super) entry: usize,
-    /// What was found in it; `None` if it is known from an earlier session.
+    /// The located device code; `None` if it is known from an earlier session.
     pub(super) binary: Option<FatBinary>,
     /// The code objects of each wrapper.
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
-    /// What it was in the input, if it was split there.
+    /// Its split form in the input, if it was split there.
     pub(super) split: Option<Arc<SplitForm>>,
-    /// What the user should know about a bundle.
+    /// A warning about a bundle.
     warning: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum ScanError {
     Unknown(String),
 }
 
-/// The files with device code, in the order of the input. What cannot be split gets a warning and stays as it is.
+/// The files with device code, in the order of the input. Files that cannot be split stay unchanged, with a warning.
 pub(super) fn scan(
     input: &Input,
     joined: &Joined,
@@ -79,7 +79,7 @@ pub(super) fn scan(
     progress.total.fetch_add(candidates.iter().map(|(_, content, _)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_iter()
-        // Splitting the list in halves would leave the second largest to the end.
+        // Splitting the list in halves would process the second largest file last.
         .par_bridge()
         .map(|(position, content, identity)| {
             let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
@@ -136,7 +136,7 @@ fn scan_file(
     Ok(Some(Fat { entry, binary, wrappers, split: None, warning }))
 }
 
-/// The device code of a binary that was split.
+/// The device code of a binary that was split in the input.
 fn take_over(
     entry: usize,
     split: &Arc<SplitForm>,
@@ -160,7 +160,7 @@ pub(super) fn level(options: &PlanOptions) -> i32 {
     }
 }
 
-/// A warning about a bundle that may have been made to exhaust memory or disk.
+/// A warning about a bundle that may be meant to exhaust memory or disk.
 fn absurd_claim(bundle: &Bundle) -> Option<String> {
     let (offset, length, size) = bundle.absurd_claim()?;
     Some(format!(
@@ -170,11 +170,11 @@ fn absurd_claim(bundle: &Bundle) -> Option<String> {
     ))
 }
 
-/// The device code of a file; `None` if it has none.
+/// The device code of a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DeviceCode {
     bundles: Vec<Bundle>,
-    /// For each wrapper, the position of its bundle among `bundles`.
+    /// For each wrapper, the index of its bundle in `bundles`.
     wrappers: Vec<usize>,
 }
 
@@ -189,17 +189,17 @@ impl DeviceCode {
     }
 }
 
-/// What holds device code.
+/// The kind of a file with device code.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Holder {
     /// A program or a library, with wrappers.
     Binary,
-    /// A file that is a bundle by itself.
+    /// A file that is a bundle.
     BundleFile,
 }
 
 impl Holder {
-    /// What is found in a content is remembered under this identity.
+    /// The key of the scan result for a content.
     fn identity(self, content: &dyn Content) -> Option<Identity> {
         let identity = content.identity()?;
         Some(match self {
@@ -216,7 +216,7 @@ impl Holder {
     }
 }
 
-/// Recalls what a file has, or looks into it.
+/// The device code of a file, from the index or by scanning; `None` if it has none.
 pub(super) fn find(
     content: &Arc<dyn Content>,
     holder: Holder,
@@ -229,7 +229,7 @@ pub(super) fn find(
     }
     let binary = holder.scan(content)?;
     let code = binary.as_ref().map(|binary| device_code(content, binary, resources)).transpose()?;
-    // Binaries without device code have a record together.
+    // Binaries without device code share one record.
     if let Some(identity) = identity.filter(|_| code.is_some() || matches!(holder, Holder::BundleFile)) {
         resources.index.put(RecordKind::Scan, &identity, &code);
     }
@@ -253,7 +253,7 @@ fn device_code(
     Ok(code)
 }
 
-/// Whether archives can be made of the code objects of a bundle.
+/// Fails unless the code objects of a bundle can go into archives.
 fn check(objects: &[CodeObject]) -> Result<(), ScanError> {
     for (position, object) in objects.iter().enumerate() {
         if objects.iter().take(position).any(|other| other.target == object.target) {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::{Destination, Packaging, Plan, PlanOptions, SplitError};
 use crate::gpu::BundleKey;
 
-/// Whether a device part is to be made, if these targets are wanted (all if `None`) and those are not.
+/// Whether a device part is made, if `wanted` lists the targets to keep (all if `None`) and `excluded` those to omit.
 pub fn is_wanted(key: &BundleKey, wanted: Option<&[BundleKey]>, excluded: &[BundleKey]) -> bool {
     !is_excluded(key, excluded) && is_among(key, wanted)
 }
 
-// A generic ISA is wanted, and excluded, with its family.
+// A generic ISA is wanted or excluded together with its family.
 
 fn is_excluded(key: &BundleKey, excluded: &[BundleKey]) -> bool {
     key.family_of_generic().packaging_chain().iter().any(|key| excluded.contains(key))
@@ -20,7 +20,7 @@ fn is_among(key: &BundleKey, wanted: Option<&[BundleKey]>) -> bool {
     wanted.is_none_or(|wanted| key.family_of_generic().is_wanted_for(wanted))
 }
 
-/// The targets that a plan is for.
+/// The targets of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
     wanted: Option<Vec<BundleKey>>,
@@ -32,21 +32,21 @@ impl Targets {
         Self { wanted: options.gpu_targets.clone(), excluded: options.exclude_targets.clone() }
     }
 
-    /// Whether something for this key is to be shown.
+    /// Whether files for this key are shown.
     pub fn contains(&self, key: &BundleKey) -> bool {
         is_wanted(key, self.wanted.as_deref(), &self.excluded)
     }
 }
 
 impl PlanOptions {
-    /// Whether a device part is to be made.
+    /// Whether a device part is made.
     pub fn wants(&self, key: &BundleKey) -> bool {
         is_wanted(key, self.gpu_targets.as_deref(), &self.exclude_targets)
     }
 }
 
 impl Plan {
-    /// Refuses a selection with targets of which the input has nothing: most likely they are misspelt.
+    /// Refuses a selection of targets for which the input has nothing. They are probably misspelt.
     pub fn check_selection(&self, options: &PlanOptions) -> Result<(), SplitError> {
         let there = self.keys_of_input(options.packaging);
         let refuse = |option, wanted: &BundleKey| {
@@ -67,7 +67,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The device parts that there would be if all targets were wanted.
+    /// The device parts if all targets were wanted.
     pub fn keys_of_input(&self, packaging: Packaging) -> BTreeSet<BundleKey> {
         let of_databases = self.places.iter().filter_map(|place| match place {
             Destination::Device(key, _) | Destination::Unwanted(key, _) => Some(key.clone()),

@@ -1,5 +1,5 @@
-//! What a split was asked for, and which parts it has. It is written next to them, so that `verify` expects no more than that,
-//! and no less.
+//! The restrictions and parts of a split. They are stored with the output, so that `verify` expects exactly these
+//! parts.
 
 use std::collections::BTreeSet;
 
@@ -10,43 +10,44 @@ use crate::database::{Databases, Handler};
 use crate::gpu::{BundleKey, GpuSet, TargetIdError};
 use crate::source::{EntryPath, PathError};
 
-/// The name of the file among the reports of a mount, and in the directory that `split` writes. Wheels have it as
+/// The file name among the reports of a mount and in the output directory of `split`. In wheels it is
 /// [`crate::wheel::STATEMENT`].
 pub const STATEMENT: &str = "split.json";
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The name of the file for a component of artifacts: one directory has those of several, which may be split at the same time.
+/// The file name for a component of artifacts. One directory contains several components, which may be split at the
+/// same time.
 pub fn statement_of_component(component: &str) -> String {
     format!("split-{component}.json")
 }
 
-/// The component that a file of this name is about.
+/// The component in a file name.
 pub fn component_of_statement(name: &str) -> Option<&str> {
     name.strip_prefix("split-")?.strip_suffix(".json")
 }
 
-/// What a split says of itself.
+/// The stored description of a split.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Statement {
     json_version: u32,
-    /// `--gpu-targets`; everything if there is none.
+    /// `--gpu-targets`; `None` if it was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     gpu_targets: Option<Vec<String>>,
     /// `--exclude-targets`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     exclude_targets: Vec<String>,
-    /// `--databases`; all handlers if there is none.
+    /// `--databases`; `None` for all handlers.
     #[serde(skip_serializing_if = "Option::is_none")]
     databases: Option<Vec<String>>,
-    /// `--view`: what was written; host and device parts if there is none.
+    /// `--view`: the views that were written. Empty for host and device parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     views: Vec<String>,
-    /// `--arch`: the targets that are overlaid on `host/` itself.
+    /// `--arch`: the targets overlaid on `host/` itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     arch: Vec<String>,
-    /// The directories of the split. Wheels name each other in METADATA.
+    /// The directories of the split. Empty for wheels, whose METADATA name the other wheels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<String>,
 }
@@ -54,25 +55,25 @@ pub struct Statement {
 /// Why a statement cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StatementError {
-    /// It is no JSON of the form that is expected.
+    /// It is not JSON of the expected form.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It is of another version of kpackfs.
+    /// It was written by another version of kpackfs.
     #[error("its json_version is {0}; {VERSION} is known")]
     Version(u32),
-    /// A part in it has no path.
+    /// A part in it has an invalid path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A target in it is none.
+    /// A target in it is invalid.
     #[error(transparent)]
     Target(#[from] TargetIdError),
-    /// A database in it is none.
+    /// A database in it is unknown.
     #[error(transparent)]
     Database(#[from] crate::database::UnknownHandler),
 }
 
 impl Statement {
-    /// What `options` restrict.
+    /// The restrictions of `options`.
     pub fn of(options: &PlanOptions) -> Self {
         let names = |keys: &[BundleKey]| keys.iter().map(ToString::to_string).collect();
         let handlers = options.databases.handlers();
@@ -86,25 +87,25 @@ impl Statement {
         }
     }
 
-    /// The same with only these views.
+    /// Sets the views.
     #[must_use]
     pub fn with_views(self, views: &[String]) -> Self {
         Self { views: views.iter().map(|view| view.trim_matches('/').to_owned()).collect(), ..self }
     }
 
-    /// The same with these targets overlaid on the host part.
+    /// Sets the targets that are overlaid on the host part.
     #[must_use]
     pub fn with_arch(self, arch: &[BundleKey]) -> Self {
         Self { arch: arch.iter().map(ToString::to_string).collect(), ..self }
     }
 
-    /// The same with these parts.
+    /// Sets the parts.
     #[must_use]
     pub fn with_parts(self, parts: impl IntoIterator<Item = String>) -> Self {
         Self { parts: parts.into_iter().collect(), ..self }
     }
 
-    /// What a directory holds to which a split added parts, if it held `earlier` ones before.
+    /// The statement for a directory whose statement was `earlier`, and to which this split added parts.
     #[must_use]
     pub fn after(self, earlier: Self) -> Self {
         let of_host = self.parts.iter().any(|part| part == super::HOST);
@@ -115,7 +116,7 @@ impl Statement {
         match is_alike {
             true if earlier.views.is_empty() => Self { views: Vec::new(), parts, ..self },
             true => Self { views: parts.clone(), parts, ..self },
-            // Made by several splits: it is about what is there.
+            // Made by splits with different restrictions: the statement lists what is there.
             false => {
                 let databases = if of_host { self.databases } else { earlier.databases };
                 Self { json_version: VERSION, databases, views: parts.clone(), parts, ..Self::default() }
@@ -123,19 +124,19 @@ impl Statement {
         }
     }
 
-    /// Whether the split was restricted to some of what the input has.
+    /// Whether the split was restricted to a part of the input.
     pub fn is_restricted(&self) -> bool {
         let all = Self { json_version: self.json_version, parts: self.parts.clone(), ..Self::default() };
         *self != all
     }
 
-    /// The file.
+    /// The content of the file.
     #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain fields") + "\n"
     }
 
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, StatementError> {
         let statement: Self = serde_json::from_slice(bytes)?;
         if statement.json_version != VERSION {
@@ -169,12 +170,12 @@ impl Statement {
         keys(&self.arch)
     }
 
-    /// The directories of the split, by their paths in the directory that holds it.
+    /// The directories of the split, relative to the directory that contains them.
     pub fn parts(&self) -> Result<Vec<EntryPath>, PathError> {
         self.parts.iter().map(|part| EntryPath::new(part.as_bytes())).collect()
     }
 
-    /// The GPUs of the thin view that all of it is.
+    /// The GPUs of the thin view, if the split is only that.
     pub fn thin(&self) -> Option<GpuSet> {
         let [view] = &*self.views else { return None };
         view.strip_prefix(super::THIN)?.strip_prefix('/')?.parse().ok()
@@ -186,7 +187,7 @@ impl Statement {
     }
 }
 
-/// What was asked for, for people: `--gpu-targets gfx942 --view host`.
+/// The options as a user gives them: `--gpu-targets gfx942 --view host`.
 impl std::fmt::Display for Statement {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lists = [

@@ -1,4 +1,4 @@
-//! A binary, or a bundle that is a file, with the code of some GPUs only, planned when it is asked for.
+//! A binary or bundle file with the code of some GPUs only. It is planned on demand.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -18,15 +18,14 @@ use crate::source::{EntryKind, EntryPath, Input};
 
 use super::{Destination, Plan};
 
-/// Thin binaries that are remembered at most. Each takes some KB; what was found out of those that are forgotten is in
-/// the index.
+/// The most thin binaries that are kept. Each takes some KB. Results of the others are in the index.
 const MOST_THIN: NonZeroUsize = NonZeroUsize::new(2048).unwrap();
 
 /// A binary of the input in its thin form.
 ///
-/// It is a binary as before, with the same wrappers. Each leads to a bundle of the kind that it had, with the code that
-/// the GPUs may be given. Without compressed bundles its size is known after planning, which reads headers. With them
-/// it is known when they are made.
+/// The binary keeps its wrappers. Each leads to a bundle of the same kind as before, with the code that the GPUs can
+/// run. Without compressed bundles its size is known after planning, which reads headers. With compressed bundles it is
+/// known when they are made.
 #[derive(Debug)]
 pub struct ThinBinary {
     source: Arc<ThinSource>,
@@ -34,26 +33,26 @@ pub struct ThinBinary {
     made: OnceCell<Arc<Rewritten>>,
 }
 
-/// What the thin forms of a binary have in common.
+/// What all thin forms of a binary share.
 #[derive(Debug)]
 struct ThinSource {
     entry: Arc<str>,
     original: Arc<dyn Content>,
     holder: Holder,
-    /// Its compressed bundles as archives read them, so that none is decompressed twice for both.
+    /// Its compressed bundles, shared with archives, so that none is decompressed twice.
     bundles: Arc<[Arc<Compressed>]>,
     jobs: Arc<BundleJobs>,
-    /// The GPUs that have a view.
+    /// The GPUs of all listed views.
     listed: Arc<[Arc<GpuSet>]>,
     planned: Mutex<PlannedBundles>,
 }
 
-/// The compressed bundles of forms that were not asked for yet.
+/// The compressed bundles of forms that were not requested yet.
 #[derive(Debug, Default)]
 struct PlannedBundles {
-    /// The first form that was asked for.
+    /// The first form that was requested.
     first: Option<Arc<GpuSet>>,
-    /// Since another one was, those of all other GPUs that have a view, by their offsets in the file.
+    /// Set when a second form is requested: the bundles for the GPUs of all other listed views, by offset in the file.
     others: Option<HashMap<Arc<GpuSet>, BTreeMap<u64, PackedBundle>>>,
 }
 
@@ -61,7 +60,7 @@ struct PlannedBundles {
 #[derive(Debug)]
 pub struct FatBinaries {
     list: HashMap<EntryPath, Arc<ThinSource>>,
-    /// Those that were asked for last.
+    /// The most recently used ones.
     thin: Mutex<LruCache<ThinPath, Arc<ThinBinary>>>,
 }
 
@@ -91,12 +90,12 @@ impl FatBinaries {
         Self { list, thin: Mutex::new(LruCache::new(MOST_THIN)) }
     }
 
-    /// Whether what is at a path of the input has a thin form.
+    /// Whether the file at a path of the input has a thin form.
     pub fn has(&self, path: &EntryPath) -> bool {
         self.list.contains_key(path)
     }
 
-    /// The thin form of what is at a path of the input; `None` if it has none.
+    /// The thin form of the file at a path of the input; `None` if it has none.
     pub fn thin(&self, gpus: &Arc<GpuSet>, path: &EntryPath) -> Option<Arc<ThinBinary>> {
         let source = self.list.get(path)?;
         let mut thin = self.thin.lock();
@@ -105,7 +104,7 @@ impl FatBinaries {
     }
 }
 
-/// What a bundle becomes, and the compressed bundle that has to be made for that.
+/// The reduced form of a bundle, and the compressed bundle to be made for it.
 struct Thinned {
     offset: u64,
     /// Bytes that there are for it.
@@ -115,7 +114,7 @@ struct Thinned {
 }
 
 impl ThinBinary {
-    /// The binary at `entry` of the input, which is for messages.
+    /// The binary at `entry` of the input, which names it in messages.
     pub fn new(
         entry: &str,
         original: &Arc<dyn Content>,
@@ -130,7 +129,7 @@ impl ThinBinary {
         Self { source: Arc::clone(source), gpus: Arc::clone(gpus), made: OnceCell::new() }
     }
 
-    /// The binary. Plans it and makes its compressed bundles the first time.
+    /// The binary. Plans it and makes its compressed bundles at the first call.
     pub fn rewritten(&self) -> Result<Arc<Rewritten>, ReadError> {
         self.made.get_or_try_init(|| self.plan().map(Arc::new)).cloned()
     }
@@ -168,10 +167,10 @@ impl ThinBinary {
         self.rewrite(&changes.map_err(|error| source.failed(&error))?, &thinned)
     }
 
-    /// The binary after changes of an earlier session. `None` if its compressed bundles are known to have other lengths.
+    /// The binary after changes from the index. `None` if its compressed bundles are known to have other lengths.
     fn restored(&self, code: &DeviceCode, changes: &ThinChanges) -> Result<Option<Rewritten>, ReadError> {
         let lengths: BTreeMap<usize, u64> = changes.compressed().collect();
-        // A record of an earlier session can be wrong; then everything is planned again.
+        // A stored record may be wrong; then everything is planned again.
         if lengths.is_empty() {
             return Ok(self.rewrite(changes, &[]).ok());
         }
@@ -206,8 +205,8 @@ impl ThinSource {
         }
     }
 
-    /// What becomes of each bundle for these GPUs, in the order of their offsets. `slots` has the bytes that there are for
-    /// each; `None` if an earlier session has found that all of them fit.
+    /// The reduced form of each bundle for these GPUs, in the order of offsets. `slots` has the available bytes for
+    /// each; it is `None` if an earlier session found that all of them fit.
     fn thinned(
         &self,
         gpus: &Arc<GpuSet>,
@@ -231,8 +230,8 @@ impl ThinSource {
         bundles.into_iter().map(thin).collect()
     }
 
-    /// The compressed bundles of a form, if they are planned. When a second form is asked for, those of all GPUs that
-    /// have a view are planned: the jobs make them when they decompress a bundle again, so that looking at all views does
+    /// The compressed bundles of a form, if they are planned. When a second form is requested, the forms of all listed
+    /// views are planned. The jobs then make them while a bundle is decompressed anyway, so that reading all views does
     /// not decompress it for each.
     fn planned(&self, gpus: &Arc<GpuSet>, bundles: &[&Bundle]) -> BTreeMap<u64, PackedBundle> {
         let mut planned = self.planned.lock();
@@ -246,7 +245,7 @@ impl ThinSource {
         others.get_or_insert_with(all).remove(gpus).unwrap_or_default()
     }
 
-    /// The compressed bundles of a form. One that cannot be cut down is an error of that form, when it is asked for.
+    /// The compressed bundles of a form. A bundle that cannot be reduced is an error of that form when it is read.
     fn plan_bundles(&self, gpus: &Arc<GpuSet>, bundles: &[&Bundle]) -> BTreeMap<u64, PackedBundle> {
         let compressed = bundles.iter().filter(|bundle| bundle.packed_start().is_some());
         let planned = compressed.filter_map(|bundle| {
@@ -257,7 +256,7 @@ impl ThinSource {
         planned.collect()
     }
 
-    /// The compressed bundle that has to be made, if there is one.
+    /// The compressed bundle to be made, if any.
     fn pack(&self, fat: &Bundle, thin: &ThinBundle, gpus: &GpuSet) -> Result<Option<PackedBundle>, ReadError> {
         let ThinBundle::Compressed { parts, format, .. } = thin else { return Ok(None) };
         let compressed = self.compressed(fat)?;

@@ -1,4 +1,4 @@
-//! The parts of artifacts: `<component>_generic/` and `<component>_<processor>/`, each with a manifest of its own.
+//! The parts of artifacts: `<component>_generic/` and `<component>_<processor>/`, each with its own manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -27,35 +27,35 @@ pub enum ArtifactError {
     /// Its manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The planner refuses.
+    /// The planner refuses it.
     #[error("{}: {source}", location.display())]
     Split {
         /// The artifact.
         location: PathBuf,
-        /// Why.
+        /// The reason.
         source: SplitError,
     },
-    /// A binary in it cannot be split. Published as it is, it would take the place of one that is split elsewhere.
+    /// A binary in it cannot be split. If it were published unchanged, it would replace one that is split elsewhere.
     #[error("{}: it cannot be split, so it is left out: {reasons}", location.display())]
     Unsplit {
         /// The artifact.
         location: PathBuf,
-        /// Each binary and why.
+        /// Each binary, with its reason.
         reasons: String,
     },
-    /// Its directory's name is no artifact's.
+    /// The name of its directory is not that of an artifact.
     #[error("{}: an artifact is called <component>_<family>; name the component with --artifact-prefix", .0.display())]
     Name(PathBuf),
-    /// A prefix of the component's name was given for several artifacts.
+    /// A prefix for component names was given for several artifacts.
     #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
     OneName(PathBuf),
-    /// It is a tar archive of something else, as far as its name says.
+    /// It is a tar archive whose name is not that of an artifact.
     #[error("{}: a tar archive whose name is no artifact's, <component>_<family>; unpack it, or give it such a name", .0.display())]
     Archive(PathBuf),
-    /// It has been split already, or never needs to be.
+    /// It has been split already, or has nothing to split.
     #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
     Nothing(PathBuf),
-    /// A file of it cannot be made.
+    /// A file of it cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
@@ -63,23 +63,23 @@ pub enum ArtifactError {
 /// A part of an artifact.
 #[derive(Clone, Debug)]
 pub struct ArtifactPart {
-    /// What its directory is called.
+    /// The name of its directory.
     pub name: ArtifactName,
-    /// What messages call it.
+    /// Its name in messages.
     pub origin: String,
     pub(super) root: Attributes,
     pub(super) manifest: Manifest,
-    /// Sorted by path, directories included, without the manifest.
+    /// Sorted by path, including directories, without the manifest.
     pub(super) items: Vec<Item>,
     pub(super) archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
 }
 
-/// A fat artifact and the decision about it.
+/// A fat artifact, and the plan for it.
 #[derive(Debug)]
 pub struct SplitArtifact {
-    /// The artifact without what its manifest does not name.
+    /// The artifact, without files that its manifest does not name.
     pub input: Input,
-    /// Where everything goes.
+    /// The plan.
     pub plan: Plan,
     manifest: Manifest,
 }
@@ -91,17 +91,17 @@ pub struct Artifacts {
     pub parts: Vec<ArtifactPart>,
     /// The artifacts that had to be split.
     pub split: Vec<SplitArtifact>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Artifacts that are not among the parts.
+    /// Artifacts that could not be used.
     pub failures: Vec<ArtifactError>,
-    /// What tells whether an artifact has changed.
+    /// Contents that show whether an artifact has changed.
     pub witnesses: Witnesses,
 }
 
 impl Artifacts {
-    /// The parts of the artifact at `location`, or of all artifacts in it that are not split and not generic. `None` if
-    /// it is no artifact and holds none.
+    /// The parts of the artifact at `location`, or of all artifacts in that directory that are neither split nor
+    /// generic. `None` if it is not an artifact and contains none.
     pub fn split(
         location: &Path,
         options: &PlanOptions,
@@ -151,7 +151,7 @@ impl Artifacts {
         Ok(Some(artifacts))
     }
 
-    /// All parts of these components, or of all, that a shard has. What has been split is taken over as it is.
+    /// The parts of a shard, of these components or of all. Split artifacts are taken unchanged.
     pub fn shard(
         location: &Path,
         components: &[String],
@@ -214,12 +214,12 @@ impl Artifacts {
     }
 }
 
-/// What an artifact is to a shard.
+/// The role of an artifact in a shard.
 enum ArtifactRole {
     Generic,
-    /// Device code without its host code, which is next to it.
+    /// Device code whose host code is in an artifact next to it.
     Device,
-    /// Both together.
+    /// Host and device code.
     Fat,
 }
 
@@ -234,7 +234,7 @@ fn kind(name: &str, found: &BTreeMap<String, PathBuf>) -> Option<(ArtifactName, 
     Some((name, kind))
 }
 
-/// Whether a device part is wanted that another tool split off.
+/// Whether a device part that another tool made is wanted.
 fn is_wanted(name: &ArtifactName, options: &PlanOptions) -> bool {
     let target = name.family.parse::<TargetId>();
     target.map_or(true, |target| options.wants(&Packaging::Processors.key_of(&target)))
@@ -248,7 +248,8 @@ fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
     name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
 }
 
-/// An artifact without its manifest and what that does not name, and a note about the latter.
+/// Opens an artifact without its manifest and without files that the manifest does not name. Also returns a note about
+/// those files.
 fn open(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Manifest, Option<String>), ArtifactError> {
     let mut input = Input::open(location, resources)?;
     let manifest = Manifest::of(&input)?;
@@ -261,7 +262,7 @@ fn open(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Manifest,
 }
 
 impl SplitArtifact {
-    /// Lists and plans; `options.group` is the component. With it what the user should know.
+    /// Lists and plans an artifact. `options.group` is the component. Also returns notes for the user.
     fn make(
         location: &Path,
         options: PlanOptions,
@@ -283,7 +284,7 @@ impl SplitArtifact {
         Ok((Self { input, plan, manifest }, notes))
     }
 
-    /// The generic part, and then a part for each processor.
+    /// The generic part, followed by a part for each processor.
     fn parts(&self) -> Vec<ArtifactPart> {
         let Self { input, plan, manifest } = self;
         let part = |family: &str, prefixes: Vec<EntryPath>, items: Vec<Item>| ArtifactPart {
@@ -298,7 +299,7 @@ impl SplitArtifact {
         let mut generic = host_part(input, plan);
         let there: BTreeSet<_> = generic.iter().map(|item| item.path.clone()).collect();
         for prefix in manifest.prefixes.iter().filter(|prefix| !prefix.is_root() && !there.contains(*prefix)) {
-            // It held nothing but databases.
+            // The prefix contained nothing but databases.
             generic.extend(input.entry(prefix).map(Item::of));
         }
         add_directories(&mut generic, known);
@@ -316,7 +317,8 @@ impl SplitArtifact {
     }
 }
 
-/// Tells a selection that left no device code from an artifact that has none: builds for some GPUs skip components.
+/// A note if the selection left no device code. An artifact may also have none, because builds for some GPUs skip
+/// components.
 fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     if plan.binaries.is_empty() || !plan.keys.is_empty() {
         return None;
@@ -336,7 +338,8 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
 }
 
 impl ArtifactPart {
-    /// A part that was split off before, as it is; its witnesses, and a note about what its manifest does not name.
+    /// A part that was split before, unchanged, with its witnesses and a note about files that its manifest does not
+    /// name.
     fn take_over(
         location: &Path,
         name: ArtifactName,
@@ -358,24 +361,24 @@ impl ArtifactPart {
         self.items.iter().filter_map(size).sum()
     }
 
-    /// What messages call a file of this part.
+    /// The name of a file of this part in messages.
     pub(super) fn label(&self, path: &EntryPath) -> String {
         format!("{}: {path}", self.origin)
     }
 
-    /// A path inside an installation.
+    /// A path in an installation.
     pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
         let prefix = self.manifest.prefix_of(path);
         prefix.and_then(|prefix| path.below(prefix)).unwrap_or_else(|| path.clone())
     }
 
-    /// Its archives that have to be made, and where they are below the part's directory.
+    /// Its archives that have to be made, with their paths in the part's directory.
     pub fn archives(&self) -> impl Iterator<Item = (&EntryPath, &Arc<ArchiveRope>)> {
         self.archives.iter()
     }
 }
 
-/// The tree that a mount shows: a directory for each part.
+/// The tree of a mount: a directory for each part.
 pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> Result<Tree, ViewError> {
     let owner =
         parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);

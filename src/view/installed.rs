@@ -1,4 +1,5 @@
-//! What an installation of a wheel's parts has: files of data directories are where installers put them, and RECORDs say so.
+//! The installed form of a wheel's parts: files of data directories are at their installed paths, and RECORDs list
+//! these.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ pub(super) struct Installed {
 }
 
 impl Installed {
-    /// `None` if the parts are installed as they are, since they have no data directory.
+    /// `None` if the parts have no data directory, so that they are installed as they are.
     pub(super) fn new(
         host: &[Item],
         devices: &BTreeMap<&BundleKey, Vec<Item>>,
@@ -40,7 +41,7 @@ impl Installed {
     }
 }
 
-/// The items of a part where they are installed.
+/// The items of a part at their installed paths.
 fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> {
     let own_record = part.record_path()?;
     let mut files = BTreeMap::new();
@@ -57,12 +58,12 @@ fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> 
             }
             ItemKind::File(..) | ItemKind::Symlink(_) => {}
         }
-        // Of two files that are installed at one path, planning has seen that they are the same.
+        // Planning has checked that two files with one installed path are equal.
         files.entry(item.path.clone()).or_insert(item);
     }
     let mut moved: Vec<_> = files.into_values().collect();
     add_directories(&mut moved, |path| directories.get(path).map(|item| item.attributes));
-    // Directories that were empty before still are; those of a data directory that is left empty are not installed.
+    // Empty directories of the input stay. Directories of a data directory that become empty are not installed.
     let used: std::collections::BTreeSet<_> = moved.iter().map(|item| item.path.clone()).collect();
     let is_data = |path: &EntryPath| path.components().next().is_some_and(|first| first.ends_with(b".data"));
     let empty = directories.into_values().filter(|item| {
@@ -81,7 +82,7 @@ fn record(part: &Arc<WheelPart>) -> Result<Body, ViewError> {
     Ok(if is_made { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) })
 }
 
-/// The RECORD of a part, which is made when it is asked for.
+/// The RECORD of a part, which is made on demand.
 #[derive(Debug)]
 pub(super) struct InstalledRecord {
     part: Arc<WheelPart>,

@@ -1,4 +1,4 @@
-//! What the parts of a split consist of, before they become nodes of a tree.
+//! The content of a split's parts, before they become nodes of a tree.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedArchive};
 
-/// Something to put into a view, at its path in the input.
+/// A file, directory or symlink of a part, at its path in the input.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) path: EntryPath,
@@ -28,7 +28,7 @@ pub(super) enum ItemKind {
 }
 
 impl Item {
-    /// An entry of the input, as it is.
+    /// An unchanged entry of the input.
     pub(super) fn of(entry: &Entry) -> Self {
         let kind = match &entry.kind {
             EntryKind::Directory => ItemKind::Directory,
@@ -39,7 +39,8 @@ impl Item {
         Self { path: entry.path.clone(), attributes: entry.attributes, kind, origin }
     }
 
-    /// The same as a file of its own. Hard links that are joined may differ: archives are found from the directory of each.
+    /// The same item without its link group. Joined hard links may differ: archives are found from the directory of
+    /// each.
     fn without_links(mut self) -> Self {
         if let ItemKind::File(_, link_group) = &mut self.kind {
             *link_group = None;
@@ -62,7 +63,7 @@ impl Item {
     }
 }
 
-/// A layer that holds these items.
+/// A layer of these items.
 pub(super) fn layer(tree: &mut Tree, root: Attributes, items: &[Item]) -> Result<NodeId, TreeError> {
     let layer = tree.layer(root)?;
     fill(tree, layer, items)?;
@@ -70,7 +71,7 @@ pub(super) fn layer(tree: &mut Tree, root: Attributes, items: &[Item]) -> Result
 }
 
 impl ItemKind {
-    /// What the item would be as an entry of an input. Makes archives.
+    /// The item as an entry of an input. Makes archives.
     fn to_entry(&self) -> Result<EntryKind, ReadError> {
         Ok(match self {
             Self::Directory => EntryKind::Directory,
@@ -80,7 +81,7 @@ impl ItemKind {
     }
 }
 
-/// Puts items into a directory.
+/// Adds items to a directory.
 pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
     for item in items {
         item.insert(tree, place)?;
@@ -88,7 +89,7 @@ pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(),
     Ok(())
 }
 
-/// Everything that stays, without the directories that held nothing but databases.
+/// Everything that stays in the host part, without directories that contained nothing but databases.
 pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     let mut used: HashSet<&[u8]> = HashSet::new();
     let mut occupied: HashSet<&[u8]> = HashSet::new();
@@ -129,7 +130,7 @@ fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {
     }
 }
 
-/// The input with its binaries as they are when they are joined with their archives.
+/// The input, with its split binaries joined with their archives.
 pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
     let item = |entry: &Entry| {
         let item = Item::of(entry);
@@ -159,7 +160,7 @@ fn archive_item(planned: &PlannedArchive) -> Item {
     Item { path, attributes: planned.attributes, kind, origin: Origin::made(OriginKind::Archive) }
 }
 
-/// Adds the directories that the items are in, as `known` describes them.
+/// Adds the directories above the items, with the attributes that `known` returns.
 pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) -> Option<Attributes>) {
     let there: HashSet<_> = items.iter().map(|item| item.path.clone()).collect();
     let mut directories = BTreeMap::new();

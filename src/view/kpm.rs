@@ -1,4 +1,4 @@
-//! A `.kpm` manifest as a file: its size is known when the archives that it names are made.
+//! A `.kpm` manifest as a file. Its size is known when the archives that it lists are made.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::EntryPath;
 
-/// What a manifest says: what others said before, and some archives.
+/// The content of a manifest: earlier entries, and some archives.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) kpm: Kpm,
@@ -24,7 +24,7 @@ pub(super) struct Listed {
     body: Body,
 }
 
-/// What a manifest says of the archive at `path`. One that others made is opened.
+/// The manifest entry for the archive at `path`. An archive of the input is opened.
 pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
     let (targets, kernel_count) = if let Some(archive) = archive {
         (vec![archive.target().to_string()], archive.entries().len())

@@ -19,40 +19,40 @@ use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::wheel::WheelError;
 
-/// Reports of the mount itself. Not listed.
+/// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";
 
 /// Why a split cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Two things claim one path: something in the input stands where an archive has to go.
+    /// Two files claim one path: a file of the input is in the place of an archive.
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// The input's dist-info cannot be used.
     #[error(transparent)]
     Wheel(#[from] WheelError),
-    /// Something in the input cannot be read.
+    /// A file of the input cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A target is asked for of which the input has nothing.
+    /// The input has nothing for a requested target.
     #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.there))]
     NoSuchArch {
         /// The target.
         wanted: BundleKey,
-        /// What there is.
+        /// The targets of the input.
         there: Vec<BundleKey>,
     },
-    /// A thin view is asked for of which the input has nothing.
+    /// The input has nothing for a requested thin view.
     #[error("--thin {wanted}: the input has nothing for it; there are thin views for {there}")]
     NoSuchThin {
-        /// The GPUs.
+        /// The requested GPUs.
         wanted: String,
-        /// The GPUs that there are views for.
+        /// The GPUs for which there are views.
         there: String,
     },
 }
 
-/// The tree that a mount shows. `arch` is overlaid on `host/` itself.
+/// The tree of a mount. `arch` is overlaid on `host/` itself.
 pub fn lay_out(
     input: &Input,
     plan: &Plan,
@@ -63,7 +63,7 @@ pub fn lay_out(
     lay_out_with(input, plan, wheels, arch, &ThinViews::default(), reports)
 }
 
-/// The same, with more thin views that are listed.
+/// Like [`lay_out`], with more listed thin views.
 pub fn lay_out_with(
     input: &Input,
     plan: &Plan,
@@ -90,7 +90,7 @@ pub fn lay_out_with(
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
 
-    // A whole tree is shown as an installation has it, and so are parts that others are put over.
+    // A merged tree is shown as installed, and so is the host part if others are laid over it.
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
     let host_layer = layer(&mut tree, input.root, &host)?;
     let mut device_layers = BTreeMap::new();
@@ -122,7 +122,7 @@ pub fn lay_out_with(
         show_wheels(&mut tree, input, wheels)?;
     }
     show_reports(&mut tree, root, reports)?;
-    // A view with `arch` as well as without, so that its nodes have the same numbers.
+    // With `arch` and without it, host is a view, so that its nodes have the same numbers.
     let host_view = if arch.is_empty() {
         View { layers: vec![host_layer], ..View::default() }
     } else {
@@ -152,7 +152,7 @@ pub fn lay_out_with(
     Ok(tree)
 }
 
-/// The layers of thin wheels. What is different for each set of GPUs is exchanged by their views.
+/// The layers of thin wheels. Views replace the files that differ between sets of GPUs.
 fn lay_out_thin_wheel(
     tree: &mut Tree,
     input: &Input,
@@ -178,7 +178,7 @@ fn lay_out_thin_wheel(
     Ok(())
 }
 
-/// The parts that an installation for all of these consists of: chains of several targets share their upper parts.
+/// The parts of an installation for all of these targets. Chains of several targets share their upper parts.
 fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewError> {
     let mut keys = Vec::new();
     for wanted in arch {
@@ -196,7 +196,7 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewE
     Ok(keys)
 }
 
-/// The directory of what the mount has to say about itself.
+/// Adds the directory of the mount's reports.
 pub(super) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str, Body)>) -> Result<(), TreeError> {
     for (name, body) in reports {
         let kind = NodeKind::File { body, link_group: None };
@@ -207,7 +207,7 @@ pub(super) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str
     Ok(())
 }
 
-/// The parts that an installation for `wanted` consists of and that the input has.
+/// The parts of an installation for `wanted` that the input has.
 fn chain(plan: &Plan, wanted: &BundleKey) -> Vec<BundleKey> {
     wanted.packaging_chain().into_iter().filter(|key| plan.keys.contains(key)).collect()
 }
@@ -221,7 +221,7 @@ pub(super) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> 
     tree.insert(ROOT, &path, attributes, NodeKind::directory())
 }
 
-/// Exchanges the input's dist-info for that of the part's wheel, so that the part is that wheel unpacked.
+/// Replaces the input's dist-info with that of the part's wheel, so that the part is that wheel unpacked.
 fn become_unpacked_wheel(
     items: &mut Vec<Item>,
     input: &Input,
@@ -253,7 +253,7 @@ fn become_unpacked_wheel(
     Ok(())
 }
 
-/// The attributes of files in dist-info directories that the input does not have.
+/// Attributes for files in dist-info directories that the input does not have.
 fn dist_info_attributes(input: &Input) -> Attributes {
     let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
     metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
@@ -264,7 +264,7 @@ fn wheel_attributes(input: &Input, wheels: &WheelSet) -> Attributes {
     Attributes { mode: 0o644, mtime_nanoseconds, ..input.root }
 }
 
-/// The directories of `.whl` files.
+/// Adds the directories of `.whl` files.
 fn show_wheels(tree: &mut Tree, input: &Input, wheels: &WheelSet) -> Result<(), ViewError> {
     let attributes = wheel_attributes(input, wheels);
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {

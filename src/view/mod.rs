@@ -1,4 +1,4 @@
-//! What a user sees: the tree of host, device and merged views.
+//! The tree that a user sees: host, device and merged views.
 //!
 //! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 

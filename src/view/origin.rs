@@ -1,48 +1,50 @@
-//! Where a node comes from, for those who ask for its extended attributes.
+//! The origin of a node, which its extended attributes report.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use crate::source::EntryPath;
 
-/// What the names of the attributes begin with. Attributes of `user` need no privilege (xattr(7)).
+/// The prefix of the attributes' names. Attributes of `user` need no privilege (xattr(7)).
 const NAMESPACE: &str = "user.kpackfs.";
 
-/// Where a node comes from.
+/// The origin of a node.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     kind: OriginKind,
-    /// In the input; of what is [`OriginKind::Made`], in the part.
+    /// The path in the input. For [`OriginKind::Made`], the path in the part.
     path: Option<EntryPath>,
     stated: Option<Arc<PartRecord>>,
 }
 
-/// What the RECORD of a part states.
+/// Digests in the RECORD of a part.
 pub trait States: Send + Sync + fmt::Debug {
-    /// The SHA-256 of a file, if it is known without work: by its path in the input, or in the part if it is made for that.
+    /// The SHA-256 of a file if it is known without work. `path` is the path in the input, or in the part for a file
+    /// that is made for it.
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]>;
 }
 
-/// What the RECORD of a part states. Each file of the part refers to it, and one pointer is half of two.
+/// Shared digests of a part's RECORD. Each file of the part refers to it. The box makes the reference one pointer
+/// instead of two.
 #[derive(Debug)]
 pub struct PartRecord(pub Box<dyn States>);
 
 /// How a node was made of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OriginKind {
-    /// An entry of the input as it is.
+    /// An unchanged entry of the input.
     Unchanged,
-    /// A binary of the input without its device code, or something of it with less device code.
+    /// A binary without its device code, or a binary or bundle with less of it.
     Rewritten,
-    /// A binary of the input with the device code of its archives.
+    /// A binary joined with the device code of its archives.
     Joined,
-    /// A kernel database of the input as it is, at the place of its architecture.
+    /// An unchanged kernel database, moved to the part of its architecture.
     Database,
     /// An archive of device code.
     Archive,
     /// A wheel.
     Wheel,
-    /// A report of the mount on itself.
+    /// A report of the mount about itself.
     Report,
     /// Anything else that the input does not have: directories of views, links to them, manifests, the dist-info of a
     /// wheel.
@@ -67,28 +69,28 @@ impl OriginKind {
 }
 
 impl Origin {
-    /// Something of this kind that no single entry of the input became.
+    /// A node of this kind that was not made from a single entry.
     pub fn made(kind: OriginKind) -> Self {
         Self { kind, ..Self::default() }
     }
 
-    /// What an entry of the input became.
+    /// A node that was made from an entry of the input.
     pub fn of(kind: OriginKind, entry: &EntryPath) -> Self {
         Self { kind, path: Some(entry.clone()), stated: None }
     }
 
-    /// A file that is made for a part, at this path in it.
+    /// A file that is made for a part, with its path in the part.
     pub fn made_for(part: &Arc<PartRecord>, path: &EntryPath) -> Self {
         Self { kind: OriginKind::Made, path: Some(path.clone()), stated: Some(Arc::clone(part)) }
     }
 
-    /// The same for a file of a part.
+    /// The same origin, with a part that has the file.
     #[must_use]
     pub fn stated_by(self, part: &Arc<PartRecord>) -> Self {
         Self { stated: Some(Arc::clone(part)), ..self }
     }
 
-    /// The same for what a view shows in its place: other bytes, made of the same entry.
+    /// The origin of a file that a view shows in place of this one: other bytes made from the same entry.
     #[must_use]
     pub(super) fn replaced(&self) -> Self {
         let kind = match self.kind {
@@ -103,13 +105,13 @@ impl Origin {
         self.kind
     }
 
-    /// The entry of the input that it was made of, if there is a single one.
+    /// The entry of the input from which it was made, if there is a single one.
     pub fn entry(&self) -> Option<&EntryPath> {
         self.path.as_ref().filter(|_| self.kind != OriginKind::Made)
     }
 
-    /// The value of an extended attribute, told without work: `kind`; `origin`, the path in the input, of at most 4095
-    /// bytes; `sha256` in hexadecimal, as RECORD of the view states it, if it is known already.
+    /// The value of an extended attribute, if it is available without work: `kind`; `origin`, the path in the input (at
+    /// most 4095 bytes); `sha256` in hexadecimal, as the RECORD of the view has it.
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name.strip_prefix(NAMESPACE.as_bytes())? {
             b"kind" => Some(self.kind.name().into()),
@@ -133,7 +135,7 @@ mod tests {
     use crate::rope::{Rope, Segment};
     use crate::wheel::Digest;
 
-    /// States the digest of one file.
+    /// Has the digest of one file.
     #[derive(Debug)]
     struct StatedFile(EntryPath, Arc<Digest>);
 

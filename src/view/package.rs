@@ -1,4 +1,4 @@
-//! A package for a group of processors: the device parts of several shards, joined.
+//! A package for a group of processors: the joined device parts of several shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::kpack::ArchiveRope;
 use crate::rope::to_usize;
 use crate::source::{Attributes, EntryPath};
 
-/// A group of device parts on the way to one part.
+/// The device parts of a group while they are being joined.
 pub(super) struct Package {
     name: ArtifactName,
     is_strict: bool,
     wants_kpm: bool,
     root: Option<Attributes>,
     manifest: Manifest,
-    /// By path: the item, and what messages call it.
+    /// By path: the item, and its name in messages.
     items: BTreeMap<EntryPath, (Item, String)>,
-    /// By path: the attributes, and what messages call it.
+    /// By path: the attributes, and the name in messages.
     directories: BTreeMap<EntryPath, (Attributes, String)>,
     archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
-    /// The manifests that shards have, by path.
+    /// The shards' manifests, by path.
     kpms: BTreeMap<EntryPath, Kpm>,
     pub(super) notes: Vec<String>,
 }
@@ -101,7 +101,7 @@ impl Package {
         Ok(())
     }
 
-    /// The part, unless nothing is left of it.
+    /// The part; `None` if nothing is left of it.
     pub(super) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
         let Some(root) = self.root.filter(|_| !self.items.is_empty()) else { return Ok(None) };
         self.check_directories()?;
@@ -121,10 +121,10 @@ impl Package {
         }))
     }
 
-    /// Refuses a file or symlink of one shard where another one has a directory.
+    /// Refuses a file or symlink of one shard at the path of another one's directory.
     fn check_directories(&self) -> Result<(), RecombineError> {
         let directories = self.directories.iter().map(|(path, (_, label))| (path, label));
-        // The part that holds a file has the directories above it.
+        // The part that contains a file also has the directories above it.
         for (path, directory) in directories {
             if let Some((_, file)) = self.items.get(path) {
                 let (file, directory) = (file.clone(), directory.clone());
@@ -162,8 +162,8 @@ impl Package {
     }
 }
 
-/// Whether a file of a device part is an archive or of a database. Whatever is in a directory of a processor, or is
-/// named after one, belongs to it; what is left is host code.
+/// Whether a file of a device part is an archive or belongs to a database. Files in a directory of a processor, and
+/// files named after one, belong to that processor. All others are host code.
 fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
     let installed = part.installed(path);
     is_in_archive_directory(part, path)

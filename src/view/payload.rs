@@ -1,4 +1,4 @@
-//! The files of each wheel but for its dist-info.
+//! The files of each wheel, without its dist-info.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
 use crate::wheel::{Paths, SplitWheel, Unchanged, WheelEntry, WheelError, Wheels};
 
-/// A file of a wheel but for its dist-info.
+/// A file of a wheel outside of dist-info.
 #[derive(Clone, Debug)]
 pub(super) enum Payload {
-    /// A file of the input as it is.
+    /// An unchanged file of the input.
     Unchanged(Unchanged),
-    /// A binary that is joined with its archives, and its path in the input.
+    /// A binary joined with its archives, and its path in the input.
     Joined(Box<(WheelEntry, EntryPath)>),
-    /// A binary that is rewritten, and its path in the input.
+    /// A rewritten binary, and its path in the input.
     Rewritten(Box<(WheelEntry, Arc<Rewritten>, EntryPath)>),
-    /// A binary or a bundle that is cut down.
+    /// A thin binary or bundle.
     Thin(EntryPath, bool, Arc<ThinBinary>),
-    /// An archive at its path in the input.
+    /// An archive, and its path in the input.
     Archive(EntryPath, u16, Arc<ArchiveRope>),
 }
 
-/// What stays, and binaries without device code.
+/// Files that stay, and binaries without device code.
 pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Host)?;
     let mut payload = Vec::with_capacity(input.entries.len());
@@ -72,7 +72,7 @@ pub(super) fn device_payload(
     Ok(payload)
 }
 
-/// All of the input, with its binaries as they are when they are joined with their archives.
+/// All of the input, with its split binaries joined with their archives.
 pub(super) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Fat)?;
     let mut payload = Vec::with_capacity(input.entries.len());
@@ -95,7 +95,7 @@ fn unchanged(wheels: &Wheels, paths: &Paths<'_>, entry: &Entry) -> Option<Payloa
 }
 
 impl Payload {
-    /// Its path in the input, unless it is made for the part.
+    /// Its path in the input, unless it was made for the part.
     pub(super) fn entry(&self) -> Option<&EntryPath> {
         match self {
             Self::Unchanged(unchanged) => Some(&unchanged.entry),
@@ -105,7 +105,7 @@ impl Payload {
         }
     }
 
-    /// Its path in the wheel, which has its files at these paths.
+    /// Its path in the wheel. `paths` maps paths of the input.
     pub(super) fn path(&self, paths: &Paths<'_>) -> Option<EntryPath> {
         match self {
             Self::Unchanged(unchanged) => paths.of(&unchanged.entry),

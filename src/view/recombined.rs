@@ -1,4 +1,4 @@
-//! The parts of several shards, joined to packages: host code of one shard, device code of all.
+//! The parts of several shards, joined to packages: the host code of one shard, the device code of all.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::split::{PlanOptions, PlanProgress};
 /// Why shards cannot be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum RecombineError {
-    /// They cannot be listed.
+    /// A shard cannot be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// An artifact of a shard cannot be used.
@@ -27,14 +27,14 @@ pub enum RecombineError {
     /// The primary shard is missing, or has no host code.
     #[error("{}: no generic artifacts found in the primary shard {shard:?}; there are {}", place.display(), there.join(", "))]
     NoPrimary {
-        /// Where the shards are.
+        /// The directory of the shards.
         place: PathBuf,
         /// The primary shard.
         shard: String,
-        /// The shards there are.
+        /// The available shards.
         there: Vec<String>,
     },
-    /// `error_on_duplicate_device_code`.
+    /// `error_on_duplicate_device_code` is set, and two shards have code for one processor.
     #[error(
         "{first} and {second}: both are device code for {name}; take it out of one shard (--exclude-targets), or set \
          error_on_duplicate_device_code to false to use the first"
@@ -47,16 +47,16 @@ pub enum RecombineError {
         /// A file of another shard.
         second: String,
     },
-    /// `error_on_left_out_host_code`.
+    /// `error_on_left_out_host_code` is set, and host code would be left out.
     #[error(
         "{left_out}; make that shard the primary one, take this out of it, or set error_on_left_out_host_code to false to leave \
          it out"
     )]
     LeftOut {
-        /// What would be left out.
+        /// The host code that would be left out.
         left_out: LeftOut,
     },
-    /// Two files claim one place in a package.
+    /// Two different files have one path in a package.
     #[error("{first} and {second}: they differ and would be the same file of {name}")]
     Conflict {
         /// The package.
@@ -66,7 +66,7 @@ pub enum RecombineError {
         /// Another one.
         second: String,
     },
-    /// A file stands where a directory is needed.
+    /// A file is at the path of a directory.
     #[error("{file} and {directory}: a file and a directory would have one place in {name}; take one out of its shard")]
     NotADirectory {
         /// The package.
@@ -76,22 +76,22 @@ pub enum RecombineError {
         /// A directory of another shard.
         directory: String,
     },
-    /// `verify_generic_artifacts_match`.
+    /// `verify_generic_artifacts_match` is set, and host code differs.
     #[error(
         "{first} and {second}: {reason}; verify_generic_artifacts_match wants all shards to have the same host code"
     )]
     GenericMismatch {
         /// A file of the primary shard.
         first: String,
-        /// That of another one.
+        /// A file of another shard.
         second: String,
-        /// What differs.
+        /// The difference.
         reason: &'static str,
     },
-    /// `error_on_missing_architecture`.
+    /// `error_on_missing_architecture` is set, and no shard has a part.
     #[error("{}: group {group} of {} wants {name}, which no shard there has", place.display(), config.display())]
     Missing {
-        /// Where the shards are.
+        /// The directory of the shards.
         place: PathBuf,
         /// The packaging configuration.
         config: PathBuf,
@@ -105,7 +105,7 @@ pub enum RecombineError {
     Kpm {
         /// The manifest.
         file: String,
-        /// Why not.
+        /// The reason.
         source: KpmError,
     },
     /// An archive cannot be used.
@@ -113,22 +113,22 @@ pub enum RecombineError {
     Archive {
         /// The archive.
         file: String,
-        /// Why not.
+        /// The reason.
         source: KpackError,
     },
-    /// Bytes cannot be had.
+    /// Bytes cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// Host code of a shard that the primary shard does not have.
+/// Host code of a shard that the primary shard lacks.
 #[derive(Debug)]
 pub struct LeftOut {
     artifact: String,
     primary: String,
-    /// How many files there are, and one of them.
+    /// The number of files, and one of them.
     files: (usize, EntryPath),
-    /// Whether the primary shard has the component at all.
+    /// Whether the primary shard has any of the component.
     has_component: bool,
 }
 
@@ -159,7 +159,7 @@ pub struct Shards {
     /// Sorted by shard.
     parts: Vec<(String, ArtifactPart)>,
     names: Vec<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     witnesses: Witnesses,
 }
@@ -169,15 +169,15 @@ pub struct Shards {
 pub struct Recombined {
     /// A generic part for each component, and a part for each group.
     pub parts: Vec<ArtifactPart>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// What tells whether a shard has changed.
+    /// Contents that show whether a shard has changed.
     pub witnesses: Witnesses,
 }
 
 impl Shards {
-    /// Opens the directories in `place`; each is a shard, of split or of fat artifacts. Only these components, or all if
-    /// there are none.
+    /// Opens the directories in `place`, each of which is a shard of split or fat artifacts. Takes these components, or
+    /// all if none are given.
     pub fn open(
         place: &Path,
         components: &[String],
@@ -207,7 +207,8 @@ impl Shards {
         Ok(all)
     }
 
-    /// Joins them as the configuration at `config_path` says. With `kpm`, packages get manifests of their archives.
+    /// Joins them according to the configuration at `config_path`. With `kpm`, packages get manifests of their
+    /// archives.
     pub fn recombine(
         &self,
         config: &PackagingConfig,
@@ -247,7 +248,7 @@ impl Shards {
             if config.validation.error_on_missing_architecture {
                 return Err(error);
             }
-            // Many components skip some processors; one that no component has is probably misspelt.
+            // Many components skip some processors. A processor that no component has is probably misspelt.
             if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
                 result.notes.push(error.to_string());
             }
@@ -281,7 +282,7 @@ impl Shards {
         Ok(result)
     }
 
-    /// The host code of all shards that is in no package.
+    /// The host code of all shards that goes into no package.
     fn left_out(&self, config: &PackagingConfig, decision: &Recombination) -> Vec<LeftOut> {
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         let left_out = |&(other, primary): &(usize, Option<usize>)| {
@@ -325,7 +326,7 @@ impl Shards {
     }
 }
 
-/// Refuses device code that would be installed over host code, unless that is the same.
+/// Refuses device code that would be installed over different host code.
 fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), RecombineError> {
     let there: BTreeMap<_, _> = generic.items.iter().map(|item| (&item.path, item)).collect();
     for item in &package.items {
@@ -338,7 +339,7 @@ fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), R
     Ok(())
 }
 
-/// Names a file that both have, or what both are.
+/// The name of a file that both have, or else the names of both parts.
 fn named_duplicate(first: &ArtifactPart, second: &ArtifactPart) -> (String, String, ArtifactName) {
     let has = |path: &EntryPath| second.items.iter().any(|item| item.path == *path);
     let common =
@@ -347,7 +348,7 @@ fn named_duplicate(first: &ArtifactPart, second: &ArtifactPart) -> (String, Stri
     (label(first), label(second), first.name.clone())
 }
 
-/// Whether a part has every file of another one, with the same bytes.
+/// Whether `first` has every file of `second`, with the same bytes.
 fn holds(first: &ArtifactPart, second: &ArtifactPart) -> Result<bool, ReadError> {
     let there: BTreeMap<_, _> = first.items.iter().map(|item| (&item.path, item)).collect();
     for item in second.items.iter().filter(|item| is_file(item)) {
@@ -363,7 +364,7 @@ fn is_file(item: &Item) -> bool {
     !matches!(item.kind, ItemKind::Directory)
 }
 
-/// Host code, without the archives that a splitter may have left there.
+/// Host code, without archives that a splitter left in it.
 fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPart {
     let mut part = part.clone();
     let (items, archives): (Vec<_>, Vec<_>) =

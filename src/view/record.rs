@@ -1,11 +1,11 @@
-//! The files of a part that consist of all the others: RECORD, and the wheel.
+//! Files that depend on all others of a part: RECORD, and the wheel.
 
 use std::sync::Arc;
 
 use super::wheel_part::WheelPart;
 use crate::rope::{Content, Materialize, ReadError, check_range};
 
-/// A part's RECORD, as a file whose size is known when archives are made.
+/// A part's RECORD as a file. Its size is known when the archives are made.
 #[derive(Debug)]
 pub(super) struct RecordFile(pub(super) Arc<WheelPart>);
 
@@ -21,7 +21,7 @@ impl Materialize for RecordFile {
     }
 }
 
-/// The text of a RECORD. It is made when it is read, since nobody reads it in most mounts.
+/// The text of RECORD. It is made when it is read, because most mounts never need it.
 #[derive(Debug)]
 struct RecordText {
     part: Arc<WheelPart>,
@@ -41,7 +41,7 @@ impl Content for RecordText {
         record.digest.content().read_at(offset, buffer)
     }
 
-    /// Never: the list of files can leave between the question and the read, and making it again is work.
+    /// Always `false`: the list of files may be evicted between this call and the read, and making it again is work.
     fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         false
     }

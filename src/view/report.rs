@@ -1,4 +1,4 @@
-//! The files of `.kpackfs/`: what the mount is and what it costs.
+//! The files of `.kpackfs/`, which describe the mount and its costs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::metrics::{Counters, Gauges, openmetrics};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
 
-/// The version of the form of everything that is JSON (`docs/json.md`). It grows when a field goes or gets another meaning; a
-/// field more leaves it as it is.
+/// The version of all JSON output (`docs/json.md`). It is incremented when a field is removed or changes its meaning,
+/// not when one is added.
 pub const JSON_VERSION: u32 = 1;
 
-/// What `status.json` takes, whatever it says. One request of the kernel reads it all.
+/// The fixed size of `status.json` in bytes. One request of the kernel reads all of it.
 const SIZE: usize = 8192;
 
-/// `status.json`: work done so far, work going on, and memory held now. Always the same number of bytes, because the size
-/// of a file must be known before it is read.
+/// `status.json`: work done, work in progress, and memory in use. It always has the same size, because the size of a
+/// file must be known before it is read.
 pub struct Status {
     input: String,
     resources: Arc<Resources>,
@@ -35,26 +35,26 @@ struct StatusText<'a> {
     json_version: u32,
     version: &'static str,
     input: &'a str,
-    /// The first file of the input that is no longer the one that was mounted.
+    /// The first file of the input that has changed since it was mounted.
     changed: Option<String>,
     uptime_seconds: f64,
     counters: &'a Counters,
     gauges: StatusGauges,
-    /// Bytes of memory by what they are used for.
+    /// Bytes of memory by class.
     memory: Gauges,
-    /// Archives that are being made; the first ones if there are too many.
+    /// Archives that are being made; only the first ones if there are too many.
     making: Vec<UnfinishedArchive<'a>>,
 }
 
 #[derive(Serialize)]
 struct StatusGauges {
-    /// Requests that workers have to answer now.
+    /// Requests that wait for a worker, or are being answered by one.
     requests_waiting: u64,
     /// Worker threads.
     threads: usize,
 }
 
-/// An archive that is being made. Bytes are those of uncompressed code objects.
+/// An archive that is being made. Sizes are bytes of uncompressed code objects.
 #[derive(Serialize)]
 struct UnfinishedArchive<'a> {
     archive: &'a str,
@@ -63,7 +63,7 @@ struct UnfinishedArchive<'a> {
 }
 
 impl Status {
-    /// The status of the work on `input`, and on these archives, whose names say where they are.
+    /// The status of the work on `input`, and of these archives by name.
     pub fn new(
         input: impl Into<String>,
         resources: &Arc<Resources>,
@@ -78,7 +78,8 @@ impl Status {
         }
     }
 
-    /// Has it say, too, whether these contents can still be read; see [`Input::witnesses`](crate::source::Input::witnesses).
+    /// Adds a check whether these contents can still be read; see
+    /// [`Input::witnesses`](crate::source::Input::witnesses).
     #[must_use]
     pub fn watching(mut self, contents: impl IntoIterator<Item = Arc<dyn Content>>) -> Self {
         self.watch.add(contents);
@@ -118,11 +119,11 @@ impl LiveReport for Status {
     }
 }
 
-/// `metrics`: the same numbers for monitoring, always the same number of bytes, too.
+/// `metrics`: the same numbers for monitoring, also in a fixed size.
 #[derive(Debug)]
 pub struct Metrics(pub Arc<Resources>);
 
-/// Stands behind the metrics; its help fills the file up, since there may be no empty lines.
+/// Follows the metrics. Its help text pads the file, since empty lines are not allowed.
 const FILLER: &str = "# TYPE kpackfs_filler gauge\n# HELP kpackfs_filler Fills the file up.";
 const END: &str = "\nkpackfs_filler 0\n# EOF\n";
 
@@ -146,7 +147,7 @@ impl LiveReport for Metrics {
     }
 }
 
-/// The text without what does not fit: names can be long, numbers are not.
+/// The text, without what does not fit: names may be long, numbers are not.
 #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
 fn fitted(mut text: StatusText<'_>) -> String {
     loop {

@@ -1,4 +1,4 @@
-//! The deflate stream of a rewritten member, of which length and CRC-32 are remembered.
+//! The deflate stream of a rewritten member. Its length and CRC-32 are stored in the index.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, LazyContent, ReadError};
 
-/// A deflate stream, and the CRC-32 of what it inflates to.
+/// A deflate stream, and the CRC-32 of its content.
 pub(super) type SplicedStream = (Arc<dyn Content>, u32);
 
-/// Makes the stream that `rewritten` is spliced to, or recalls how long it is and leaves the work to the first reader; `entry`
-/// is for messages. `None` if there is none.
+/// The spliced deflate stream of `rewritten`; `None` if there is none. If its length is in the index, the first reader
+/// makes it. `entry` names it in messages.
 pub(super) fn spliced(
     entry: &str,
     rewritten: &Arc<Rewritten>,

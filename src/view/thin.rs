@@ -1,7 +1,7 @@
-//! The thin views: the whole input as an installation for some GPUs has it, for every HIP runtime there is.
+//! The thin views: the whole input as installed for some GPUs, for use with any HIP runtime.
 //!
-//! A thin view shows the host part with the databases of its GPUs over it, and other bodies for files with device code.
-//! So it adds nothing to the tree but what was asked for.
+//! A thin view shows the host part with the databases of its GPUs laid over it, and other bodies for files with device
+//! code. So it adds nothing to the tree except what was requested.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -16,45 +16,45 @@ use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
 
-/// Views that are listed at most; a forged input can name thousands of targets. The others can be looked up.
+/// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
 const MOST_LISTED: usize = 256;
 
-/// What all thin views have in common.
+/// What all thin views share.
 pub(super) struct ThinLayout {
     /// The layers of a whole tree.
     layers: Layers,
-    /// What no thin view shows: archives, their directories, and what wheels for archives say of themselves.
+    /// What no thin view shows: archives, their directories, and the dist-info of wheels that need archives.
     hidden: Arc<Hidden>,
-    /// Paths in the input of what is cut down, by the nodes in the layers.
+    /// Paths in the input of files with a thin form, by their nodes in the layers.
     paths: HashMap<NodeId, EntryPath>,
     binaries: Arc<FatBinaries>,
     served: ServedGpus,
     wheels: Option<Arc<ThinWheels>>,
 }
 
-/// The GPUs that an input has something for.
+/// The GPUs for which the input has code or databases.
 pub(super) struct ServedGpus {
-    /// What the input has code for.
+    /// The targets for which the input has code.
     code: Vec<TargetId>,
     /// The parts that have databases.
     databases: BTreeSet<BundleKey>,
     targets: Targets,
-    /// Those that have a view which is listed: those that the input has something for, and those that can be given its
-    /// generic code.
+    /// The sets of GPUs with a listed view: those that the input has something for, and those that can run its generic
+    /// code.
     pub(super) listed: Vec<GpuSet>,
 }
 
-/// The layers of a whole tree, as an installation has them.
+/// The layers of a whole tree as installed.
 pub(super) struct Layers {
     /// The dist-info of thin wheels.
     pub(super) dist_info: Option<DistInfo>,
-    /// A directory of a thin wheel: the layer, and in it the wheel.
+    /// A directory of a thin wheel: the layer, and the wheel in it.
     pub(super) wheel: Option<(NodeId, NodeId)>,
     pub(super) host: NodeId,
     pub(super) devices: BTreeMap<BundleKey, NodeId>,
 }
 
-/// The dist-info of thin wheels, of which two files are different for each set of GPUs.
+/// The dist-info of thin wheels. Two of its files differ for each set of GPUs.
 #[derive(Clone, Copy)]
 pub(super) struct DistInfo {
     pub(super) layer: NodeId,
@@ -96,7 +96,7 @@ impl ThinLayout {
         View { layers, hidden: Arc::default(), bodies: Some(Arc::new(bodies)) }
     }
 
-    /// A name as a set of GPUs, in any order, each of them once.
+    /// Parses a name as a set of GPUs, in any order and without duplicates.
     pub(super) fn parse(&self, name: &[u8]) -> Option<GpuSet> {
         let name = std::str::from_utf8(name).ok()?;
         let gpus: GpuSet = name.parse().ok()?;
@@ -121,14 +121,14 @@ impl ServedGpus {
         let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
         let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
         let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
-        // What shares a package shares a view: gfx1250-strict is a mode of gfx1250.
+        // GPUs that share a package share a view: gfx1250-strict is a mode of gfx1250.
         let gpus =
             native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
         let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
         gpus.into_iter().take(MOST_LISTED).filter_map(|gpu| GpuSet::new([gpu])).collect()
     }
 
-    /// Whether the input has code or databases for each of the GPUs. Families are none.
+    /// Whether the input has code or databases for each of the GPUs. `false` for families.
     pub(super) fn serves(&self, gpus: &GpuSet) -> bool {
         let chain = |gpu: &TargetId| BundleKey::of(gpu).packaging_chain();
         let has_code = |gpu: &TargetId| self.code.iter().any(|code| is_given(gpu, code));
@@ -146,7 +146,7 @@ impl fmt::Debug for ThinLayout {
     }
 }
 
-/// The bodies that a thin view has for itself.
+/// The bodies that a thin view replaces.
 #[derive(Debug)]
 struct ThinBodies {
     thin: Arc<ThinLayout>,
@@ -170,12 +170,12 @@ impl Bodies for ThinBodies {
     }
 }
 
-/// The thin views that are listed in addition to those of each GPU.
+/// Thin views that are listed in addition to that of each GPU.
 #[derive(Clone, Debug, Default)]
 pub struct ThinViews {
-    /// For sets of GPUs.
+    /// Sets of GPUs.
     pub sets: Vec<GpuSet>,
-    /// For the GPUs of this machine, as far as the input has something for them; a link `auto` leads there.
+    /// The GPUs of this machine for which the input has something. A link `auto` leads to their view.
     pub auto: Option<GpuSet>,
 }
 
@@ -183,7 +183,7 @@ pub struct ThinViews {
 const AUTO: &[u8] = b"auto";
 
 impl ThinViews {
-    /// The same with sets that the input serves. Fails if there is one for which it has nothing.
+    /// The views for which the input has something. Fails if it has nothing for a set.
     fn served(&self, thin: &ThinLayout, listed: &[GpuSet]) -> Result<Self, ViewError> {
         let missing = |wanted: &GpuSet| {
             let there = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -202,7 +202,7 @@ impl ThinViews {
     }
 }
 
-/// Shows `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
+/// Adds `thin/`, and `thin-wheels/` for a wheel. Both have a view for each set of GPUs.
 pub(super) fn show_thin(
     tree: &mut Tree,
     thin: &Arc<ThinLayout>,
@@ -280,12 +280,12 @@ fn databases(plan: &Plan) -> BTreeSet<BundleKey> {
     keys.collect()
 }
 
-/// Whether a GPU can be given this code.
+/// Whether a GPU can run this code.
 fn is_given(gpu: &TargetId, code: &TargetId) -> bool {
     GpuSet::new([gpu.clone()]).is_some_and(|gpus| gpus.keeps(&[code]) == [true])
 }
 
-/// The nodes of the layers that thin views do without.
+/// The nodes of the layers that thin views omit.
 fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     let mut hidden = BTreeSet::new();
     for &layer in layers.devices.values() {
@@ -302,7 +302,7 @@ fn hidden(tree: &Tree, layers: &Layers) -> BTreeSet<NodeId> {
     hidden
 }
 
-/// Hides archives, and directories that hold nothing else. Whether nothing is left of the directory.
+/// Hides archives, and directories that contain nothing else. Returns whether nothing is left of the directory.
 fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) -> bool {
     let mut is_empty = true;
     for child in tree.children(directory).into_iter().flatten() {
@@ -316,7 +316,7 @@ fn hide_archives(tree: &Tree, directory: NodeId, hidden: &mut BTreeSet<NodeId>) 
     is_empty
 }
 
-/// The paths in the input of what has a thin form, by the nodes that show it.
+/// The paths in the input of files with a thin form, by their nodes.
 fn cut_down(tree: &Tree, binaries: &FatBinaries) -> HashMap<NodeId, EntryPath> {
     let of_node = |(id, node): (NodeId, &Node)| {
         let entry = node.origin.entry().filter(|path| binaries.has(path))?;

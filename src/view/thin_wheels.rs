@@ -18,7 +18,7 @@ use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::wheel::{STATEMENT, SplitWheel, WheelEntry, WheelError};
 
-/// Wheels whose list of files is remembered at most. It is as long as that of the input.
+/// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
 const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
 /// The thin wheels of an input.
@@ -27,17 +27,17 @@ pub(super) struct ThinWheels {
     host: Arc<WheelPart>,
     devices: BTreeMap<BundleKey, Arc<WheelPart>>,
     binaries: Arc<FatBinaries>,
-    /// What the split was restricted to.
+    /// The restrictions of the split.
     restrictions: Statement,
     /// Whether versions name the GPUs.
     has_local_version: bool,
-    /// Whether a whole tree has files elsewhere than the wheel, because it has a data directory.
+    /// Whether files of an installation are at other paths than in the wheel, because it has a data directory.
     is_moved: bool,
-    /// Those that were asked for last.
+    /// The most recently used ones.
     made: Mutex<LruCache<Arc<GpuSet>, Arc<ThinWheel>>>,
 }
 
-/// A thin wheel. What it consists of is listed when it is asked for.
+/// A thin wheel. Its files are listed on demand.
 #[derive(Debug)]
 struct ThinWheel {
     wheels: Arc<ThinWheels>,
@@ -59,33 +59,33 @@ impl ThinWheels {
         }))
     }
 
-    /// The dist-info files but for RECORD, which are the same for all GPUs.
+    /// The dist-info files without RECORD. They are the same for all GPUs.
     pub(super) fn dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
         self.host.thin_dist_info()
     }
 
-    /// Where the statement is.
+    /// The path of the statement.
     pub(super) fn statement_path(&self) -> Result<EntryPath, WheelError> {
         let directory = self.record_path()?.parent().unwrap_or_else(EntryPath::root);
         Ok(directory.child(STATEMENT.as_bytes()))
     }
 
-    /// What the wheel for these GPUs says of itself.
+    /// The statement of the wheel for these GPUs.
     pub(super) fn statement(&self, gpus: &GpuSet) -> String {
         self.restrictions.clone().with_views(&[format!("{THIN}/{gpus}")]).to_json()
     }
 
-    /// Where RECORD is.
+    /// The path of RECORD.
     pub(super) fn record_path(&self) -> Result<EntryPath, WheelError> {
         self.host.record_path()
     }
 
-    /// The name of the wheel in a mount, where it is in a directory for each set of GPUs.
+    /// The wheel's file name in a mount, which has a directory for each set of GPUs.
     pub(super) fn file_name(&self) -> Result<String, WheelError> {
         self.host.file_name()
     }
 
-    /// The wheel's file.
+    /// The `.whl` file.
     pub(super) fn wheel(self: &Arc<Self>, gpus: &Arc<GpuSet>) -> Body {
         Body::Made(Arc::new(ListedFile { wheel: self.of(gpus), kind: ThinWheelKind::Wheel, made: OnceLock::new() }))
     }
@@ -119,7 +119,7 @@ impl ThinWheel {
     }
 }
 
-/// A file that needs the list of all files of a wheel.
+/// A file that depends on the list of all files of a wheel.
 #[derive(Debug)]
 struct ListedFile {
     wheel: Arc<ThinWheel>,

@@ -1,4 +1,4 @@
-//! Whether an input is still what it was when it was mounted.
+//! Detects whether an input has changed since it was mounted.
 
 use std::io;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use parking_lot::Mutex;
 
 use crate::rope::{Content, ReadError};
 
-/// An answer is as good as new for so many times as long as it took: looking takes at most a twentieth of the time. A tree of
-/// 20,000 files is looked at every two seconds.
+/// A check is valid for this multiple of its own duration, so checking takes at most a twentieth of the time. A tree of
+/// 20,000 files is checked every two seconds.
 const REST: u32 = 20;
 
-/// But no longer than this.
+/// The longest time that a check is valid.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// An answer that took no longer than this is never kept.
+/// A check that took no longer than this is repeated each time.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// Contents that fail to be read once the input has changed.
+/// Contents that cannot be read once the input has changed.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     contents: Vec<Arc<dyn Content>>,
@@ -36,9 +36,9 @@ impl Watch {
         self.contents.extend(contents);
     }
 
-    /// The first file that is no longer the one that was mounted.
+    /// The first file that has changed since it was mounted.
     pub(super) fn changed(&self) -> Option<String> {
-        // Those who ask at the same time wait for one answer.
+        // Concurrent callers wait for one check.
         let mut last = self.last.lock();
         let started = Instant::now();
         if let Some(look) = last.as_ref().filter(|look| started < look.good_until) {
@@ -52,7 +52,7 @@ impl Watch {
     }
 }
 
-/// The name of a content whose file is no longer the one that was planned with.
+/// The name of a content whose file has changed since it was planned with.
 fn changed(content: &dyn Content) -> Option<String> {
     let asked = match content.backing() {
         Some(file) => file.open().map(drop),
@@ -60,7 +60,7 @@ fn changed(content: &dyn Content) -> Option<String> {
     };
     match asked {
         Err(ReadError::Changed { entry }) => Some(entry.to_string()),
-        // There was one when the input was listed.
+        // It existed when the input was listed.
         Err(ReadError::Io { entry, source }) if is_gone(&source) => Some(entry.to_string()),
         _ => None,
     }
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes its time, and counts the calls.
+    /// A slow content that counts its reads.
     #[derive(Debug)]
     struct Slow(Duration, AtomicU32);
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(looks(), 1);
         let rest = watch.last.lock().as_ref().unwrap().good_until - Instant::now();
         assert!(rest > Duration::from_secs(5) && rest < Duration::from_secs(60), "{rest:?}");
-        // As if that time had passed.
+        // Lets the time pass.
         watch.last.lock().as_mut().unwrap().good_until = Instant::now();
         assert_eq!(looks(), 2);
     }

@@ -18,7 +18,7 @@ use crate::source::EntryPath;
 use crate::split::ThinBinary;
 use crate::wheel::{Assembled, Digest, DosTime, SplitWheel, WheelEntry, WheelError, Wheels, line_size, warnings_of};
 
-/// One wheel. What it consists of is known; what has to be made is made when it is asked for.
+/// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
 pub struct WheelPart {
     part: SplitWheel,
@@ -27,7 +27,8 @@ pub struct WheelPart {
     dist_info: Vec<WheelEntry>,
     stamp: DosTime,
     resources: Arc<Resources>,
-    /// The files, and when they were asked for last. They are as many as there are members, and leave when nobody reads.
+    /// The files, and the time of their last use. They are as many as there are members, and are evicted when nobody
+    /// reads.
     assembled: Mutex<Option<(Arc<Assembled>, u64)>>,
     record_size: OnceLock<u64>,
     wheel: Mutex<Option<Arc<dyn Content>>>,
@@ -50,8 +51,8 @@ impl WheelPart {
         part
     }
 
-    /// A wheel of the files of `host` and those of `devices` that are no archives, but for those that are cut down: `binary`
-    /// gives these for paths of the input.
+    /// A thin wheel: the files of `host`, and those of `devices` except archives. `binary` returns the thin form for
+    /// paths of the input that have one.
     pub(super) fn thin(
         part: SplitWheel,
         host: &Self,
@@ -89,12 +90,12 @@ impl WheelPart {
         Ok(Self::new(part, &wheels, payload, dist_info, host.stamp, &host.resources))
     }
 
-    /// The dist-info files of thin wheels with the version of this one, without RECORD.
+    /// The dist-info files of thin wheels with this one's version, without RECORD.
     pub(super) fn thin_dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
         self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
     }
 
-    /// Plans the binaries that are cut down, on all cores.
+    /// Plans the thin binaries, on all cores.
     fn plan_thin(&self) -> Result<(), ReadError> {
         self.payload.par_iter().with_max_len(1).try_for_each(|payload| match payload {
             Payload::Thin(_, _, binary) => binary.rewritten().map(drop),
@@ -107,17 +108,17 @@ impl WheelPart {
         Ok(self.wheels.name(&self.part)?.to_string())
     }
 
-    /// Which wheel it is.
+    /// The part of the split that the wheel contains.
     pub fn part(&self) -> &SplitWheel {
         &self.part
     }
 
-    /// The dist-info files that the part has instead of the input's, without RECORD.
+    /// The dist-info files that replace the input's, without RECORD.
     pub fn dist_info(&self) -> &[WheelEntry] {
         &self.dist_info
     }
 
-    /// The archives in it, which have to be made before sizes are known.
+    /// Its archives. They have to be made before sizes are known.
     pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
         self.payload.iter().filter_map(|payload| match payload {
             Payload::Archive(_, _, archive) => Some(&**archive),
@@ -125,7 +126,7 @@ impl WheelPart {
         })
     }
 
-    /// What will keep the wheel from being used somewhere.
+    /// Reasons why the wheel cannot be used in some places.
     pub(super) fn warnings(&self) -> Result<Vec<String>, WheelError> {
         let paths = self.wheels.paths(&self.part)?;
         let payload = self.payload.iter().filter_map(|payload| payload.path(&paths));
@@ -133,7 +134,7 @@ impl WheelPart {
         Ok(warnings_of(&self.wheels.name(&self.part)?, payload.chain(dist_info)))
     }
 
-    /// The digests of what is taken over, kept from now on.
+    /// The digests of unchanged files. They are kept from now on.
     pub(super) fn taken_over(&self) -> Vec<Arc<Digest>> {
         let payload = self.payload.iter().filter_map(|payload| match payload {
             Payload::Unchanged(unchanged) => Some(self.wheels.kept_digest(unchanged)),
@@ -142,7 +143,7 @@ impl WheelPart {
         payload.chain(self.dist_info.iter().map(|file| Arc::clone(&file.digest))).collect()
     }
 
-    /// All files of the part, RECORD last. Makes archives.
+    /// All files of the part, with RECORD last. Makes archives.
     pub fn assembled(&self) -> Result<Arc<Assembled>, ReadError> {
         let used = |assembled: &mut Option<(Arc<Assembled>, _)>| {
             let (assembled, used) = assembled.as_mut()?;
@@ -153,7 +154,7 @@ impl WheelPart {
         if let Some(assembled) = used(&mut lock()) {
             return Ok(assembled);
         }
-        // Without the lock: a thread of rayon's that waits takes on other work, which may need the same list.
+        // Without the lock: a rayon thread that waits runs other jobs, which may need the same list.
         self.plan_thin()?;
         let mut assembled = lock();
         if let Some(assembled) = used(&mut assembled) {
@@ -217,29 +218,29 @@ impl WheelPart {
         self.record_size.get().copied()
     }
 
-    /// Has RECORD made once more, which may state claims that were found to be wrong since.
+    /// Makes RECORD again at the next use. It may contain claims that were found to be wrong since.
     pub(super) fn forget_record(&self) {
         *self.assembled.lock() = None;
     }
 
-    /// Where an installation of all parts has a file of this one.
+    /// The path of one of its files in an installation of all parts.
     pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
         self.wheels.installed(path)
     }
 
-    /// The RECORD that an installation of the part has. Makes archives.
+    /// The RECORD of an installation of the part. Makes archives.
     pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
         let record = self.wheels.installed_record(&*self.assembled()?).map_err(|error| self.failed(&error))?;
         Ok(Arc::new(record))
     }
 
-    /// Where the part's RECORD is.
+    /// The path of the part's RECORD.
     pub fn record_path(&self) -> Result<EntryPath, WheelError> {
         let directory = format!("{}.dist-info", self.wheels.name(&self.part)?.stem());
         Ok(EntryPath::root().child(directory.as_bytes()).child(b"RECORD"))
     }
 
-    /// The wheel's size, if it takes no work to know it.
+    /// The wheel's size, if it is known without work.
     pub fn known_size(&self) -> Option<u64> {
         if let Some(wheel) = self.known_wheel() {
             return Some(wheel.size());
@@ -253,7 +254,7 @@ impl WheelPart {
         self.payload.iter().all(is_known).then(|| self.wheel().ok().map(|wheel| wheel.size()))?
     }
 
-    /// Bytes of the rewritten files, as they were: what has to be inflated once before the wheel's size is known.
+    /// Original bytes of the rewritten files. They have to be inflated once before the wheel's size is known.
     pub fn rewritten_size(&self) -> u64 {
         let size = |payload: &Payload| match payload {
             Payload::Rewritten(it) => it.1.original().size(),
@@ -291,7 +292,7 @@ impl WheelPart {
         Ok(made)
     }
 
-    /// The wheel if it was made before.
+    /// The wheel, if it has been made.
     pub(super) fn known_wheel(&self) -> Option<Arc<dyn Content>> {
         self.wheel.try_lock()?.clone()
     }

@@ -19,21 +19,21 @@ use crate::wheel::{
     AssemblyOptions, Digest, DosTime, FatWheel, Paths, SplitWheel, VariantLabel, WheelError, Wheels, normalise,
 };
 
-/// What a user can choose about wheels.
+/// The user's choices about wheels.
 #[derive(Clone, Debug, Default)]
 pub struct WheelOptions {
-    /// How device wheels are called and what they require.
+    /// How device wheels are named, and what they require.
     pub names: AssemblyOptions,
-    /// The label of the variant wheel, if there is to be one.
+    /// The label of the variant wheel, if one is wanted.
     pub variant: Option<VariantLabel>,
-    /// What host wheels say of the split's restrictions, if there are any. Thin wheels name their GPUs as well.
+    /// The restrictions of the split that host wheels state, if there are any. Thin wheels state their GPUs as well.
     pub statement: Statement,
     /// Whether the versions of thin wheels name the GPUs.
     pub has_local_versions: bool,
-    /// The time that all files in the wheels have.
+    /// The time of all files in the wheels.
     pub stamp: DosTime,
-    /// Differs when options differ that the wheels depend on. It becomes a part of their time of change, because uv takes
-    /// a wheel of the same path and time for the same wheel.
+    /// A hash of the options that the wheels depend on. It becomes a part of their time of change, because uv
+    /// identifies a wheel by path and time.
     pub fingerprint: u32,
 }
 
@@ -44,13 +44,13 @@ pub struct WheelSet {
     pub hosts: Vec<Arc<WheelPart>>,
     /// The device wheels.
     pub devices: BTreeMap<BundleKey, Arc<WheelPart>>,
-    /// The wheel as it was before it was split, if the input is split.
+    /// The wheel before the split, if the input is split.
     pub fat: Option<Arc<WheelPart>>,
-    /// The name and text of the file that has to lie next to a variant wheel.
+    /// The name and text of the file that has to be next to a variant wheel.
     pub variants_index: Option<(String, String)>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Whether the wheels lack symlinks that the input has; `warnings` name them.
+    /// Whether the input has symlinks that the wheels lack. `warnings` name them.
     pub has_symlinks: bool,
     /// See [`WheelOptions::has_local_versions`].
     pub has_local_versions: bool,
@@ -58,12 +58,12 @@ pub struct WheelSet {
     pub fingerprint: u32,
     pub(super) statement: Statement,
     wheels: Arc<Wheels>,
-    /// Of the rewritten binaries as the input has them.
+    /// Digests of the original binaries that are rewritten.
     originals: Vec<Digest>,
 }
 
 impl WheelSet {
-    /// The wheels that a wheel is split into; `None` if the input is no wheel.
+    /// The wheels of a split; `None` if the input is not a wheel.
     pub fn new(
         input: &Input,
         plan: &Plan,
@@ -135,9 +135,9 @@ impl WheelSet {
         }))
     }
 
-    /// Compares all files of the input with what its RECORD claims of them. What differs is said in the log, and not passed
-    /// on. Fails if one of those that are taken over cannot be read: the bytes of a member are copied as they are stored, so
-    /// nothing else would notice. Adds the bytes that are compared to `done`.
+    /// Compares all files of the input with its RECORD. Wrong claims are logged and not copied. Fails if an unchanged
+    /// file cannot be read: its stored bytes are copied, so nothing else would notice. Adds the bytes compared to
+    /// `done`.
     pub fn check_claims(&self, done: &AtomicU64) -> Result<(), ReadError> {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
         let taken_over: Vec<_> = parts.flat_map(|part| part.taken_over()).collect();
@@ -154,7 +154,7 @@ impl WheelSet {
         Ok(())
     }
 
-    /// The device distributions that the METADATA of a wheel which was split names, and that are none of these wheels.
+    /// The device distributions that the METADATA of a split wheel names and that are not among these wheels.
     pub fn missing_devices(&self) -> Vec<&str> {
         let there: Vec<_> = self.wheels.devices().all().into_iter().map(normalise).collect();
         self.wheels.named_devices().filter(|&name| !there.iter().any(|there| there == name)).collect()
@@ -166,8 +166,8 @@ impl WheelSet {
         Ok(self.wheels.name(&part)?.to_string())
     }
 
-    /// Makes on all cores what reading these wheels needs: archives, for which each bundle is decompressed once, and
-    /// digests. Adds the bytes that are compressed to `done`.
+    /// Does the work for reading these wheels on all cores: archives, for which each bundle is decompressed once, and
+    /// digests. Adds to `done` the uncompressed bytes of the code objects that are compressed.
     pub fn make(parts: &[Arc<WheelPart>], done: &AtomicU64) -> Result<(), ReadError> {
         make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
         let mut digests = Vec::new();
@@ -178,13 +178,13 @@ impl WheelSet {
         digests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
     }
 
-    /// Where paths of the input are in a part.
+    /// Maps paths of the input to paths of a part.
     pub(super) fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         self.wheels.paths(part)
     }
 }
 
-/// The symlinks of the input, with what they lead to.
+/// The symlinks of the input, with their targets.
 fn symlinks(input: &Input) -> Vec<String> {
     let link = |entry: &Entry| match &entry.kind {
         EntryKind::Symlink(target) => Some(format!("{:?} -> {:?}", entry.path, String::from_utf8_lossy(target))),

@@ -1,4 +1,4 @@
-//! From the command to the daemon: prepare, mount, tell the caller, detach from the terminal, obey signals.
+//! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -18,49 +18,50 @@ use crate::fs::announce::{self, ReadyFile};
 use crate::fs::signals::{self, ENDING};
 use crate::fs::sys;
 
-/// How much of a reason crosses the pipe: one write of this size is never torn (`PIPE_BUF`, pipe(7)).
+/// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
 
-/// Stands for what is left out of a reason.
+/// Replaces the omitted middle of a reason.
 const OMITTED: &str = "[…]";
 
 const READY: u8 = 0;
 const FAILED: u8 = 1;
 const SYSTEM_FAILED: u8 = 2;
 
-/// How to serve a mount.
+/// Options of serving a mount.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Where and how to mount.
+    /// Options of mounting.
     pub mount: MountOptions,
-    /// Whether this process serves; else a daemon does.
+    /// Whether this process serves the mount. Otherwise a daemon does.
     pub foreground: bool,
-    /// Whether everything but mounting is done.
+    /// Whether to do everything except mounting.
     pub is_fake: bool,
-    /// Where to tell that the mount can be used.
+    /// Where to report that the mount is ready.
     pub ready: Option<ReadyFile>,
 }
 
-/// Enters the mount namespace that a file such as `/proc/PID/ns/mnt` names, to mount there. Call it before this process has
-/// a second thread.
+/// Enters the mount namespace of a file such as `/proc/PID/ns/mnt`, to mount there. Call it before this process has a
+/// second thread.
 pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
     let failed = |source| FsError::MountPoint { path: file.to_owned(), source };
     File::open(file).and_then(|namespace| sys::enter_namespace(&namespace)).map_err(failed)
 }
 
-/// Prepares a tree, mounts it, and serves it until it is unmounted or a signal comes.
+/// Prepares a tree, mounts it, and serves it until it is unmounted or a signal arrives.
 ///
-/// `prepare` makes the tree; the text of its error (`{:#}`) becomes [`FsError::Prepare`]. `ready` runs as soon as the
-/// mount can be used. Both may still write to the terminal.
+/// `prepare` makes the tree. The text of its error (`{:#}`) becomes [`FsError::Prepare`]. `ready` runs as soon as the
+/// mount is ready. Both may write to the terminal.
 ///
-/// In the foreground this returns when the mount has ended. Otherwise it returns to the caller as soon as the daemon
-/// is ready or has failed, while the daemon, which is where `prepare` and `ready` run, ends its process in here. For
-/// this it has to be called before the process has a second thread.
+/// In the foreground this returns when the mount has ended. Otherwise it returns to the caller as soon as the daemon is
+/// ready or has failed. `prepare` and `ready` run in the daemon, which ends its process in this function. It therefore
+/// has to be called before the process has a second thread.
 ///
-/// SIGTERM unmounts lazily and waits for those who still use the mount; SIGINT unmounts at once if nobody does; a second
-/// signal ends the process at once. So does the first one if the caller made the mount (see [`mount`]).
+/// SIGTERM unmounts lazily and waits until the mount is no longer in use. SIGINT unmounts at once, or lazily as well if
+/// the mount is in use. A second signal ends the process at once. So does the first one if the caller made the mount
+/// (see [`mount`]).
 ///
-/// A service manager is notified of all this (`sd_notify(3)`).
+/// A service manager is notified of each step (`sd_notify(3)`).
 pub fn serve<E: Display>(
     options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,
@@ -81,16 +82,16 @@ pub fn serve<E: Display>(
     process::exit(i32::from(daemon(options, prepare, ready, writer).is_err()))
 }
 
-/// Everything but mounting.
+/// Everything except mounting.
 fn try_out<E: Display>(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<(), FsError> {
     check_early(options)?;
     prepare().map(drop).map_err(|error| FsError::Prepare(format!("{error:#}")))
 }
 
-/// Preparing can take minutes, which are not to be spent for nothing.
+/// Checks options early, because preparing may take minutes.
 fn check_early(options: &MountOptions) -> Result<(), FsError> {
     match check(options) {
-        // Mounting removes it.
+        // Mounting removes the stale mount.
         Err(FsError::Stale(_)) => Ok(()),
         result => result.map(drop),
     }
@@ -103,7 +104,7 @@ fn daemon<E: Display>(
     mut writer: PipeWriter,
 ) -> Result<(), FsError> {
     let detached = start(options, prepare).and_then(|running| {
-        // Only now, because until the mount is ready the keys of the terminal reach both processes.
+        // Not earlier: until the mount is ready, the terminal's signal keys reach both processes.
         sys::new_session().map_err(FsError::system("setsid"))?;
         std::env::set_current_dir("/").map_err(FsError::system("chdir"))?;
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
@@ -113,15 +114,15 @@ fn daemon<E: Display>(
         Ok((running, null)) => running.serve_as_daemon(ready, writer, &null),
         Err(error) => {
             let status = if error.is_system() { SYSTEM_FAILED } else { FAILED };
-            // If nobody hears it, there is nobody to tell.
+            // If the pipe is closed, no process reads the message.
             writer.write_all(&message(status, &error.to_string())).ok();
             Err(error)
         }
     }
 }
 
-/// What the status pipe carries: one byte, and a reason. One that is too long loses its middle, which is that of a long name:
-/// what failed comes last.
+/// The message in the status pipe: one byte, and a reason. If the reason is too long, its middle is omitted, which is
+/// that of a long name: the cause comes last.
 fn message(status: u8, reason: &str) -> Vec<u8> {
     let mut message = vec![status];
     if reason.len() <= MAX_REASON {
@@ -137,14 +138,14 @@ fn message(status: u8, reason: &str) -> Vec<u8> {
     message
 }
 
-/// Waits for what the daemon has to say.
+/// Waits for the daemon's message.
 fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
     let mut message = Vec::new();
     reader.read_to_end(&mut message).map_err(FsError::system("the daemon's status"))?;
     match message.split_first() {
         Some((&READY, _)) => Ok(()),
         Some((&status, reason)) => {
-            // It has said all it has to say; this leaves no zombie.
+            // The daemon ends after its message. Waiting for it avoids a zombie.
             sys::wait(child).ok();
             let reason = String::from_utf8_lossy(reason).into_owned();
             Err(FsError::Daemon { reason, is_system: status == SYSTEM_FAILED })
@@ -157,11 +158,11 @@ fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
     }
 }
 
-/// A mount with a thread that listens for signals.
+/// A mount, and a thread that waits for signals.
 struct Running {
     mounted: Mounted,
     ready: Option<ReadyFile>,
-    /// What is served where, for people.
+    /// A description of the mount for messages.
     what: String,
 }
 
@@ -185,7 +186,7 @@ fn start_quietly<E: Display>(
     prepare: impl FnOnce() -> Result<Served, E>,
 ) -> Result<Mounted, FsError> {
     check_early(options)?;
-    // Before any other thread is made: a signal goes to any thread that does not block it.
+    // Before any other thread is created: a signal goes to any thread that does not block it.
     signals::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
     signals::ignore(libc::SIGHUP);
     signals::ignore(libc::SIGPIPE);
@@ -233,9 +234,9 @@ impl Running {
 
     fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), FsError> {
         ready();
-        // Before the caller hears it: when that process ends, a service manager has to know which one is left.
+        // Before the caller is notified: when that process ends, the service manager has to know the remaining one.
         announce::ready(self.ready, &self.what);
-        // If the caller is gone, nobody will know of this mount: dropping it unmounts.
+        // If the caller is gone, no process knows of this mount: dropping it unmounts.
         writer.write_all(&message(READY, "")).map_err(FsError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
         drop(writer);

@@ -1,4 +1,4 @@
-//! Mounting and unmounting by fusermount3, which is set-uid root, for users who may not do it themselves.
+//! Mounting and unmounting for unprivileged users, by fusermount3, which is set-uid root.
 
 #[cfg(test)]
 use std::ffi::OsStr;
@@ -14,17 +14,17 @@ use crate::fs::{FsError, sys};
 
 const HELPER: &str = "fusermount3";
 
-/// Has the helper mount, and receives the FUSE device from it.
+/// Mounts through the helper, and receives the FUSE device from it.
 pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, FsError> {
     let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
     let (ours, theirs) = UnixStream::pair().map_err(FsError::system("socketpair"))?;
-    // The helper sends the device through the descriptor that `_FUSE_COMMFD` names. As its standard input it is
-    // inherited without further ado.
+    // The helper sends the device through the descriptor that `_FUSE_COMMFD` names. As standard input, the descriptor
+    // is inherited.
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(options(how)).arg("--").arg(mount_point);
     command.env("_FUSE_COMMFD", "0").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| failed(error.to_string()))?;
-    // `command` holds the other end of the socket, and while it is open its end cannot be seen.
+    // `command` holds the other end of the socket. While that is open, the end of the stream is not visible.
     drop(command);
     let device = sys::receive_fd(&ours);
     let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
@@ -35,7 +35,7 @@ pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, F
     }
 }
 
-/// Has the helper unmount.
+/// Unmounts through the helper.
 pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), FsError> {
     let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
     let flags: &[&str] = if lazy { &["-u", "-z"] } else { &["-u"] };
@@ -65,7 +65,7 @@ fn reason(output: &std::process::Output) -> String {
 fn options(how: &MountOptions) -> OsString {
     let mut options = b"ro,nosuid,nodev,default_permissions,subtype=kpackfs,fsname=".to_vec();
     for &byte in how.source.as_os_str().as_bytes() {
-        // fusermount splits at commas that no backslash precedes, and takes backslashes away (libfuse
+        // fusermount splits at commas without a preceding backslash, and removes backslashes (libfuse
         // util/fusermount.c, get_string_opt).
         if matches!(byte, b',' | b'\\') {
             options.push(b'\\');

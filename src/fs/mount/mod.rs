@@ -1,4 +1,4 @@
-//! Mounting, and unmounting nothing but what was mounted here.
+//! Mounting, and unmounting. Only kpackfs mounts are ever unmounted.
 
 mod daemon;
 mod helper;
@@ -26,57 +26,55 @@ use crate::view::Tree;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 pub use self::mountinfo::{MountEntry, list_mounts};
 
-/// Two threads, so that one that copies bytes does not stop the other from answering; a third one gains nothing
-/// and costs wake-ups.
+/// With two threads, one can copy bytes while the other one answers. A third one gains nothing and costs wake-ups.
 const SESSION_THREADS: usize = 2;
 
-/// Where and how to mount.
+/// Options of mounting.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The directory to mount on; or `/dev/fd/N` for a FUSE device that the caller has opened and mounted (libfuse,
-    /// `fuse_mnt_parse_fuse_fd`), who then has to unmount it.
+    /// The directory to mount on, or `/dev/fd/N` for a FUSE device that the caller has opened and mounted (libfuse,
+    /// `fuse_mnt_parse_fuse_fd`). Then the caller has to unmount it.
     pub mount_point: PathBuf,
-    /// The input, absolute; it is what `findmnt` shows as the source.
+    /// The absolute path of the input. `findmnt` shows it as the source.
     pub source: PathBuf,
     /// Whether other users may use the mount, as far as the permissions in it allow.
     pub allow_other: bool,
-    /// Whether programs can not be run from the mount, nor libraries loaded.
+    /// Whether to prevent execution of programs, and loading of libraries, from the mount.
     pub no_exec: bool,
-    /// Whether every file is read through the daemon, also those that the kernel could read itself.
+    /// Whether to read every file through the daemon, even those that the kernel could read itself.
     pub no_passthrough: bool,
 }
 
-/// What to serve.
+/// What a mount serves.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// Everything that the mount shows.
+    /// The tree to serve.
     pub tree: Arc<Tree>,
-    /// Whose counters count the requests.
+    /// Resources whose counters count the requests.
     pub resources: Arc<Resources>,
-    /// How large `df` says that the mount is.
+    /// The size that `df` reports, in bytes.
     pub total_bytes: u64,
 }
 
-/// A mount that is being served by threads of this process. Dropping it unmounts lazily.
+/// A mount that threads of this process serve. Dropping it unmounts lazily.
 #[derive(Debug)]
 pub struct Mounted {
     unmounter: Unmounter,
     session: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// Unmounts one particular mount, and no other one that has taken its place.
+/// Unmounts one particular mount, and never another one that has replaced it.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
     place: PathBuf,
     /// `None` if the caller made the mount.
     entry: Option<MountEntry>,
-    /// Set when the kernel has said that the filesystem is gone. From then on its numbers mean nothing: the kernel
-    /// gives both of them to the next mount that is made.
+    /// Set when the kernel has reported the end of the filesystem. From then on its numbers are invalid: the kernel
+    /// reuses both for the next mount.
     gone: Arc<AtomicBool>,
 }
 
-/// Mounts `served`. When this returns, the mount can be used. What an older mount has left behind whose daemon is gone is
-/// removed before.
+/// Mounts `served`. The mount is ready when this returns. A stale mount at the same place is removed first.
 pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError> {
     let target = loop {
         match check(options) {
@@ -92,7 +90,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
             let device = attach(&place, options)?;
             match mountinfo::topmost(&place)? {
                 Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
-                // Another process was faster and covered it or took it away; with `device` the session ends.
+                // Another process has covered or removed the mount meanwhile. Dropping `device` ends the session.
                 _ => return Err(FsError::NotOurs(place)),
             }
         }
@@ -105,14 +103,14 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     let adapter = Adapter::new(Arc::clone(&fs), !options.no_passthrough);
     let mut config = Config::default();
     config.n_threads = Some(SESSION_THREADS);
-    // Who may use the mount is decided by the kernel (`allow_other`). fuser's own check would in addition refuse
-    // set-uid programs of the same user.
+    // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid
+    // programs of the same user.
     let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(FsError::Session)?;
     fs.set_page_cache(Box::new(KernelPages(session.notifier())));
     let run = move || {
         let result = session.run();
         gone.store(result.is_ok(), Ordering::Release);
-        // The next mount waits until the index is saved.
+        // Before the index is saved, so that the next mount, which waits for that, sees both.
         resources.store.finish();
         resources.index.save_or_log();
         result
@@ -122,16 +120,16 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     Ok(mounted)
 }
 
-/// What can be served on.
+/// A mount point or device that can be served.
 #[derive(Debug)]
 pub(super) enum MountTarget {
     /// This directory, an absolute path.
     Directory(PathBuf),
-    /// The FUSE device with this number, which is mounted already.
+    /// The FUSE device with this number, which has been mounted already.
     Handed(RawFd),
 }
 
-/// The mount point, if it can be mounted on.
+/// Checks the mount point.
 pub(super) fn check(options: &MountOptions) -> Result<MountTarget, FsError> {
     let path = &options.mount_point;
     if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
@@ -147,9 +145,8 @@ pub(super) fn check(options: &MountOptions) -> Result<MountTarget, FsError> {
             FsError::AlreadyMounted { path: place, source_name }
         });
     }
-    // Other filesystems may be there: autofs is, below a mount that systemd makes on demand.
-    // It takes no use of the mount point for its own that comes from mount(8)'s process group, which is why a daemon
-    // leaves that group only once it has mounted.
+    // Another filesystem may be there, such as autofs below a mount that systemd makes on demand. autofs ignores
+    // accesses from mount(8)'s process group, so a daemon leaves that group only after it has mounted.
     if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
         return Err(FsError::NotADirectory(place));
     }
@@ -178,21 +175,21 @@ fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, FsError> {
 /// Whether the daemon of the kpackfs at `place` is gone.
 fn is_dead(place: &Path) -> bool {
     let probed = c_string(place.as_os_str()).and_then(|place| sys::probe(&place));
-    // Whatever else is wrong shows when it is used.
+    // Other errors will show when the mount is used.
     probed.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED)))
 }
 
-/// Removes what a daemon that is gone has left behind.
+/// Removes a stale mount.
 fn recover(place: &Path) -> Result<(), FsError> {
     tracing::warn!(path = %place.display(), "the daemon of the kpackfs mount here is gone: removed");
     match umount(place, true) {
-        // Another process was faster.
+        // Another process has removed it.
         Err(FsError::NotMounted(_) | FsError::Foreign { .. }) => Ok(()),
         result => result,
     }
 }
 
-/// Mounts, and returns the device that the kernel's requests come from.
+/// Mounts, and returns the FUSE device.
 fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, FsError> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(FsError::Device)?;
     let (user, group) = sys::user_and_group();
@@ -220,18 +217,18 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 }
 
 impl Mounted {
-    /// Unmounts this mount; can be sent to other threads.
+    /// Unmounts this mount. Can be sent to other threads.
     pub fn unmounter(&self) -> &Unmounter {
         &self.unmounter
     }
 
-    /// Serves until it is unmounted, by any process. After a lazy unmount, this is when the last user is gone.
+    /// Waits until it is unmounted by any process. After a lazy unmount, this is when the last user is gone.
     pub fn wait(mut self) -> Result<(), FsError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         match session.join() {
             Ok(Ok(())) => Ok(()),
-            // The administrator's abort (/sys/fs/fuse/connections/*/abort) is an end like any other, except that it
-            // leaves the mount behind, which goes now.
+            // An abort by the administrator (/sys/fs/fuse/connections/*/abort) ends the session, too, but leaves the
+            // mount behind. It is removed now.
             Ok(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ECONNABORTED)) => Ok(()),
             Ok(Err(error)) => Err(FsError::Session(error)),
             Err(_) => Err(FsError::Session(io::Error::other("a session thread panicked"))),
@@ -241,7 +238,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // That it is gone already is how most mounts end.
+        // Most mounts are gone already at this point.
         self.unmounter.unmount(true).ok();
     }
 }
@@ -252,8 +249,8 @@ impl Unmounter {
         &self.place
     }
 
-    /// Unmounts; if lazily, programs that use the mount may go on. Fails with [`FsError::NotOurs`] if the mount is gone
-    /// or covered, and with [`FsError::NotMade`] if the caller made it.
+    /// Unmounts. If `lazy`, programs may continue to use the mount. Fails with [`FsError::NotOurs`] if the mount is
+    /// gone or covered, and with [`FsError::NotMade`] if the caller made it.
     pub fn unmount(&self, lazy: bool) -> Result<(), FsError> {
         let place = &self.place;
         let Some(entry) = &self.entry else { return Err(FsError::NotMade(place.clone())) };
@@ -262,18 +259,18 @@ impl Unmounter {
     }
 }
 
-/// Unmounts the kpackfs at `path`, also one whose daemon is gone. Refuses to unmount anything else.
+/// Unmounts the kpackfs at `path`, even if it is stale. Refuses to unmount anything else.
 pub fn umount(path: &Path, lazy: bool) -> Result<(), FsError> {
     detach(&mounted_at(path)?.mount_point, lazy)
 }
 
-/// The kpackfs that is mounted at `path` and has a living daemon.
+/// The kpackfs mounted at `path`, if its daemon is running.
 pub fn find_mount(path: &Path) -> Result<MountEntry, FsError> {
     let entry = mounted_at(path)?;
     if is_dead(&entry.mount_point) { Err(FsError::Stale(entry.mount_point)) } else { Ok(entry) }
 }
 
-/// The kpackfs that is mounted at `path`, living or stale.
+/// The kpackfs mounted at `path`, with a running daemon or stale.
 fn mounted_at(path: &Path) -> Result<MountEntry, FsError> {
     let place = mountinfo::absolute(path).map_err(|source| FsError::MountPoint { path: path.to_owned(), source })?;
     match mountinfo::topmost(&place)? {

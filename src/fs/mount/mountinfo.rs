@@ -1,4 +1,4 @@
-//! What is mounted where, as `/proc/self/mountinfo` tells (format: proc(5)).
+//! Mounts, as listed in `/proc/self/mountinfo` (format: proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,28 +9,28 @@ use crate::fs::{FILESYSTEM_TYPE, FsError};
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Number of the mount, which may be given to another one once this one is gone.
+    /// Number of the mount. The kernel may reuse it after an unmount.
     pub id: u64,
     /// Number of the mount that it is mounted in.
     pub parent: u64,
     /// `major:minor` of the filesystem.
     pub device: String,
-    /// Where it is.
+    /// The mount point.
     pub mount_point: PathBuf,
     /// Type of the filesystem, with its subtype.
     pub kind: String,
-    /// What it shows.
+    /// Its source.
     pub source: OsString,
 }
 
-/// The kpackfs mounts that this process can see, living and stale.
+/// The kpackfs mounts that this process can see, including stale ones.
 pub fn list_mounts() -> Result<Vec<MountEntry>, FsError> {
     let mut mounts = read()?;
     mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
     Ok(mounts)
 }
 
-/// The mount that is seen at `path`, of several that lie on each other.
+/// The uppermost mount at `path`.
 pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, FsError> {
     Ok(topmost_of(read()?, path))
 }
@@ -76,8 +76,7 @@ fn octal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
-/// A path in the form in which mountinfo has it. The root of a stale mount cannot be looked into, so only its parent
-/// has to exist.
+/// A path in the form of mountinfo. The root of a stale mount cannot be accessed, so only its parent has to exist.
 pub(super) fn absolute(path: &Path) -> std::io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Err(error), Some(parent), Some(name)) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! What is stored: every name, node and directory once.
+//! Storage of a tree: every name, node and directory once.
 
 use crate::source::Attributes;
 
@@ -6,29 +6,29 @@ use super::{Node, NodeKind};
 use crate::rope::head;
 use crate::view::Origin;
 
-/// Nodes by their index. The first one is the root, which is its own parent, as every layer's root has it for a parent.
+/// Nodes by index. The first one is the root. It is its own parent, and the parent of every layer's root.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     nodes: Vec<Node>,
-    /// The names of all nodes, one behind the other.
+    /// The concatenated names of all nodes.
     names: Vec<u8>,
 }
 
-/// Where a node's name is among the names.
+/// The range of a node's name in the names.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Name {
     at: u32,
     length: u8,
 }
 
-/// What a directory holds.
+/// The content of a directory.
 #[derive(Debug, Default)]
 pub struct Directory {
-    /// Indices, sorted by name.
+    /// Indices of the children, sorted by name.
     children: Vec<u32>,
-    /// How many of them are directories.
+    /// Number of subdirectories.
     subdirectories: u32,
-    /// The number of the view that is shown here; 0 for none.
+    /// The number of the view that is shown here; 0 if there is none.
     pub(super) view: u32,
 }
 
@@ -49,7 +49,7 @@ impl Arena {
         self.nodes.iter_mut()
     }
 
-    /// The name of a node in its directory; empty for the root of the tree or of a layer.
+    /// The name of a node in its directory. Empty for the root of the tree and of layers.
     pub(super) fn name(&self, index: u32) -> &[u8] {
         let Some(Name { at, length }) = self.get(index).map(|node| node.name) else { return &[] };
         self.names.get(at as usize..).and_then(|rest| rest.get(..length.into())).unwrap_or_default()
@@ -69,17 +69,17 @@ impl Arena {
         }
     }
 
-    /// The children of a directory, sorted by name; none if it is not one.
+    /// The children of a directory, sorted by name. Empty for other nodes.
     pub(super) fn children(&self, index: u32) -> &[u32] {
         self.directory(index).map(|directory| &*directory.children).unwrap_or_default()
     }
 
-    /// The directory that holds a node; `None` for the root.
+    /// The directory that contains a node; `None` for the root.
     pub(super) fn above(&self, index: u32) -> Option<u32> {
         self.get(index).filter(|_| index != 0).map(|node| node.parent)
     }
 
-    /// How many of the children are directories.
+    /// Number of children that are directories.
     pub(super) fn subdirectories(&self, index: u32) -> usize {
         self.directory(index).map_or(0, |directory| directory.subdirectories as usize)
     }
@@ -87,23 +87,24 @@ impl Arena {
     /// The child of that name.
     pub(super) fn find(&self, directory: u32, name: &[u8]) -> Option<u32> {
         let children = self.children(directory);
-        // While a tree is filled in order, it is the last one or none.
+        // While a tree is filled in order, it is either the last child or missing.
         if let Some(&last) = children.last().filter(|&&last| self.name(last) == name) {
             return Some(last);
         }
         children.get(self.rank(children, name)).copied().filter(|&found| self.name(found) == name)
     }
 
-    /// How many of `children` have a smaller name.
+    /// Number of `children` with a smaller name.
     pub(super) fn rank(&self, children: &[u32], name: &[u8]) -> usize {
-        // While a tree is filled in order, all of them have.
+        // While a tree is filled in order, all names are smaller.
         if children.last().is_none_or(|&last| self.name(last) < name) {
             return children.len();
         }
         children.partition_point(|&child| self.name(child) < name)
     }
 
-    /// How many names of two lists together are smaller. It takes time for the smaller names of the shorter one.
+    /// Number of smaller names in both lists together, without duplicates. The time grows with the smaller names of the
+    /// shorter list.
     pub(super) fn rank_in_both(&self, one: &[u32], other: &[u32], name: &[u8]) -> usize {
         let [one, other] = [one, other].map(|list| head(list, self.rank(list, name)));
         let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
@@ -114,7 +115,7 @@ impl Arena {
         one.len() + other.len() - short.iter().filter(is_twice).count()
     }
 
-    /// Gives back the memory that was taken in advance for more nodes.
+    /// Frees memory that was allocated in advance for more nodes.
     pub(super) fn shrink(&mut self) {
         self.nodes.shrink_to_fit();
         self.names.shrink_to_fit();
@@ -125,7 +126,7 @@ impl Arena {
         }
     }
 
-    /// Adds a node without a place in a directory. `None` if there are too many nodes or names.
+    /// Adds a node that is in no directory's list yet. `None` if there are too many nodes or names.
     pub(super) fn push(&mut self, parent: u32, name: &[u8], attributes: Attributes, kind: NodeKind) -> Option<u32> {
         let index = u32::try_from(self.nodes.len()).ok().filter(|&index| index < u32::MAX)?;
         let name_at = Name { at: u32::try_from(self.names.len()).ok()?, length: u8::try_from(name.len()).ok()? };
@@ -134,7 +135,7 @@ impl Arena {
         Some(index)
     }
 
-    /// Adds a node to a directory that has none of this name.
+    /// Adds a node to a directory that has no child of this name.
     pub(super) fn add(&mut self, parent: u32, name: &[u8], attributes: Attributes, kind: NodeKind) -> Option<u32> {
         let is_directory = matches!(kind, NodeKind::Directory(_));
         let at = self.rank(self.children(parent), name);

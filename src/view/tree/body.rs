@@ -1,30 +1,30 @@
-//! Where the bytes of a file come from.
+//! The bytes of a file in a tree.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment, to_usize};
 
-/// Where the bytes of a file come from.
+/// The bytes of a file.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// They are known, and so is their number.
+    /// Of known size.
     Ready(Arc<dyn Content>),
-    /// Their number is known only after work.
+    /// The size is known only after work.
     Made(Arc<dyn Materialize>),
-    /// They change: a report that is written again at each lookup.
+    /// A report that is written again at each lookup.
     Live(Arc<dyn LiveReport>),
 }
 
-/// A text that tells the state of things now.
+/// A text about the current state.
 pub trait LiveReport: Send + Sync + fmt::Debug {
-    /// The text, at most [`LiveReport::size`] bytes of it. Writing it is no work and waits for nobody.
+    /// The text, of at most [`LiveReport::size`] bytes. Writing it needs no work and does not block.
     fn text(&self) -> String;
 
-    /// Every reader sees exactly this many bytes: the text is filled up with spaces and a newline.
+    /// The fixed size in bytes. The text is padded with spaces and a newline.
     fn size(&self) -> u64;
 
-    /// The text in its fixed size.
+    /// The text, padded to its fixed size.
     fn bytes(&self) -> Vec<u8> {
         let size = to_usize(self.size());
         let mut bytes = self.text().into_bytes();
@@ -44,7 +44,7 @@ impl Body {
         }
     }
 
-    /// The bytes, made now if need be.
+    /// The bytes. Makes them if necessary.
     pub fn content(&self) -> Result<Arc<dyn Content>, ReadError> {
         match self {
             Self::Ready(content) => Ok(Arc::clone(content)),

@@ -1,4 +1,4 @@
-//! Views that come into being when they are looked up by name.
+//! Views that are created when their names are looked up.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,19 +8,20 @@ use parking_lot::RwLock;
 
 use super::stack::{Shown, View};
 
-/// Numbers of views that are found begin here; those that are laid out have smaller ones.
+/// The first number of such views. Views of the layout have smaller ones.
 pub(super) const FIRST: u32 = 1 << 24;
 
-/// Views that are found at most, since each lives as long as the tree.
+/// The most such views, since each lives as long as the tree.
 const MOST: usize = 256;
 
-/// Makes views for names that a directory does not list.
+/// Creates views for names that a directory does not list.
 pub trait Finder: Send + Sync + fmt::Debug {
-    /// The view of this name, if there can be one; the same each time. No two names may be for one view that can be listed.
+    /// The view of this name, if there can be one. The result is the same at each call. Two names must not lead to one
+    /// view that is listed.
     fn find(&self, name: &[u8]) -> Option<View>;
 }
 
-/// The views that were found.
+/// The views that were looked up.
 #[derive(Debug, Default)]
 pub(super) struct LookupCache(RwLock<HashMap<u32, Arc<Shown>>>);
 
@@ -30,7 +31,7 @@ impl LookupCache {
         self.0.read().get(&number).cloned()
     }
 
-    /// The view called `name` in the directory `parent`, if it was found before.
+    /// The view named `name` in the directory `parent`, if it was looked up before.
     pub(super) fn called(&self, parent: u32, name: &[u8]) -> Option<Arc<Shown>> {
         let found = self.0.read();
         let known = numbers(parent, name).map_while(|number| found.get(&number));
@@ -56,8 +57,8 @@ impl LookupCache {
     }
 }
 
-/// The numbers that a view can have, the preferred one first: a hash of the name, so that the order of lookups does not
-/// matter unless two hashes are equal.
+/// Possible numbers for a view, the preferred one first. It is a hash of the name, so that numbers do not depend on the
+/// order of lookups unless two hashes are equal.
 fn numbers(parent: u32, name: &[u8]) -> impl Iterator<Item = u32> {
     let mut hash = crc32fast::Hasher::new_with_initial(parent);
     hash.update(name);

@@ -7,20 +7,20 @@ use parking_lot::RwLock;
 use super::arena::Arena;
 use super::stack::Shown;
 
-/// The nodes that have a link group, and what was asked about them.
+/// The nodes with a link group, and a cache of answers about them.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Indices by group, in the order of layout.
     members: HashMap<u64, Vec<u32>>,
-    /// The first link and the number of links by place and group. Groups can be large, and each link is asked for.
+    /// The first link and the number of links, by place and group. Groups may be large, and each link is asked for.
     known: RwLock<HashMap<(LinkPlace, u64), (u32, u32)>>,
 }
 
-/// Where links count as links to one file.
+/// The scope in which links belong to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum LinkPlace {
     View(u32),
-    /// Below this stored directory, which is in the root, or a layer's.
+    /// Below this stored directory, which is a child of the root, or of a layer's root.
     Stored(u32),
 }
 
@@ -29,7 +29,7 @@ impl Links {
         self.members.entry(group).or_default().push(index);
     }
 
-    /// The first link to the file that the node `index` of a view is, and how many there are in the view.
+    /// The first link to the file of the node `index` in a view, and the number of links in the view.
     pub(super) fn of(&self, arena: &Arena, view: Option<&Shown>, group: u64, index: u32) -> (u32, u32) {
         let place = view.map_or_else(|| LinkPlace::Stored(top(arena, index)), |view| LinkPlace::View(view.number));
         let known = self.known.read().get(&(place, group)).copied();

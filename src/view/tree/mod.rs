@@ -1,8 +1,8 @@
 //! A tree of directories, symlinks and files with a rope each, and views of it.
 //!
-//! Nodes are stored once, in directories that hang below the root or in *layers*, directories that hang nowhere. A *view*
-//! shows stored directories over each other, as overlayfs does, at a place in the tree. A node that a view shows has the
-//! number of the view and its index where it is stored, so nothing is kept for each node of a view.
+//! Nodes are stored once, in directories below the root or in *layers*. A layer is a directory outside of the tree. A
+//! *view* shows stored directories over each other, as overlayfs does, at a place in the tree. A node in a view has the
+//! number of the view and its stored index, so nothing is stored for each node of a view.
 
 mod arena;
 mod body;
@@ -27,8 +27,8 @@ pub use self::body::{Body, LiveReport};
 pub use self::found::Finder;
 pub use self::stack::{Bodies, Child, Children, Hidden, View};
 
-/// Number of a node: that of its view, 0 for what is stored, in the upper half, and its index from 1 (the root) upwards in
-/// the lower one. The same input and options give the same numbers.
+/// Number of a node. The upper half is the number of its view, or 0 for stored nodes. The lower half is its index, from
+/// 1 (the root) upwards. The same input and options give the same numbers.
 pub type NodeId = u64;
 
 /// The set-user-ID and set-group-ID bits (`inode(7)`).
@@ -37,7 +37,7 @@ const SET_ID: u16 = 0o6000;
 /// The root directory of every tree.
 pub const ROOT: NodeId = 1;
 
-/// Everything that a mount shows, or that `split` writes.
+/// Everything that a mount serves or that `split` writes.
 #[derive(Debug)]
 pub struct Tree {
     arena: Arena,
@@ -48,60 +48,60 @@ pub struct Tree {
     links: Links,
 }
 
-/// One file, directory or symlink as it is stored.
+/// A stored file, directory or symlink.
 #[derive(Debug)]
 pub struct Node {
     /// Permissions, owner and time.
     pub attributes: Attributes,
-    /// What it is. Views may show another body; [`Tree::body`] knows.
+    /// Its kind. Views may show another body; see [`Tree::body`].
     pub kind: NodeKind,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     parent: u32,
     name: Name,
     hidden: bool,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug)]
 pub enum NodeKind {
-    /// A directory; [`Tree::children`] knows what is in it.
+    /// A directory; see [`Tree::children`].
     Directory(Directory),
-    /// A symlink, with the text it holds.
+    /// A symlink, with its target.
     Symlink(Arc<[u8]>),
     /// A regular file. Other nodes may be hard links to it.
     File {
         /// Its bytes.
         body: Body,
-        /// Nodes in the same view with the same number are one file.
+        /// Nodes in the same view with the same number are hard links to one file.
         link_group: Option<u64>,
     },
 }
 
 impl NodeKind {
-    /// A directory that holds nothing yet.
+    /// An empty directory.
     pub fn directory() -> Self {
         Self::Directory(Directory::default())
     }
 }
 
-/// Why a path cannot be put into a tree.
+/// Why a path cannot be added to a tree.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// Something is at this path already.
+    /// The path exists already.
     #[error("{0}: two entries claim this path")]
     Occupied(EntryPath),
-    /// A file or symlink stands where a directory is needed.
-    #[error("{0}: a file or symlink stands where a directory is needed")]
+    /// A file or symlink is at the path of a directory.
+    #[error("{0}: a file or symlink is in place of a directory")]
     NotADirectory(EntryPath),
-    /// There are more than four thousand million nodes, or bytes in their names.
+    /// There are more than 2^32 nodes, or bytes of names.
     #[error("{0}: there are too many files")]
     TooMany(EntryPath),
 }
 
-/// Filling a tree. Only what is stored changes: `NodeId`s are of view 0.
+/// Building a tree. Only stored nodes change: `NodeId`s are of view 0.
 impl Tree {
-    /// A tree that holds an empty root directory.
+    /// A tree with an empty root directory.
     pub fn new(root: Attributes) -> Self {
         let mut arena = Arena::default();
         arena.push(0, &[], root, NodeKind::directory());
@@ -109,14 +109,14 @@ impl Tree {
         Self { arena, shown, finders, found, links: Links::default() }
     }
 
-    /// An empty directory that hangs nowhere, for views to show.
+    /// An empty directory outside of the tree, for views to show.
     pub fn layer(&mut self, attributes: Attributes) -> Result<NodeId, TreeError> {
         let index = self.arena.push(0, &[], attributes, NodeKind::directory());
         index.map(|index| number(0, index)).ok_or_else(|| TreeError::TooMany(EntryPath::root()))
     }
 
-    /// Puts a node at `path` below `start`. Directories on the way are made if they are missing, with the attributes
-    /// of the last one that was there. A directory that is there already only takes over the attributes.
+    /// Adds a node at `path` below `start`. Missing directories on the way get the attributes of the last existing one.
+    /// A directory that exists already only gets the attributes.
     pub fn insert(
         &mut self,
         start: NodeId,
@@ -128,14 +128,14 @@ impl Tree {
         Ok(number(0, index))
     }
 
-    /// Says where a node comes from; nodes are made from nothing unless this says otherwise.
+    /// Sets the origin of a node. Without it, a node counts as made.
     pub fn set_origin(&mut self, id: NodeId, origin: Origin) {
         if let Some(node) = stored(id).and_then(|index| self.arena.get_mut(index)) {
             node.origin = origin;
         }
     }
 
-    /// Clears set-user-ID and set-group-ID bits; the entries of the input that had some, sorted.
+    /// Clears set-user-ID and set-group-ID bits. Returns the entries of the input that had some, sorted.
     pub fn clear_set_id(&mut self) -> Vec<EntryPath> {
         let mut cleared = BTreeSet::new();
         for node in self.arena.iter_mut().filter(|node| node.attributes.mode & SET_ID != 0) {
@@ -145,7 +145,7 @@ impl Tree {
         cleared.into_iter().collect()
     }
 
-    /// Leaves `name` in the directory `parent` out of listings.
+    /// Omits `name` of the directory `parent` from listings.
     pub fn hide(&mut self, parent: NodeId, name: &[u8]) {
         let child = stored(parent).and_then(|parent| self.arena.find(parent, name));
         if let Some(node) = child.and_then(|child| self.arena.get_mut(child)) {
@@ -153,7 +153,7 @@ impl Tree {
         }
     }
 
-    /// Shows a view at `path` below the root, where nothing may be yet. Views are numbered in the order of these calls.
+    /// Adds a view at `path` below the root, which must not exist yet. Views are numbered in the order of these calls.
     pub fn show(&mut self, path: &EntryPath, view: View) -> Result<NodeId, TreeError> {
         let attributes = view.layers.first().and_then(|&top| self.node(top)).map(|top| top.attributes);
         let attributes = attributes.ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
@@ -173,17 +173,18 @@ impl Tree {
         Ok(root)
     }
 
-    /// Has a stored directory ask for a view when nothing is found in it.
+    /// Sets a finder for names that a stored directory does not have.
     pub fn find_with(&mut self, directory: NodeId, finder: Arc<dyn Finder>) {
         self.finders.extend(stored(directory).map(|index| (index, finder)));
     }
 
-    /// Gives back the memory that was taken in advance for more nodes.
+    /// Frees memory that was allocated in advance for more nodes.
     pub fn shrink(&mut self) {
         self.arena.shrink();
     }
 
-    /// Whether layers can lie over each other without covering anything: whatever several of them have is a directory.
+    /// Fails unless layers can be laid over each other without hiding anything: a path in several of them must be a
+    /// directory.
     pub fn are_disjoint(&self, layers: &[NodeId]) -> Result<(), TreeError> {
         let layers: Vec<_> = layers.iter().filter_map(|&layer| stored(layer)).collect();
         for (position, &layer) in layers.iter().enumerate() {
@@ -193,7 +194,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether the directories `above` have nothing of what `directory` has but directories.
+    /// Fails if `directory` and the directories `above` have a path in common that is not a directory.
     fn is_disjoint(&self, above: &[u32], directory: u32, path: &EntryPath) -> Result<(), TreeError> {
         for &child in self.arena.children(directory) {
             let name = self.arena.name(child);
@@ -264,7 +265,7 @@ impl Tree {
     }
 }
 
-/// Asking a tree. Every answer comes from what is stored, so it takes no lock but that of the views that were found.
+/// Queries. Every answer is computed from stored nodes, and takes no lock but that of the views that were looked up.
 impl Tree {
     /// The node with this number.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
@@ -275,19 +276,19 @@ impl Tree {
         self.arena.get(index)
     }
 
-    /// The body of a file as its view shows it.
+    /// The body of a file in its view.
     pub fn body(&self, id: NodeId) -> Option<Body> {
         let (view, index) = index_of(id)?;
         let NodeKind::File { body, .. } = &self.arena.get(index)?.kind else { return None };
         Some(self.other_body(view, index).unwrap_or_else(|| body.clone()))
     }
 
-    /// What a view shows in place of the stored body of a file.
+    /// A view's replacement for the stored body of a file.
     fn other_body(&self, view: u32, index: u32) -> Option<Body> {
         self.view(view)?.bodies.as_ref()?.body(number(0, index))
     }
 
-    /// Where a node comes from, as its view shows it.
+    /// The origin of a node in its view.
     pub fn origin(&self, id: NodeId) -> Option<Origin> {
         let (view, index) = index_of(id)?;
         let origin = &self.node(id)?.origin;
@@ -295,12 +296,12 @@ impl Tree {
         Some(if other.is_some() { origin.replaced() } else { origin.clone() })
     }
 
-    /// The nodes that are stored, in the order in which they were.
+    /// The stored nodes, in the order of insertion.
     pub fn stored(&self) -> impl ExactSizeIterator<Item = &Node> {
         self.arena.iter()
     }
 
-    /// Whether all sizes that may be asked for are those of stored bodies.
+    /// Whether views replace no bodies, so that all sizes are those of stored bodies.
     pub fn is_as_stored(&self) -> bool {
         self.finders.is_empty() && self.shown.iter().all(|shown| shown.bodies.is_none())
     }
@@ -316,7 +317,7 @@ impl Tree {
         Some(Children { tree: self, shown, lists, has_hidden })
     }
 
-    /// What `name` leads to in the directory `parent`.
+    /// The node of `name` in the directory `parent`.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         let (view, index) = index_of(parent)?;
         self.arena.directory(index)?;
@@ -329,12 +330,12 @@ impl Tree {
         found.map(|found| number(view, found))
     }
 
-    /// What a path leads to from `start`; symlinks are not followed.
+    /// The node at a path below `start`. Symlinks are not followed.
     pub fn resolve(&self, start: NodeId, path: &EntryPath) -> Option<NodeId> {
         path.components().try_fold(start, |node, name| self.lookup(node, name))
     }
 
-    /// The directory that holds a node; the root is its own parent.
+    /// The directory that contains a node. The root is its own parent.
     pub fn parent(&self, id: NodeId) -> Option<NodeId> {
         let (view, index) = index_of(id)?;
         if view == 0 {
@@ -347,7 +348,7 @@ impl Tree {
         shown.parent(&self.arena, index).map(|parent| number(view, parent))
     }
 
-    /// The path of a node from the root; for messages.
+    /// The path of a node from the root, for messages.
     pub fn path(&self, id: NodeId) -> EntryPath {
         let mut names = Vec::new();
         let mut at = id;
@@ -374,7 +375,7 @@ impl Tree {
         }
     }
 
-    /// Number of directories directly below `id`, for its link count.
+    /// Number of subdirectories of `id`, for its link count.
     pub fn subdirectories(&self, id: NodeId) -> usize {
         let Some(children) = self.children(id) else { return 0 };
         match index_of(id) {
@@ -383,7 +384,7 @@ impl Tree {
         }
     }
 
-    /// The node that stands for all hard links to the file `id` in its view, and how many there are.
+    /// The node that represents all hard links to the file `id` in its view, and the number of links.
     pub fn links(&self, id: NodeId) -> (NodeId, u32) {
         let Some((view, index)) = index_of(id) else { return (id, 1) };
         let Some(NodeKind::File { link_group: Some(group), .. }) = self.arena.get(index).map(|node| &node.kind) else {
@@ -402,18 +403,18 @@ impl Tree {
         laid_out.cloned().or_else(|| self.found.get(view))
     }
 
-    /// The number of a node in a view. Where a view is shown in what is stored, it is that of the view's root.
+    /// The number of a node in a view. For a stored directory that shows a view, it is that of the view's root.
     fn entered(&self, view: u32, index: u32) -> NodeId {
         let place = self.arena.directory(index).filter(|directory| view == 0 && directory.view != 0);
         let shown = place.and_then(|directory| self.shown.get(directory.view as usize - 1));
         shown.and_then(|shown| shown.root()).unwrap_or_else(|| number(view, index))
     }
 
-    /// The view of a name that is not listed.
+    /// The view for a name that is not listed.
     fn find(&self, directory: u32, name: &[u8]) -> Option<NodeId> {
         let finder = self.finders.get(&directory)?;
         let known = self.found.called(directory, name);
-        // The finder may take its time, so no lock is held.
+        // No lock is held, because the finder may take long.
         let shown = known.or_else(|| self.found.add(directory, name, finder.find(name)?))?;
         shown.root()
     }

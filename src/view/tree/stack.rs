@@ -1,5 +1,5 @@
-//! Views: layers over each other. Nothing of a view is stored but which layers it shows; what its directories hold is
-//! computed from those of the layers.
+//! Views: layers over each other. A view only stores which layers it shows. The content of its directories is computed
+//! from those of the layers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use super::arena::Arena;
 use super::{Body, NodeId, Tree, index_of, number};
 
-/// What a directory shows: stored directories over each other.
+/// The content of a view: stored directories over each other.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// The layers, the uppermost first. A path is that of the first layer that has it; directories show what those of all
-    /// layers hold.
+    /// The layers, uppermost first. A path belongs to the first layer that has it. A directory shows the children of
+    /// all layers.
     pub layers: Vec<NodeId>,
-    /// Nodes of the layers that are not shown, as they are numbered there.
+    /// Nodes of the layers that are not shown, by their numbers in the layers.
     pub hidden: Arc<Hidden>,
-    /// Other bodies for some files.
+    /// Replacements for the bodies of some files.
     pub bodies: Option<Arc<dyn Bodies>>,
 }
 
@@ -25,21 +25,21 @@ pub struct View {
 #[derive(Debug, Default)]
 pub struct Hidden {
     nodes: BTreeSet<NodeId>,
-    /// The directories that they are in.
+    /// The directories that contain them.
     directories: BTreeSet<NodeId>,
 }
 
 impl Hidden {
-    /// These nodes of layers.
+    /// Hides these nodes of layers.
     pub fn new(tree: &Tree, nodes: BTreeSet<NodeId>) -> Self {
         let directories = nodes.iter().filter_map(|&node| tree.parent(node)).collect();
         Self { nodes, directories }
     }
 }
 
-/// Bodies that a view shows in the place of those that its layers have.
+/// Replacements for the bodies of files.
 pub trait Bodies: Send + Sync + fmt::Debug {
-    /// The body of the file that has this number in its layer; `None` for the one that is stored.
+    /// The body of the file with this number in its layer; `None` for the stored one.
     fn body(&self, file: NodeId) -> Option<Body>;
 }
 
@@ -47,7 +47,7 @@ pub trait Bodies: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) number: u32,
-    /// The stored directory that it is in, and its name there.
+    /// The stored directory that contains it, and its name there.
     pub(super) parent: u32,
     pub(super) name: Box<[u8]>,
     pub(super) roots: Box<[u32]>,
@@ -68,12 +68,12 @@ impl Shown {
         }
     }
 
-    /// The directory of the view itself: that of its uppermost layer.
+    /// The root directory of the view: that of its uppermost layer.
     pub(super) fn root(&self) -> Option<NodeId> {
         self.roots.first().map(|&root| number(self.number, root))
     }
 
-    /// Whether the directories of the view are those of its only layer.
+    /// Whether the view's directories are those of a single layer.
     fn is_plain(&self) -> bool {
         self.roots.len() == 1 && self.hidden.nodes.is_empty()
     }
@@ -82,12 +82,12 @@ impl Shown {
         self.hidden.nodes.is_empty() || !self.hidden.nodes.contains(&number(0, index))
     }
 
-    /// Whether something of a directory of a layer is not shown.
+    /// Whether the view hides children of a layer's directory.
     pub(super) fn hides_in(&self, directory: u32) -> bool {
         self.hidden.directories.contains(&number(0, directory))
     }
 
-    /// The directories of the layers that make up the view's directory `index`, the uppermost first.
+    /// The layers' directories that form the view's directory `index`, uppermost first.
     pub(super) fn parts(&self, arena: &Arena, index: u32) -> Vec<u32> {
         if self.is_plain() {
             return vec![index];
@@ -96,17 +96,17 @@ impl Shown {
         names.into_iter().rev().fold(self.roots.to_vec(), |parts, name| self.below(arena, &parts, name))
     }
 
-    /// The directories called `name` in `parts`, down to the first one that is something else.
+    /// The directories named `name` in `parts`, down to the first one that is not a directory.
     fn below(&self, arena: &Arena, parts: &[u32], name: &[u8]) -> Vec<u32> {
         self.called(arena, parts, name).take_while(|&found| arena.directory(found).is_some()).collect()
     }
 
-    /// What is called `name` in `parts`; the first is what the view shows.
+    /// The children named `name` in `parts`. The view shows the first one.
     pub(super) fn called(&self, arena: &Arena, parts: &[u32], name: &[u8]) -> impl Iterator<Item = u32> {
         parts.iter().filter_map(move |&part| arena.find(part, name)).filter(|&found| self.shows(found))
     }
 
-    /// The names that lead from a layer's root to a node, the last one first; `None` if it is in no layer of the view.
+    /// The names from a layer's root to a node, in reverse. `None` if the node is in no layer of the view.
     fn names<'a>(&self, arena: &'a Arena, mut index: u32) -> Option<Vec<&'a [u8]>> {
         let mut names = Vec::new();
         while !self.roots.contains(&index) {
@@ -116,12 +116,12 @@ impl Shown {
         Some(names)
     }
 
-    /// The directory of the view that shows a node below the view's root.
+    /// The view's directory that contains a node below the view's root.
     pub(super) fn parent(&self, arena: &Arena, index: u32) -> Option<u32> {
         self.parts(arena, arena.above(index)?).first().copied()
     }
 
-    /// Which layer a node is in, if the view shows it.
+    /// The number of the layer that has a node, if the view shows the node.
     pub(super) fn layer(&self, arena: &Arena, index: u32) -> Option<usize> {
         let parent = arena.above(index)?;
         let parts = self.parts(arena, parent);
@@ -143,9 +143,9 @@ impl Shown {
 pub struct Child<'a> {
     /// The name, without slashes.
     pub name: &'a [u8],
-    /// The node it leads to.
+    /// Its node.
     pub node: NodeId,
-    /// Whether the name is left out of listings although it can be opened.
+    /// Whether the name is omitted from listings although it can be opened.
     pub hidden: bool,
 }
 
@@ -153,11 +153,11 @@ pub struct Child<'a> {
 #[derive(Clone, Debug)]
 pub struct Children<'a> {
     pub(super) tree: &'a Tree,
-    /// The view, unless the directory is stored.
+    /// The view; `None` for a stored directory.
     pub(super) shown: Option<Arc<Shown>>,
-    /// What is left of the children of the directories it is made of, the uppermost first.
+    /// The remaining children of the layers' directories, uppermost first.
     pub(super) lists: Vec<&'a [u32]>,
-    /// Whether something in them is not shown.
+    /// Whether some of them are hidden.
     pub(super) has_hidden: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Children<'a> {
         self.lists.len() == 1 && !self.has_hidden
     }
 
-    /// Drops what the view hides from the front of all lists.
+    /// Drops hidden children from the front of all lists.
     fn skip_hidden(&mut self) {
         let Some(shown) = self.shown.as_deref().filter(|_| self.has_hidden) else { return };
         for list in &mut self.lists {
@@ -192,7 +192,7 @@ impl<'a> Iterator for Children<'a> {
     fn next(&mut self) -> Option<Child<'a>> {
         self.skip_hidden();
         let arena = &self.tree.arena;
-        // Of several that are equal, the first one.
+        // Of several with one name, the first one.
         let heads = self.lists.iter().filter_map(|list| list.first().copied());
         let next = heads.min_by(|&one, &other| arena.name(one).cmp(arena.name(other)))?;
         let name = arena.name(next);

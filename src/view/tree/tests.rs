@@ -1,4 +1,4 @@
-//! Views against a model that builds the union, and what a view can add to its layers.
+//! Compares views with a model that builds the union, and tests what a view can add to its layers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::thread;
@@ -10,10 +10,10 @@ use crate::rope::{Rope, Segment};
 
 const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 
-/// What is at a path of a layer: a directory or not, whether the view hides it, and a link group.
+/// The paths of a layer: whether it is a directory, whether the view hides it, and its link group.
 type LayerPaths = BTreeMap<String, (bool, bool, Option<u64>)>;
 
-/// The union as it would be if it were built: where each node comes from, and what is in it.
+/// The union as a built tree: the origin of each node, and its children.
 #[derive(Clone, Debug, PartialEq)]
 struct Built {
     node: NodeId,
@@ -36,7 +36,7 @@ fn text(body: &Body) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Layers of few names, so that they often meet.
+/// Layers with few names, so that they often collide.
 fn plans() -> impl Strategy<Value = Vec<LayerPaths>> {
     let component = prop::sample::select(vec!["a", "a.b", "b", "c"]);
     let place = prop::collection::vec(component, 1..4).prop_map(|names| names.join("/"));
@@ -45,7 +45,7 @@ fn plans() -> impl Strategy<Value = Vec<LayerPaths>> {
     prop::collection::vec(prop::collection::btree_map(place, what, 0..12), 1..5)
 }
 
-/// Stores a layer; files that would have to be directories are left out. What is to be hidden goes to `hidden`.
+/// Stores a layer. Files at paths of directories are omitted. Hidden nodes go to `hidden`.
 fn store(tree: &mut Tree, plan: &LayerPaths, number: u16, hidden: &mut BTreeSet<NodeId>) -> NodeId {
     let attributes = Attributes { mode: number, ..ATTRIBUTES };
     let layer = tree.layer(attributes).unwrap();
@@ -80,7 +80,7 @@ fn over(upper: Built, lower: Built) -> Built {
     Built { node: upper.node, children: Some(children) }
 }
 
-/// Everything that a model holds, in the order of listing, with the paths.
+/// All nodes of a model with their paths, in the order of listing.
 fn walk<'a>(built: &'a Built, at: &EntryPath, found: &mut Vec<(EntryPath, &'a Built)>) {
     for (name, child) in built.children.iter().flatten() {
         let at = at.child(name);
@@ -180,7 +180,7 @@ impl Finder for Gfx {
     }
 }
 
-/// A tree with a directory `thin` that finds views, and one view in it that is listed.
+/// A tree with a directory `thin` that finds views, one of which is listed.
 fn thin() -> (Tree, NodeId) {
     let mut tree = Tree::new(ATTRIBUTES);
     let layer = tree.layer(ATTRIBUTES).unwrap();
@@ -251,7 +251,7 @@ fn threads_that_look_for_a_view_find_the_same_one() {
     assert!(found.iter().all(|ids| *ids == found[0]));
 }
 
-/// Shows the number of a file in its layer.
+/// Its body is the number of the file in its layer.
 #[derive(Debug)]
 struct Numbered(NodeId);
 
@@ -291,7 +291,7 @@ fn a_view_is_shown_where_nothing_is() {
     assert!(matches!(below, Err(TreeError::NotADirectory(_))), "the view would not show it");
     assert_eq!(tree.parent(ROOT), Some(ROOT));
     assert_eq!(tree.resolve(ROOT, &path("x")).map(|id| id & 0xffff_ffff), Some(layer));
-    // The kernel may ask with a number of another mount.
+    // The kernel may use a number of another mount.
     for id in [0, 1 << 32, 1000, u64::MAX, (1 << 32) + 1000, (2 << 32) + 1, (1 << 32) + 2] {
         for answer in [tree.lookup(id, b"y"), tree.parent(id).filter(|_| tree.node(id).is_none())] {
             assert_eq!(answer, None, "{id}");
