@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// How artifacts of several shards are joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackagingConfig {
-    /// The shard that host code is taken from.
+    /// The shard whose host code is used.
     pub primary_shard: String,
-    /// The groups by name.
+    /// The groups, by name.
     pub architecture_groups: BTreeMap<String, Group>,
-    /// Groups of components that are packaged differently, by the component's name or the first part of it
-    /// (`blas` for `blas_lib` and `blas_test`).
+    /// Groups for components that are packaged differently, by the component's name or its first part (`blas` for
+    /// `blas_lib` and `blas_test`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub component_overrides: BTreeMap<String, Override>,
-    /// What is checked.
+    /// The checks.
     #[serde(default)]
     pub validation: Validation,
 }
@@ -24,32 +24,32 @@ pub struct PackagingConfig {
 /// Processors that are packaged together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name for people.
+    /// Its display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// The processors.
     pub architectures: Vec<String>,
 }
 
-/// What a component has instead of the configuration for all.
+/// Replaces the configuration for one component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Override {
     /// All groups of the component.
     pub architecture_groups: BTreeMap<String, Group>,
 }
 
-/// What is checked when artifacts are joined.
+/// Checks when artifacts are joined.
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the file")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Validation {
-    /// Two shards may not have device code of one component for one processor.
+    /// Refuse device code of one component for one processor in two shards.
     pub error_on_duplicate_device_code: bool,
-    /// All shards have the same host code.
+    /// Require the same host code in all shards.
     pub verify_generic_artifacts_match: bool,
-    /// A component with device code has some for every processor of every group.
+    /// Require that a component with device code has some for every processor of every group.
     pub error_on_missing_architecture: bool,
-    /// No shard has host code that the primary shard does not have, and that no package would have therefore.
+    /// Refuse host code that the primary shard does not have, because no package would contain it.
     pub error_on_left_out_host_code: bool,
 }
 
@@ -72,10 +72,10 @@ pub enum ConfigError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The answer of the operating system.
+        /// The error.
         source: std::io::Error,
     },
-    /// It is no JSON of the form that is expected.
+    /// It is not JSON of the expected form.
     #[error("{}: {source}", path.display())]
     Json {
         /// The file.
@@ -83,7 +83,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// What it says makes no sense.
+    /// Its content is contradictory.
     #[error("{}: {reason}", path.display())]
     Invalid {
         /// The file.
@@ -94,13 +94,13 @@ pub enum ConfigError {
 }
 
 impl PackagingConfig {
-    /// Reads the file at `path`.
+    /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let bytes = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
         Self::parse(&bytes, path)
     }
 
-    /// Reads the bytes of the file at `path`.
+    /// Parses a configuration. `path` names it in errors.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ConfigError> {
         let config: Self =
             serde_json::from_slice(bytes).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
@@ -131,7 +131,7 @@ fn check_groups(place: &str, groups: &BTreeMap<String, Group>) -> Result<(), Str
         return Err(format!("{place} names no group"));
     }
     for (name, group) in groups {
-        // It becomes the last part of a directory's name, at whose last "_" names are taken apart.
+        // It becomes the last part of a directory's name, after the last "_".
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b".+-".contains(&byte);
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_fine) || name == super::GENERIC {
             return Err(format!("{place}: {name:?} cannot be the last part of an artifact's name"));

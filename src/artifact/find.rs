@@ -1,4 +1,4 @@
-//! Which artifacts a directory holds.
+//! The artifacts in a directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,36 +9,36 @@ use super::{ArtifactName, MANIFEST};
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundArtifacts {
-    /// The directory, or the tar archive, is one.
+    /// The path itself is an artifact: a directory, or a tar archive.
     One,
-    /// It holds some.
+    /// The directory contains artifacts.
     Several {
-        /// Directories with a manifest, and tar archives that are called as artifacts are, by name.
+        /// Directories with a manifest, and tar archives named as artifacts, by name.
         artifacts: BTreeMap<String, PathBuf>,
-        /// Names of directories without one.
+        /// Names of directories without a manifest.
         others: Vec<String>,
         /// Names of other tar archives.
         archives: Vec<String>,
     },
 }
 
-/// The names of tar archives end with one of these.
+/// Suffixes of tar archives.
 const ARCHIVES: [&str; 4] = [".tar", ".tar.zst", ".tar.xz", ".tar.gz"];
 
-/// The name without the end of a tar archive; `None` if it has none.
+/// The name without the suffix of a tar archive; `None` if it has none.
 pub fn name_of_archive(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     ARCHIVES.iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// Whether an archive by itself is one of an artifact. Nothing but its name tells it without unpacking.
+/// Whether a tar archive is that of an artifact. Without unpacking, only its name shows it.
 fn is_artifact(archive: &Path) -> bool {
     let is_family = |name: ArtifactName| name.is_generic() || name.family.starts_with("gfx");
     archive.is_file() && name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
 }
 
-/// Looks for manifests in a directory and in those directly below it, and for tar archives that are called as artifacts
-/// are. An unpacked artifact counts before an archive of the same name. `None` if there are none.
+/// Finds artifacts in a directory: manifests in it and directly below it, and tar archives named as artifacts. An
+/// unpacked artifact takes precedence over an archive of the same name. `None` if there are none.
 pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
     if !directory.is_dir() {
         return Ok(is_artifact(directory).then_some(FoundArtifacts::One));
@@ -70,12 +70,12 @@ pub fn find(directory: &Path) -> io::Result<Option<FoundArtifacts>> {
     Ok((!is_empty).then_some(FoundArtifacts::Several { artifacts, others, archives }))
 }
 
-/// The directories directly below the directory of all shards, by name, which is the shard's.
+/// The subdirectories of `directory`, each of which is a shard, by name.
 pub fn shards(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     directories(directory)
 }
 
-/// Names that begin with a dot are nobody's artifacts.
+/// Names that begin with a dot are ignored.
 fn directories(directory: &Path) -> io::Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {

@@ -1,10 +1,10 @@
-//! The `.kpm` manifest of old runtimes: which archives lie next to it, in MessagePack.
+//! The `.kpm` manifest of old runtimes: a list of the archives in its directory, in MessagePack.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The only version there is.
+/// The only version.
 const VERSION: u32 = 1;
 
 /// The archives of a component in one `.kpack` directory.
@@ -14,7 +14,7 @@ pub struct Kpm {
     pub format_version: u32,
     /// The component.
     pub component_name: String,
-    /// The prefix whose `.kpack` directory this is.
+    /// The prefix that contains the `.kpack` directory.
     pub prefix: String,
     /// The archives by target.
     pub kpack_files: BTreeMap<String, KpmEntry>,
@@ -27,14 +27,14 @@ pub struct KpmEntry {
     pub file: String,
     /// Its size in bytes.
     pub size: u64,
-    /// Number of its code objects.
+    /// Number of code objects.
     pub kernel_count: u64,
 }
 
 /// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KpmError {
-    /// It is no MessagePack of the form that is expected.
+    /// It is not MessagePack of the expected form.
     #[error("MessagePack: {0}")]
     MessagePack(#[from] rmp_serde::decode::Error),
     /// It has another version.
@@ -53,19 +53,19 @@ pub enum KpmError {
 }
 
 impl Kpm {
-    /// A manifest that names nothing yet.
+    /// A manifest without archives.
     pub fn new(component: &str, prefix: &str) -> Self {
         let (component_name, prefix) = (component.to_owned(), prefix.to_owned());
         Self { format_version: VERSION, component_name, prefix, kpack_files: BTreeMap::new() }
     }
 
-    /// Reads a manifest.
+    /// Parses a manifest.
     pub fn parse(bytes: &[u8]) -> Result<Self, KpmError> {
         let kpm: Self = rmp_serde::from_slice(bytes)?;
         if kpm.format_version == VERSION { Ok(kpm) } else { Err(KpmError::Version(kpm.format_version)) }
     }
 
-    /// Adds what another manifest names.
+    /// Adds the archives of another manifest.
     pub fn merge(&mut self, other: Self) -> Result<(), KpmError> {
         for (target, entry) in other.kpack_files {
             match self.kpack_files.get(&target) {

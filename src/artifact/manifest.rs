@@ -14,30 +14,30 @@ const MAX_SIZE: u64 = 1 << 20;
 /// The prefixes of an artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// In the order of the file, each once. The artifact need not have all of them.
+    /// In the order of the file, without duplicates. The artifact need not have all of them.
     pub prefixes: Vec<EntryPath>,
 }
 
 /// Why an artifact has no usable manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// There is none.
-    #[error("{}: {MANIFEST} not found in it, so it is no artifact", .0.display())]
+    /// There is no manifest.
+    #[error("{}: {MANIFEST} not found in it, so it is not an artifact", .0.display())]
     Missing(PathBuf),
     /// It cannot be read.
     #[error("{}: {reason}", path.display())]
     Unreadable {
         /// The manifest.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A line is no relative path.
+    /// A line is not a relative path.
     #[error("{}: line {line}: {source}", path.display())]
     Line {
         /// The manifest.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line number, from 1.
         line: usize,
         /// What is wrong with it.
         source: PathError,
@@ -47,14 +47,14 @@ pub enum ManifestError {
     NothingPresent {
         /// The manifest.
         path: PathBuf,
-        /// What it names.
+        /// The prefixes in the manifest.
         prefixes: String,
     },
 }
 
 impl Manifest {
-    /// Reads the manifest of an artifact. Builds leave out a prefix that has no files; an artifact that has none of its
-    /// prefixes is damaged or misplaced.
+    /// Reads the manifest of an artifact. Builds omit prefixes without files. An artifact without any of its prefixes
+    /// is damaged or misplaced.
     pub fn of(input: &Input) -> Result<Self, ManifestError> {
         let missing = || ManifestError::Missing(input.location.clone());
         let entry = input.entry(&manifest_path()).ok_or_else(missing)?;
@@ -74,8 +74,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the lines of the manifest at `path`. Blank lines do not matter, and neither do repeated or trailing slashes
-    /// and components that are `.`; `.` alone is the artifact itself.
+    /// Parses the manifest at `path`. Blank lines are ignored, as are repeated or trailing slashes and `.` components.
+    /// `.` alone is the artifact itself.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ManifestError> {
         let mut prefixes = Vec::new();
         for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -103,8 +103,8 @@ impl Manifest {
         self.prefixes.iter().filter(is_directory).cloned().collect()
     }
 
-    /// Keeps of an artifact what is installed: prefixes, and the directories that lead to them. The number of other files
-    /// that there were, the manifest aside, and one of them.
+    /// Removes everything from an artifact except prefixes and the directories above them. Returns the number of files
+    /// removed, not counting the manifest, and one of them.
     pub fn keep_installed(&self, input: &mut Input) -> Option<(usize, EntryPath)> {
         let is_above = |path: &EntryPath| self.prefixes.iter().any(|prefix| prefix.below(path).is_some());
         let manifest = manifest_path();
@@ -120,12 +120,12 @@ impl Manifest {
         Some((others.len(), others.into_iter().next()?))
     }
 
-    /// The prefix that `path` lies below, the deepest if there are several.
+    /// The deepest prefix that contains `path`.
     pub fn prefix_of(&self, path: &EntryPath) -> Option<&EntryPath> {
         self.prefixes.iter().filter(|prefix| path.below(prefix).is_some()).max_by_key(|prefix| prefix.depth())
     }
 
-    /// The file's text.
+    /// The content of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let line = |prefix: &EntryPath| [if prefix.is_root() { b"." } else { prefix.as_bytes() }, b"\n"].concat();
         self.prefixes.iter().flat_map(line).collect()
@@ -142,7 +142,7 @@ fn prefix(line: &[u8]) -> Result<EntryPath, PathError> {
     if names.is_empty() { Ok(EntryPath::root()) } else { EntryPath::new(&names.join(&b'/')) }
 }
 
-/// Where the manifest is in an artifact.
+/// The path of the manifest in an artifact.
 pub(super) fn manifest_path() -> EntryPath {
     EntryPath::root().child(MANIFEST.as_bytes())
 }

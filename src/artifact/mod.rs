@@ -1,11 +1,11 @@
-//! Artifacts: the directories that builds of ROCm (`TheRock`) consist of, and how those of several builds are joined.
+//! Artifacts: the directories that builds of ROCm (`TheRock`) produce, and how those of several builds are joined.
 //!
 //! An artifact is a directory `<component>_<family>` with a file `artifact_manifest.txt`, which lists *prefixes*:
 //! directories of the artifact that are laid over each other when it is installed. A split artifact is
 //! `<component>_generic` with host code and `<component>_<processor>` for each processor. A *shard* is the directory of
 //! all artifacts of one build.
 //!
-//! It does not know device code: `split` decides which file goes where.
+//! It does not know device code: `split` decides where each file goes.
 
 mod config;
 mod find;

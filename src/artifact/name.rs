@@ -5,7 +5,7 @@ use std::fmt;
 /// The family of artifacts without device code.
 pub const GENERIC: &str = "generic";
 
-/// `blas_lib_gfx1100`: a component, and what the artifact is for.
+/// `blas_lib_gfx1100`: a component and a family.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ArtifactName {
     /// `blas_lib`.
@@ -15,8 +15,8 @@ pub struct ArtifactName {
 }
 
 impl ArtifactName {
-    /// Takes a directory's name apart at the last `_`; `None` if there is nothing before or behind it. Keys such as
-    /// `gfx12_0` have one themselves.
+    /// Divides a directory's name at the last `_`. `None` if there is nothing before or after it. Keys such as
+    /// `gfx12_0` contain a `_` themselves.
     pub fn parse(name: &str) -> Option<Self> {
         let (mut component, _) = name.rsplit_once('_')?;
         if let Some((before, key)) = component.rsplit_once('_') {
@@ -31,12 +31,12 @@ impl ArtifactName {
         is_complete.then(|| Self { component: component.to_owned(), family: family.to_owned() })
     }
 
-    /// The part of a component for `family`.
+    /// The name of a component's part for `family`.
     pub fn new(component: &str, family: &str) -> Self {
         Self { component: component.to_owned(), family: family.to_owned() }
     }
 
-    /// Whether it holds no device code.
+    /// Whether the artifact contains no device code.
     pub fn is_generic(&self) -> bool {
         self.family == GENERIC
     }

@@ -1,4 +1,4 @@
-//! Which parts of which shards go into which package. Decided by names alone.
+//! Decides by names which parts of which shards go into which package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,17 +8,17 @@ use crate::gpu::{BundleKey, Level, SPIRV, TargetId};
 /// The decision. Numbers are positions in the list of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recombination {
-    /// The parts of host code, of the primary shard.
+    /// Parts with host code of the primary shard.
     pub generic: Vec<usize>,
-    /// The parts of host code that other shards have, and the part of the primary shard for the same component.
+    /// Parts with host code of other shards, each with the primary shard's part for the same component.
     pub other_generic: Vec<(usize, Option<usize>)>,
     /// The groups of device code, sorted by name.
     pub groups: Vec<Combined>,
-    /// Device parts that belong to no group.
+    /// Device parts that are in no group.
     pub ungrouped: Vec<usize>,
-    /// Device parts of groups that two shards have.
+    /// Device parts in groups that two shards have.
     pub duplicates: Vec<Duplicate>,
-    /// Processors of groups that no shard has.
+    /// Processors in groups that no shard has.
     pub missing: Vec<Missing>,
 }
 
@@ -31,12 +31,12 @@ pub struct Combined {
     pub parts: Vec<usize>,
 }
 
-/// Two shards have the same device part. The first one counts.
+/// Two shards have the same device part. The first one is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// Of the shard that comes first.
+    /// The part of the first shard.
     pub first: usize,
-    /// Of another.
+    /// The part of another shard.
     pub second: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct Missing {
     pub group: String,
 }
 
-/// Decides where the parts go. Each is given by shard and name; they are sorted by shard.
+/// Decides where the parts go. Each part is given by shard and name, sorted by shard.
 pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> Recombination {
     let mut result = Recombination::default();
     let mut device = BTreeMap::<&str, Vec<(usize, &str)>>::new();
@@ -88,8 +88,8 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
     result
 }
 
-/// The parts without those for a processor that an earlier shard has. Parts that are for several processors are needed
-/// by each, so every shard has them. What goes into no package cannot be there twice.
+/// Removes parts for a processor that an earlier shard has. A part for several processors is needed by each of them, so
+/// every shard has it. Parts that go into no package are not duplicates.
 fn without_duplicates<'a>(
     parts: &[(usize, &'a str)],
     is_grouped: impl Fn(&str) -> bool,
@@ -111,7 +111,7 @@ fn without_duplicates<'a>(
     kept
 }
 
-/// Whether device code of this name is for several processors: a family, a generic ISA, or portable code.
+/// Whether device code of this family is for several processors: a family, a generic ISA, or portable code.
 fn is_shared(family: &str) -> bool {
     let level = family.parse::<BundleKey>().map(|key| key.level());
     family == SPIRV
@@ -119,7 +119,7 @@ fn is_shared(family: &str) -> bool {
         || level.is_ok_and(|it| it != Level::Target)
 }
 
-/// Whether a part is needed by one of the processors.
+/// Whether one of the processors needs a part.
 fn belongs(family: &str, members: &[String]) -> bool {
     if members.iter().any(|member| member == family) {
         return true;
@@ -145,7 +145,7 @@ mod tests {
         }
     }"#;
 
-    /// The names of the parts next to the numbers.
+    /// The decision, and the names of the parts for its numbers.
     fn decide(parts: &[(&str, &str)]) -> (Recombination, Vec<(String, Vec<String>)>) {
         let config = PackagingConfig::parse(CONFIG.as_bytes(), Path::new("c")).unwrap();
         let names: Vec<_> = parts.iter().map(|(_, name)| ArtifactName::parse(name).unwrap()).collect();

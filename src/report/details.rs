@@ -1,5 +1,5 @@
-//! What the page shows beyond the numbers of `inspect`: the same split by package, by binary and target, and by database
-//! and target, and estimates.
+//! Details of the page beyond the numbers of `inspect`: the split by package, by binary and target, and by database and
+//! target, and estimates.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
-/// Packages and files beyond that many are summed up.
+/// The most packages and files. Further ones are summed up.
 const MOST: usize = 60;
 
 /// Device parts by target.
@@ -21,31 +21,31 @@ type Keys<'a> = BTreeMap<&'a TargetId, &'a BundleKey>;
 /// Sizes are in bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct Details {
-    /// The directory that holds everything, if there is one.
+    /// The directory that contains all files, if there is one.
     pub(super) root: String,
     /// The top-level directories, the largest first.
     pub(super) packages: Vec<DirectoryDetails>,
-    /// The largest files that stay as they are.
+    /// The largest unchanged files.
     pub(super) files: Vec<PlainFile>,
     /// The code of each binary by target, by the binary's path.
     pub(super) code: BTreeMap<String, BTreeMap<String, TargetCode>>,
     /// Database files by library and key.
     pub(super) database_files: BTreeMap<String, BTreeMap<String, Files>>,
-    /// What an installation with thin binaries takes for one GPU, estimated.
+    /// Estimated sizes of an installation with thin binaries for each GPU.
     pub(super) thin: BTreeMap<String, ThinEstimate>,
 }
 
 /// A directory of the input.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct DirectoryDetails {
-    /// Its name, `None` for all that are not listed.
+    /// Its name; `None` for the sum of those that are not listed.
     pub(super) name: Option<String>,
     pub(super) files: u64,
-    /// All files.
+    /// Bytes of all files.
     pub(super) size: u64,
-    /// What stays in the host part.
+    /// Bytes that stay in the host part.
     pub(super) host_size: u64,
-    /// Device code in binaries, as they hold it.
+    /// Bytes of device code in binaries, as stored there.
     pub(super) device_size: u64,
     /// Database files by library.
     pub(super) databases: BTreeMap<String, u64>,
@@ -61,7 +61,7 @@ pub(super) struct PlainFile {
 /// Code objects of a binary for a target.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct TargetCode {
-    /// The device part that it belongs to.
+    /// The device part of the code.
     pub(super) key: String,
     pub(super) code_objects: u64,
     pub(super) code_size: u64,
@@ -74,18 +74,18 @@ pub(super) struct Files {
     pub(super) size: u64,
 }
 
-/// An estimate: device code in a binary is taken to be as compressible for one GPU as for another.
+/// An estimate. It assumes that the code of a binary compresses equally for all GPUs.
 #[derive(Debug, Serialize)]
 pub(super) struct ThinEstimate {
-    /// Of a wheel only.
+    /// For wheels only.
     pub(super) download_size: Option<u64>,
     pub(super) installed_size: u64,
 }
 
-/// What decides about estimates, counted once for all GPUs.
+/// The inputs of estimates, counted once for all GPUs.
 #[derive(Default)]
 struct Weights {
-    /// Host files: unpacked and as the wheel holds them.
+    /// Host files: unpacked bytes, and bytes in the wheel.
     host: (u64, u64),
     /// Database files by key.
     databases: BTreeMap<String, (u64, u64)>,
@@ -101,7 +101,7 @@ struct Binary {
 }
 
 impl Details {
-    /// Counts; reads nothing.
+    /// Counts. Reads no file.
     pub(super) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
         let keys = keys(plan);
         let weights = Weights::of(input, plan, &keys);
@@ -123,7 +123,7 @@ impl Details {
 }
 
 impl Details {
-    /// What several artifacts consist of: each is a package.
+    /// The details of several artifacts, each of which is a package.
     pub(super) fn joined(artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
         let mut all = Self {
             root: String::new(),
@@ -183,7 +183,8 @@ impl Weights {
         weights
     }
 
-    /// What an installation with the device parts of these keys keeps: unpacked, and as a wheel would hold it.
+    /// What an installation with the device parts of these keys contains: unpacked bytes, and estimated bytes in a
+    /// wheel.
     fn kept(&self, keys: &[String]) -> (u64, u64) {
         let databases = keys.iter().filter_map(|key| self.databases.get(key)).copied();
         let binaries = self.binaries.iter().map(|binary| {
@@ -197,7 +198,7 @@ impl Weights {
     }
 }
 
-/// As much of `whole` as `some` is of `all`.
+/// The same share of `whole` that `some` is of `all`.
 pub(super) fn part(whole: u64, some: u64, all: u64) -> u64 {
     let part = (u128::from(whole) * u128::from(some)).checked_div(u128::from(all)).unwrap_or(0);
     u64::try_from(part).unwrap_or(u64::MAX).min(whole)
@@ -219,7 +220,7 @@ fn packed_size(entry: &Entry) -> u64 {
     }
 }
 
-/// The device parts that code for each target is in.
+/// The device part for the code of each target.
 fn keys(plan: &Plan) -> Keys<'_> {
     plan.archives.iter().map(|planned| (planned.archive.target(), &planned.key)).collect()
 }
@@ -231,7 +232,7 @@ fn code(binary: &PlannedBinary, keys: &Keys<'_>) -> BTreeMap<String, TargetCode>
         (*code_objects, *code_size) = (*code_objects + 1, *code_size + size);
     }
     let code = |(target, (code_objects, code_size)): (&TargetId, (u64, u64))| {
-        // What is not wanted is in no archive.
+        // A target that is not wanted is in no archive.
         let key = keys.get(target).map_or_else(|| BundleKey::of(target).to_string(), ToString::to_string);
         (target.to_string(), TargetCode { key, code_objects, code_size })
     };
@@ -258,7 +259,7 @@ fn files(input: &Input, plan: &Plan) -> Vec<PlainFile> {
     files.into_iter().take(MOST).map(|(size, path)| PlainFile { path: path.to_string(), size }).collect()
 }
 
-/// What lies below the directory that holds everything, by the first component of its path there.
+/// The packages: the files below the common directory, by the first component of their path.
 fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetails> {
     let mut packages = BTreeMap::<String, DirectoryDetails>::new();
     for (entry, place) in input.entries.iter().zip(&plan.places).filter(|(entry, _)| is_file(entry)) {
@@ -284,7 +285,7 @@ fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetail
     largest(packages.into_values().collect())
 }
 
-/// The largest ones first, and all beyond [`MOST`] as one.
+/// The largest packages first. All beyond [`MOST`] are summed up as one.
 fn largest(mut packages: Vec<DirectoryDetails>) -> Vec<DirectoryDetails> {
     packages.sort_by(|a, b| (Reverse(a.size), &a.name).cmp(&(Reverse(b.size), &b.name)));
     let others = packages.split_off(packages.len().min(MOST)).into_iter().reduce(DirectoryDetails::and);
@@ -309,7 +310,7 @@ fn is_file(entry: &Entry) -> bool {
     matches!(entry.kind, EntryKind::File { .. })
 }
 
-/// The directory that holds all of these files.
+/// The directory that contains all of these files.
 pub(super) fn root<'a>(files: impl Iterator<Item = &'a EntryPath>) -> EntryPath {
     let directories = files.map(|path| path.parent().unwrap_or_else(EntryPath::root));
     directories.reduce(|first, second| common_directory(first, &second)).unwrap_or_else(EntryPath::root)

@@ -1,4 +1,4 @@
-//! What there is to tell about a split, as numbers, tables and a page.
+//! Reports about a split, as numbers, tables and a page.
 //!
 //! It prints nothing: `cli` does.
 
@@ -24,21 +24,21 @@ pub(crate) use sizes::{MakingProgress, PartSize, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
 pub(crate) use text::escaped;
 
-/// All that `inspect` tells about a wheel or a tree. As JSON it is described in `docs/json.md`.
+/// The result of `inspect` for a wheel or a tree. `docs/json.md` describes it as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
-    /// What the split consists of.
+    /// The content of the split.
     #[serde(flatten)]
     pub summary: Summary,
-    /// How large its parts are as files.
+    /// The sizes of its parts as files.
     #[serde(flatten)]
     pub sizes: Sizes,
-    /// Device code that has to stay where it is; `None` if it was not looked for.
+    /// Device code that cannot be moved; `None` if it was not searched for.
     pub embedded: Option<Vec<EmbeddedSummary>>,
 }
 
 impl InspectReport {
-    /// What is known now; see [`Sizes::make`].
+    /// The report with the sizes that are known now; see [`Sizes::make`].
     pub(crate) fn known(
         input: &Input,
         plan: &Plan,

@@ -1,4 +1,4 @@
-//! How large the parts of a split are as files: archives, wheels, and what an installation takes.
+//! The sizes of a split's parts as files: archives, wheels, and installations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::source::{Input, InputKind};
 use crate::split::Plan;
 use crate::view::{WheelPart, WheelSet};
 
-/// Sizes in bytes. What is not known without work, or what there is none of, is `None`.
+/// Sizes in bytes. `None` if a size is unknown without work or does not exist.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sizes {
-    /// The wheel that is split.
+    /// The size of the input wheel.
     pub input_wheel_size: Option<u64>,
     /// The host wheel, and the variant wheel if there is one.
     pub host_wheels: Vec<WheelSize>,
-    /// The device parts by key.
+    /// The device parts, by key.
     pub parts: BTreeMap<String, PartSize>,
-    /// What a user of one of these GPUs needs.
+    /// The sizes for a user of each GPU.
     pub users: BTreeMap<String, UserSize>,
 }
 
@@ -41,43 +41,43 @@ pub(crate) struct WheelSize {
 pub(crate) struct PartSize {
     /// All archives together.
     pub archive_size: Option<u64>,
-    /// The wheel of it, if the input is one.
+    /// Its wheel, if the input is a wheel.
     pub wheel: Option<WheelSize>,
 }
 
-/// What an installation for one GPU consists of.
+/// The size of an installation for one GPU.
 #[derive(Debug, Serialize)]
 pub(crate) struct UserSize {
-    /// Keys of the device parts.
+    /// Keys of its device parts.
     pub keys: Vec<String>,
-    /// The host wheel and the device wheels.
+    /// Bytes of the host wheel and the device wheels.
     pub download_size: Option<u64>,
-    /// The files of the host part and of the device parts.
+    /// Bytes of the files of the host part and the device parts.
     pub installed_size: Option<u64>,
 }
 
-/// How far making is, for a progress bar: uncompressed bytes of archives and of rewritten members.
+/// Progress of making sizes, for a progress bar, in uncompressed bytes of archives and of rewritten members.
 #[derive(Debug, Default)]
 pub(crate) struct MakingProgress {
-    /// What there is to do.
+    /// Bytes to process.
     pub total: AtomicU64,
-    /// What is done.
+    /// Bytes processed.
     pub done: AtomicU64,
 }
 
-/// The parts of a split whose sizes are asked for.
+/// The parts of a split whose sizes are determined.
 pub(super) struct SizedParts {
     pub(super) input_wheel_size: Option<u64>,
     hosts: Vec<Arc<WheelPart>>,
     /// By key.
     devices: BTreeMap<String, SizedDevice>,
-    /// By GPU: the keys of the device parts that an installation for it has.
+    /// By GPU: the keys of the device parts of its installation.
     pub(super) users: BTreeMap<String, Vec<String>>,
 }
 
 struct SizedDevice {
     archives: Vec<Arc<ArchiveRope>>,
-    /// If the input is a wheel.
+    /// Set if the input is a wheel.
     wheel: Option<Arc<WheelPart>>,
 }
 
@@ -90,7 +90,7 @@ impl SizedParts {
         Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) }
     }
 
-    /// The parts of what lies over each other when it is installed, such as artifacts.
+    /// The parts of plans whose outputs are laid over each other when they are installed, such as artifacts.
     pub(super) fn of_plans(plans: &[&Plan], wheels: Option<&WheelSet>) -> Self {
         let keys: BTreeSet<_> = plans.iter().flat_map(|plan| &plan.keys).collect();
         let part = |key: &BundleKey| {
@@ -111,7 +111,7 @@ impl SizedParts {
         }
     }
 
-    /// The sizes that are known now: all of them after [`Sizes::make`]. Puts wheels together of which all parts are known.
+    /// The sizes that are known now: all of them after [`Sizes::make`]. Assembles wheels whose parts are all known.
     pub(super) fn known(&self, summary: &Summary) -> Sizes {
         let host_wheels: Vec<_> = self.hosts.iter().filter_map(WheelSize::of).collect();
         let part = |device: &SizedDevice| PartSize {
@@ -140,8 +140,8 @@ impl SizedParts {
 }
 
 impl Sizes {
-    /// Makes what has to be made before all sizes are known: compresses every code object once, and splices rewritten
-    /// members of a wheel. Little of it is kept but the sizes.
+    /// Does the work for all sizes: compresses every code object once, and splices rewritten members of a wheel. Little
+    /// of the result is kept except the sizes.
     pub(crate) fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &MakingProgress) -> Result<(), ReadError> {
         let archives: Vec<_> = plan.archives.iter().map(|planned| &*planned.archive).collect();
         let of_archives: u64 = archives.iter().map(|archive| archive.original_size()).sum();

@@ -1,4 +1,4 @@
-//! What a split consists of, in numbers.
+//! The content of a split, in numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::split::{Destination, Embedded, Plan, PlannedBinary};
 
-/// Numbers of a split, for people and for scripts. Sizes are in bytes.
+/// Numbers of a split. Sizes are in bytes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     /// First part of the archives' names.
@@ -26,14 +26,14 @@ pub(crate) struct Summary {
     pub databases: BTreeMap<String, DatabaseSummary>,
     /// The device parts.
     pub device: BTreeMap<String, DeviceSummary>,
-    /// What could not be split, and why.
+    /// What could not be split, with reasons.
     pub warnings: Vec<String>,
 }
 
 /// A binary with device code.
 #[derive(Debug, Serialize)]
 pub(crate) struct BinarySummary {
-    /// Where it is in the input.
+    /// Its path in the input.
     pub path: String,
     /// Its name in archives.
     pub kernel_name: String,
@@ -47,20 +47,20 @@ pub(crate) struct BinarySummary {
     pub code_objects: usize,
     /// Bytes of all code objects, decompressed.
     pub code_size: u64,
-    /// The targets there is code for.
+    /// The targets of its code.
     pub targets: BTreeSet<String>,
 }
 
-/// Offload bundles in a binary to which no wrapper leads.
+/// Offload bundles in a binary to which no wrapper points.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct EmbeddedSummary {
-    /// Where the binary is in the input.
+    /// The path of the binary in the input.
     pub path: String,
     /// Number of bundles.
     pub bundles: usize,
-    /// Bytes of them in the file.
+    /// Their bytes in the file.
     pub size: u64,
-    /// The targets there is code for.
+    /// The targets of their code.
     pub targets: BTreeSet<String>,
 }
 
@@ -71,14 +71,14 @@ pub(crate) struct DatabaseSummary {
     pub files: usize,
     /// Bytes of these files.
     pub size: u64,
-    /// The keys they belong to.
+    /// The keys of the files.
     pub keys: BTreeSet<String>,
 }
 
 /// A device part.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct DeviceSummary {
-    /// Target, sub-family or family.
+    /// Its level: target, sub-family or family.
     pub level: String,
     /// Its archives.
     pub archives: Vec<ArchiveSummary>,
@@ -91,7 +91,7 @@ pub(crate) struct DeviceSummary {
 /// An archive.
 #[derive(Debug, Serialize)]
 pub(crate) struct ArchiveSummary {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// Number of code objects.
     pub code_objects: usize,
@@ -100,7 +100,7 @@ pub(crate) struct ArchiveSummary {
 }
 
 impl Summary {
-    /// Counts what a plan consists of; reads nothing.
+    /// Counts the content of a plan. Reads no file.
     pub(crate) fn of(input: &Input, plan: &Plan) -> Self {
         let mut summary = Self {
             group: plan.group.clone(),
@@ -138,7 +138,7 @@ impl Summary {
         summary
     }
 
-    /// What several artifacts consist of together. Paths begin with the artifact's name.
+    /// The summary of several artifacts together. Paths begin with the artifact's name.
     pub(super) fn joined(group: String, artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
         let mut all = Self {
             group,
@@ -195,7 +195,7 @@ impl Summary {
 }
 
 impl EmbeddedSummary {
-    /// What was found in a binary.
+    /// The summary of the bundles found in a binary.
     pub(crate) fn of(path: &EntryPath, found: &Embedded) -> Self {
         let targets = found.targets.iter().map(ToString::to_string).collect();
         Self { path: path.to_string(), bundles: found.bundles, size: found.size, targets }

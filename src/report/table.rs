@@ -1,10 +1,10 @@
-//! Tables for people: in aligned columns, or in Markdown.
+//! Tables as text: with aligned columns, or in Markdown.
 
 use std::io::{self, Write};
 
 use super::text::escaped;
 
-/// How tables are written.
+/// The format of tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     /// Aligned columns, for terminals.
@@ -14,7 +14,7 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// A text from an input for a line of its own.
+    /// A text from an input, escaped, for a line of its own.
     pub(crate) fn line(self, text: &str) -> String {
         let text = escaped(text);
         match self {
@@ -24,7 +24,7 @@ impl Style {
     }
 }
 
-/// A column: its title, and whether it holds numbers.
+/// A column with its title and alignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
     /// Left-aligned.
@@ -39,7 +39,7 @@ pub(crate) struct Table {
     title: String,
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
-    /// Rows that it does not show.
+    /// Number of rows that are not shown.
     left_out: usize,
 }
 
@@ -57,24 +57,24 @@ impl Table {
         Self { title: title.into(), columns: columns.into(), rows: Vec::new(), left_out: 0 }
     }
 
-    /// Adds a row, which has a cell for each column.
+    /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// Keeps the first rows only, and says how many more there are.
+    /// Keeps only the first rows, and counts the others.
     pub(crate) fn shorten(&mut self, most: usize) {
         let more = self.rows.len().saturating_sub(most) + self.left_out;
         self.rows.truncate(most);
         self.left_out = more;
     }
 
-    /// Notes rows that were left out.
+    /// Counts rows that were left out.
     pub(crate) fn add_left_out(&mut self, rows: usize) {
         self.left_out += rows;
     }
 
-    /// Writes the table, without columns that are empty; nothing if there are no rows.
+    /// Writes the table without empty columns. Writes nothing if there are no rows.
     pub(crate) fn write(mut self, out: &mut impl Write, style: Style) -> io::Result<()> {
         self.drop_empty_columns();
         if self.rows.is_empty() {
@@ -140,7 +140,7 @@ fn retain<T>(values: &mut Vec<T>, used: &[bool]) {
     values.retain(|_| used.next().is_some_and(|&used| used));
 }
 
-/// File names are full of underscores, which are emphasis in Markdown.
+/// Escapes characters that Markdown would format, such as the underscores in file names.
 fn in_markdown(cell: &str) -> String {
     let mut text = String::with_capacity(cell.len());
     for letter in cell.chars() {
@@ -152,22 +152,22 @@ fn in_markdown(cell: &str) -> String {
     text
 }
 
-/// A size for people, in powers of 1024.
+/// A readable size, in powers of 1024.
 pub(crate) fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// A number of things, which have a name if it is one and another if it is not.
+/// A number with the noun in its singular or plural form.
 pub(crate) fn counted(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// A size if it is known, or nothing.
+/// A readable size; empty if it is unknown.
 pub(crate) fn known_size(bytes: Option<u64>) -> String {
     bytes.map(size).unwrap_or_default()
 }
 
-/// How much of `whole` a part is, in percent; nothing if there is no whole.
+/// The percentage of `whole` that `part` is; empty if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     // Tenths, rounded.
     let tenths = (u128::from(part) * 2000 + u128::from(whole)).checked_div(u128::from(whole) * 2);

@@ -4,7 +4,7 @@ use super::table::{Column, Table, known_size, percent, size};
 use super::{InspectReport, PartSize};
 
 impl InspectReport {
-    /// What it says, for people.
+    /// The report as tables.
     pub(crate) fn tables(&self) -> [Table; 6] {
         [self.parts(), self.binaries(), self.embedded(), self.databases(), self.keys(), self.users()]
     }
@@ -75,7 +75,7 @@ impl InspectReport {
     fn embedded(&self) -> Table {
         let columns =
             [Column::Text("binary"), Column::Number("bundles"), Column::Number("size"), Column::Text("targets")];
-        let mut table = Table::new("Device code that stays: no wrapper leads to it", columns);
+        let mut table = Table::new("Device code that stays: no wrapper points at it", columns);
         for binary in self.embedded.iter().flatten() {
             let targets = binary.targets.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
             table.row([binary.path.clone(), binary.bundles.to_string(), size(binary.size), targets]);
@@ -153,7 +153,7 @@ impl InspectReport {
     }
 }
 
-/// A number, or nothing if it is zero.
+/// The number; `None` if it is zero.
 fn some<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }

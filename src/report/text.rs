@@ -1,9 +1,10 @@
-//! Text from inputs, for terminals and pages. Names may hold what moves the cursor, turns the direction or forges a line.
+//! Text from inputs, for terminals and pages. Names may contain sequences that move the cursor, change the direction of
+//! text or forge a line.
 
 use std::borrow::Cow;
 
-/// A text on one line in which nothing is invisible: control characters and those that change the direction or the place of
-/// what follows are written as Rust writes them (`\n`, `\u{1b}`).
+/// A text on one line without invisible characters. Control characters, and those that change the direction or the
+/// place of what follows, are written as in Rust (`\n`, `\u{1b}`).
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_special) {
         return Cow::Borrowed(text);

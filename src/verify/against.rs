@@ -21,24 +21,24 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::is_wanted;
 use crate::wheel::is_elsewhere;
 
-/// A fat input, or several builds of it, and what they became.
+/// A fat input, or several builds of it, and their split.
 pub(super) struct Comparison<'a> {
     fats: &'a [Input],
     pub(super) parts: &'a Parts,
     pub(super) archives: &'a OverlaidArchives,
     pub(super) binaries: &'a Binaries,
     pub(super) distributions: &'a [Distribution<'a>],
-    /// The distribution that the fat input is the wheel of, in normal form.
+    /// The normalised name of the fat input's distribution, if it is a wheel.
     fat_name: Option<&'a str>,
     pub(super) thin: &'a ThinFiles,
     choices: &'a Choices,
-    /// The databases, for the files of the fat input, too: some of them may be in no part.
+    /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
-    /// The keys that an installation has; `None` if it is a split, which has all of them.
+    /// The keys of an installation; `None` for a split, which has all of them.
     present: Option<HashSet<BundleKey>>,
-    /// Code objects in archives, by archive, name and target, that a wrapper of the fat input accounts for.
+    /// Code objects in archives, by archive, name and target, that belong to a wrapper of the fat input.
     pub(super) accounted: Mutex<HashSet<(usize, String, String)>>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Comparison<'a> {
         let present = parts.kind.is_partial().then(|| {
             let of_archives = archives.targets.iter().map(BundleKey::of);
             let of_databases = || parts.files().filter_map(|file| Some(databases.classify(file.path)?.arch.key()));
-            // Of thin parts it is known for which GPUs they are.
+            // Thin parts state their GPUs.
             let others = thin.keys().unwrap_or_else(|| of_databases().collect());
             of_archives.chain(others).chain(distributions::present_keys(distributions)).collect()
         });
@@ -94,14 +94,14 @@ impl<'a> Comparison<'a> {
         self.findings.add(Check::Against, path.to_string(), reason);
     }
 
-    /// Whether code and databases for this key have to be there.
+    /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
         let Choices { gpu_targets, exclude_targets, .. } = self.choices;
         is_wanted(key, gpu_targets.as_deref(), exclude_targets)
             && self.present.as_ref().is_none_or(|present| present.contains(key))
     }
 
-    /// Compares what all fat inputs have at one path with what it became.
+    /// Compares the entries of all fat inputs at one path with the result.
     fn compare(&self, versions: &[&Entry]) {
         let Some(entry) = versions.first() else { return };
         match &entry.kind {
@@ -110,7 +110,7 @@ impl<'a> Comparison<'a> {
                 Some(EntryKind::Symlink(other)) if versions.iter().any(|it| is_symlink(it, other)) => {}
                 Some(EntryKind::Symlink(_)) => self.say(&entry.path, "the symlink leads elsewhere"),
                 Some(EntryKind::File { .. }) if self.followed(entry).is_some() => {
-                    // Wheels hold no symlinks, but a copy of what one leads to.
+                    // Wheels do not contain symlinks, but copies of their targets.
                     let copies: Vec<_> = versions.iter().filter_map(|entry| self.followed(entry)).collect();
                     self.compare_file(entry, &copies.iter().collect::<Vec<_>>());
                 }
@@ -121,10 +121,10 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The file that a symlink of a fat input leads to, at the symlink's place.
+    /// The file to which a symlink of a fat input leads, at the path of the symlink.
     fn followed(&self, entry: &Entry) -> Option<Entry> {
         let mut target = entry;
-        // As many as Linux follows.
+        // The same limit as in Linux.
         for _ in 0..40 {
             let EntryKind::Symlink(text) = &target.kind else { break };
             let directory = target.path.parent().unwrap_or_else(EntryPath::root);
@@ -134,7 +134,8 @@ impl<'a> Comparison<'a> {
         matches!(target.kind, EntryKind::File { .. }).then(|| Entry { path: entry.path.clone(), ..target.clone() })
     }
 
-    /// A directory may be missing in the host part if it held nothing but databases; those are compared themselves.
+    /// A directory may be missing from the host part if it contained nothing but databases, which are compared
+    /// themselves.
     fn compare_directory(&self, entry: &Entry) {
         let counterparts: Vec<_> =
             (0..self.parts.all.len()).filter_map(|part| self.counterpart(part, &entry.path)).collect();
@@ -145,7 +146,7 @@ impl<'a> Comparison<'a> {
         if counterparts.is_empty() && self.fats.iter().all(is_empty) {
             self.say(&entry.path, "the empty directory is lost");
         }
-        // Wheels hold no directories.
+        // Wheels contain no directories.
         let has_modes = self.fats.iter().all(|fat| fat.dist_info().is_none());
         for counterpart in counterparts.into_iter().filter(|_| has_modes) {
             self.compare_mode(&[entry], counterpart);
@@ -162,14 +163,14 @@ impl<'a> Comparison<'a> {
         let (&(part, counterpart), rest) = match (places.split_first(), is_expected) {
             (Some(found), true) => found,
             (Some(_), false) => return self.say(&entry.path, "it is for a target that is not wanted"),
-            // What another splitter made of one of several builds.
+            // Another splitter may have made it from one of several builds.
             (None, true) if self.parts.component.is_some() && is_of_device_part(&entry.path) => return,
-            // Scripts, headers and data are not installed where the packages are.
+            // Scripts, headers and data are installed elsewhere.
             (None, true) if is_elsewhere(&entry.path) && self.is_installed() => return,
             (None, true) => return self.say(&entry.path, "the file is lost"),
             (None, false) => return,
         };
-        // Packages for groups of processors share databases of their family.
+        // Packages for groups of processors share the databases of their family.
         let is_shared = part > 0 && self.parts.component.is_some();
         if !rest.is_empty() && !is_shared {
             self.say(&entry.path, format!("it is in {} parts", places.len()));
@@ -205,7 +206,7 @@ impl<'a> Comparison<'a> {
     fn compare_mode(&self, versions: &[&Entry], counterpart: &Entry) {
         let is = counterpart.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
-        // Of the modes of wheels only the right to execute is installed (Binary distribution format), and a split leaves out
+        // Of the modes in wheels, only the executable bit is installed (Binary distribution format), and a split clears
         // set-ID bits.
         let is_of_wheel = self.fats.iter().any(|fat| fat.dist_info().is_some());
         let is_same = |was: u16| {
@@ -217,7 +218,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Whether scripts, headers and data are installed elsewhere.
+    /// Whether this is an installation, whose scripts, headers and data are elsewhere.
     fn is_installed(&self) -> bool {
         self.parts.kind == PartsKind::Installation && !self.parts.all.iter().any(|part| part.holds_all())
     }
@@ -230,7 +231,7 @@ impl<'a> Comparison<'a> {
         self.parts.all.get(part)?.input.entry(path)
     }
 
-    /// Whatever is in the parts but not in the fat input, except archives.
+    /// Reports files of the parts that are not in the fat input, except archives.
     fn extra_files(&self) {
         let reached = self.archives.list.iter().filter(|archive| archive.is_reached());
         let archives: HashSet<_> = reached.map(|archive| (archive.part, &archive.path)).collect();
@@ -254,7 +255,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// What an installation holds in addition to the distributions of the split; `None` if it is none.
+    /// The files of an installation that belong to other distributions; `None` if it is not an installation.
     fn of_other_distributions(&self) -> Option<Others> {
         let is_own = |it: &&Distribution<'_>| it.is_of_split() && self.fat_name.is_none_or(|fat| it.is_made_of(fat));
         let (of_split, others): (Vec<_>, Vec<_>) = self.distributions.iter().partition(is_own);
@@ -269,7 +270,7 @@ impl<'a> Comparison<'a> {
         Some(Others { packages, files: paths(&others) })
     }
 
-    /// Whatever is in archives and belongs to no wrapper of the fat input.
+    /// Reports code objects in archives that belong to no wrapper of the fat input.
     fn extra_code_objects(&self) {
         let accounted = self.accounted.lock();
         let mut by_archive: HashMap<usize, HashSet<(&str, &str)>> = HashMap::new();
@@ -279,7 +280,7 @@ impl<'a> Comparison<'a> {
         let others = self.of_other_distributions();
         let is_of_other = |path: &EntryPath| others.as_ref().is_some_and(|others| others.has(path));
         for (number, archive) in self.archives.list.iter().enumerate() {
-            // Archives that were in the fat input are files like others.
+            // Archives of the fat input are ordinary files.
             if self.is_in_fat(&archive.path) || is_of_other(&archive.path) {
                 continue;
             }
@@ -294,11 +295,11 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The files of an installation that no split is about.
+/// The files of an installation that belong to no split.
 struct Others {
     /// The top-level directories of the split.
     packages: HashSet<Vec<u8>>,
-    /// What other distributions have, perhaps in the same directories.
+    /// Files of other distributions, possibly in the same directories.
     files: HashSet<EntryPath>,
 }
 

@@ -1,4 +1,4 @@
-//! The comparison of code objects: what a runtime finds for each wrapper and target is what the fat binary had.
+//! Compares code objects: for each wrapper and target, a runtime must find the code of the fat binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::rope::{Content, ReadError, equal, read_all, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
-/// The code objects of a wrapper by target, one of each build.
+/// The code objects of a wrapper by target, one for each build.
 type Objects<'a> = BTreeMap<TargetId, Vec<&'a CodeObject>>;
 
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +34,8 @@ enum CodeError {
 }
 
 impl Comparison<'_> {
-    /// Compares a file that has device code, perhaps built several times, with what it became. `false` if it has none or
-    /// could not be split, so that it should have stayed as it was.
+    /// Compares a file with device code, in one or several builds, with its split form. `false` if it has no device
+    /// code or could not be split, so that it must be unchanged.
     pub(super) fn compare_code(
         &self,
         path: &EntryPath,
@@ -60,7 +60,7 @@ impl Comparison<'_> {
             return unknown.is_empty() && self.compare_thin(path, (binary, bundles), split, gpus);
         }
         let Some(requests) = self.binaries.get(path) else {
-            // Still fat, and reported as such: nothing is lost if it is the same file.
+            // It is still fat, which has been reported. Nothing is lost if the file is unchanged.
             return false;
         };
         for id in unknown {
@@ -79,7 +79,7 @@ impl Comparison<'_> {
             return true;
         }
         requests.par_iter().enumerate().with_max_len(1).for_each(|(position, request)| {
-            // Without a marker nothing can be looked up, and that has been reported.
+            // Nothing can be looked up without a marker, which has been reported.
             let Some(request) = request else { return };
             let bundles = fat.iter().filter_map(|(_, bundles)| bundles.get(position));
             if let Err(error) = self.compare_wrapper(path, position, bundles, request) {
@@ -89,8 +89,8 @@ impl Comparison<'_> {
         true
     }
 
-    /// Compares a file that is a bundle with code for several targets with what it became in a thin tree. `false` if it
-    /// is none, or stays as it is.
+    /// Compares a bundle file with code for several targets with its thin form. `false` if it is not such a file, or
+    /// must be unchanged.
     pub(super) fn compare_bundle_file(
         &self,
         path: &EntryPath,
@@ -111,8 +111,8 @@ impl Comparison<'_> {
         true
     }
 
-    /// Compares a thin binary: it has what the GPUs can be given of the fat one, and nothing else. `false` if it is still
-    /// fat, so that it should have stayed as it was.
+    /// Compares a thin binary: it must contain exactly the code of the fat one that the GPUs can run. `false` if it is
+    /// still fat, so that it must be unchanged.
     fn compare_thin(
         &self,
         path: &EntryPath,
@@ -120,7 +120,7 @@ impl Comparison<'_> {
         thin: &Arc<dyn Content>,
         gpus: &GpuSet,
     ) -> bool {
-        // What cannot be read has been reported.
+        // An unreadable file has been reported.
         let Ok(Some(binary)) = FatBinary::scan(thin) else { return false };
         match fat.first_difference(thin) {
             Ok(None) => {}
@@ -144,7 +144,7 @@ impl Comparison<'_> {
         true
     }
 
-    /// Compares what something with this name has of the code of its fat form.
+    /// Compares the code in a thin bundle with that of its fat form. `name` is used in findings.
     fn compare_thin_bundle(
         &self,
         path: &EntryPath,
@@ -201,7 +201,7 @@ impl Comparison<'_> {
         }
         let mut found = Vec::new();
         let search_paths = &request.marker.search_paths;
-        // Everything that had code has to be found; empty code objects run nowhere.
+        // Code must be found for every target that has some. Empty code objects run nowhere.
         let has_code = |(target, versions): &(&TargetId, &Vec<&CodeObject>)| {
             let is_expected = || self.is_expected(&self.parts.packaging().key_of(target));
             versions.iter().any(|object| object.content.size() > 0) && is_expected()
@@ -213,7 +213,7 @@ impl Comparison<'_> {
                 None => self.say(path, format!("wrapper {position}: its code for {target} is not found")),
             }
         }
-        // Whatever else is found under its name has to be code that a device of that target would have run.
+        // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.archives.targets {
             let steps = self.archives.steps(&directory, search_paths, target);
             let own = target.to_string();
@@ -228,8 +228,8 @@ impl Comparison<'_> {
                 }
             }
         }
-        // Held so that it is decompressed once for all targets. A thread that holds one may not wait for memory for another, nor for a
-        // stream.
+        // Held so that it is decompressed once for all targets. A thread that holds a bundle may not wait for memory
+        // for another one, nor for a stream.
         let _held = match compressed.as_slice() {
             [bundle] if bundle.is_decompressed_whole() => Some(bundle.pin()?),
             _ => None,
@@ -240,13 +240,13 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Notes that a code object belongs to a wrapper. `false` if that was known.
+    /// Records that a code object belongs to a wrapper. `false` if that was known.
     fn account(&self, step: &LookupStep, key: &str) -> bool {
         let mut accounted = self.accounted.lock();
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
 
-    /// What a runtime finds. It is read before any bundle is held, since reading waits for memory.
+    /// The code objects that a runtime finds. They are read before any bundle is held, since reading waits for memory.
     fn found<'a>(
         &self,
         key: &str,
@@ -294,14 +294,14 @@ struct ArchivedObject<'a> {
     /// Number of the archive.
     archive: usize,
     target: TargetId,
-    /// What it may be.
+    /// The code objects that it may be equal to.
     expected: Vec<&'a CodeObject>,
     size: u64,
     sha256: Digest,
 }
 
 impl ArchivedObject<'_> {
-    /// Whether a content is the same.
+    /// Whether a content has the same bytes.
     fn equals(&self, content: &dyn Content) -> Result<bool, ReadError> {
         if self.size != content.size() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Archives by themselves: whether everything in them can be read, and is what its name says.
+//! Checks archives: everything in them must be readable and match its name.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, named_target};
 use crate::memory::Budget;
 
-/// Checks an archive that was named itself.
+/// Checks an archive that was named by the user.
 pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &VerifyProgress) {
     let label = file.path.display().to_string();
     findings.counts.archives.add(1);
@@ -27,7 +27,7 @@ pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Fin
     }
 }
 
-/// Checks all archives. Those of other tools have to be readable, but may name what they hold as they like.
+/// Checks all archives. Those of other tools must be readable, but may use any names.
 pub(super) fn check_all(
     archives: &OverlaidArchives,
     kind: PartsKind,
@@ -42,13 +42,13 @@ pub(super) fn check_all(
             check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
         }
         check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
-        // An installation may hold a part of the binaries only.
+        // An installation may contain only some of the binaries.
         let unasked = if archive.is_reached() && kind.is_separate() { archive.unasked() } else { Vec::new() };
         if !unasked.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&unasked));
             findings.add(Check::Lookup, archive.label.as_str(), reason);
         }
-        // A database may keep its code in archives, which its library opens by itself.
+        // A database may have its code in archives, which its library opens by itself.
         let is_database = || choices.databases.classify(&archive.path).is_some();
         if kind != PartsKind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
             findings.add(Check::Lookup, archive.label.as_str(), "no marker leads to it");
@@ -56,7 +56,7 @@ pub(super) fn check_all(
     });
 }
 
-/// Whether file name, list of targets and table of contents agree.
+/// Checks that file name, list of targets and table of contents agree.
 fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findings) {
     let say = |reason: String| findings.add(Check::Archive, label, reason);
     let offered = &reader.toc().gfx_arches;
@@ -87,7 +87,7 @@ fn check_entries(
     progress.expect(entries.iter().map(|(.., entry)| entry.original_size).fold(0, u64::saturating_add));
     entries.par_iter().with_max_len(1).for_each(|&(key, target, entry)| {
         let say = |reason: String| findings.add(Check::Archive, label, format!("{key} for {target}: {reason}"));
-        // Only the header is looked at; the rest is read to see that it can be.
+        // Only the header is inspected. The rest is read to check that it is readable.
         let mut header = Vec::new();
         let read = reader.read(entry, budget, |piece| {
             header.extend(piece.iter().take(CODE_HEADER - header.len()));

@@ -1,4 +1,4 @@
-//! Artifacts as what is checked: the parts of a component belong together, each as it is installed.
+//! Artifacts as input of `verify`: the parts of a component belong together, and are checked as they are installed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
 use crate::split::statement_of_component;
 
-/// The components of the artifacts that `paths` are or hold; `None` if they are none.
+/// The components of the artifacts in `paths`; `None` if `paths` are not artifacts.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
@@ -29,7 +29,7 @@ pub(super) fn open(
             others.push(path);
         }
     }
-    // Directories among artifacts are artifacts as well, or should be.
+    // Directories next to artifacts must be artifacts as well.
     if artifacts.is_empty() || others.iter().any(|path| !path.is_dir()) {
         return Ok(None);
     }
@@ -50,7 +50,7 @@ pub(super) fn open(
     components.into_iter().map(open).collect::<Result<_, _>>().map(Some)
 }
 
-/// Whether the components that were split into a directory are there.
+/// Checks that the components which were split into a directory are there.
 fn check_components_of(
     directory: &Path,
     there: &BTreeMap<String, Vec<(String, PathBuf)>>,
@@ -64,7 +64,7 @@ fn check_components_of(
     Ok(())
 }
 
-/// Adds the artifacts that `path` is or holds; `false` if there are none.
+/// Adds the artifact `path` or those in it. `false` if there are none.
 fn list(path: &Path, artifacts: &mut BTreeMap<String, PathBuf>, findings: &Findings) -> Result<bool, VerifyError> {
     match find(path).map_err(|source| SourceError::Io { path: path.to_owned(), source })? {
         Some(FoundArtifacts::One) => {
@@ -91,7 +91,7 @@ fn open_component(
     resources: &Arc<Resources>,
     findings: &Findings,
 ) -> Result<Parts, VerifyError> {
-    // The host part is the first.
+    // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
     let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::One))));
@@ -131,15 +131,15 @@ fn open_component(
     Ok(Parts { component: Some(component), said, ..Parts::new(kind, all) })
 }
 
-/// A host part that is not there.
+/// A missing host part.
 fn nothing(beside: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
     let mut input = Input::open(beside, resources)?;
     input.entries.clear();
     Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, HashMap::new(), resources))
 }
 
-/// An artifact as it is installed, with its prefixes laid over each other, and where each file was before. Tells which
-/// files are in the way of each other.
+/// An artifact as installed, with its prefixes laid over each other, and the original path of each file. Reports files
+/// that are in the way of each other.
 fn flattened(
     path: &Path,
     resources: &Arc<Resources>,
@@ -153,8 +153,8 @@ fn flattened(
     Ok((input, origins))
 }
 
-/// Whether each component that `against` has is among what is verified, if that is a directory of artifacts. Of a single
-/// shard, a split leaves out what has no device code.
+/// Checks that each component of the directory of artifacts `against` is among the input. A split of a single shard
+/// omits components without device code.
 pub(super) fn check_components(
     paths: &[PathBuf],
     against: &Path,
@@ -204,7 +204,7 @@ pub(super) fn check_components(
     Ok(())
 }
 
-/// The fat artifacts of a component, as they are installed, that `against` is or holds, perhaps in several shards.
+/// The fat artifacts of a component, as installed, in `against`, which may have several shards.
 pub(super) fn fats(against: &Path, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
     let mut places = Vec::new();

@@ -1,4 +1,4 @@
-//! Binaries by themselves: whether a loader takes them, and what their wrappers say.
+//! Checks binaries: loaders must accept them, and their wrappers must be valid.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,36 +19,36 @@ use crate::rope::Content;
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
-/// The smallest file that can be a binary: an ELF header.
+/// Bytes of the smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
 
-/// What a wrapper asks for.
+/// The request of a wrapper.
 #[derive(Clone, Debug)]
 pub(super) struct WrapperRequest {
-    /// The index that the wrapper holds.
+    /// The index in the wrapper.
     pub(super) index: u32,
     pub(super) marker: Arc<WrapperMarker>,
 }
 
-/// What a wrapper points at.
+/// The marker of a wrapper.
 #[derive(Debug)]
 pub(super) struct WrapperMarker {
     pub(super) kernel_name: String,
     pub(super) search_paths: Vec<String>,
 }
 
-/// The wrappers of the split binaries in the host part, `None` where a wrapper cannot be used.
+/// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
 pub(super) type Binaries = HashMap<EntryPath, Vec<Option<WrapperRequest>>>;
 
-/// Says what is wrong with a binary.
+/// Reports a problem of a binary.
 pub(super) type Says<'a> = &'a dyn Fn(String);
 
-/// Checks a binary that was named itself. `false` if it is not split.
+/// Checks a binary that was named by the user. `false` if it is not split.
 pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
     check(&file.content, &file.path.display().to_string(), None, resources, findings).is_some()
 }
 
-/// Checks all binaries. Databases bring their own code and are not looked into.
+/// Checks all binaries. Databases contain code of their own, and are not examined.
 pub(super) fn check_all(
     parts: &Parts,
     thin: &ThinFiles,
@@ -61,7 +61,7 @@ pub(super) fn check_all(
         parts.is_checked(file.part)
             && file.content.size() >= SMALLEST
             && choices.databases.classify(file.path).is_none_or(|found| {
-                // Loose code objects for several targets are cut down.
+                // Loose code objects for several targets are reduced.
                 found.handler == Handler::Codeobject && thin.gpus(file.path).is_some()
             })
     };
@@ -81,7 +81,7 @@ pub(super) fn check_all(
         .collect()
 }
 
-/// Checks one binary, which has code of `gpus` only if it is thin; gives its wrappers if it is split.
+/// Checks one binary. If it is thin, it has code of `gpus` only. If it is split, returns its wrappers.
 fn check(
     content: &Arc<dyn Content>,
     label: &str,
@@ -113,7 +113,7 @@ fn check(
             }
             None
         }
-        // The segments of a file with nothing but debug information may be those of the file it was made from.
+        // The segments of a file with debug information only may be those of the original file.
         Err(BinaryError::Malformed(_)) if Path::new(label).extension().is_some_and(|it| it == "debug") => None,
         Err(error) => {
             say(error.to_string());
@@ -122,8 +122,8 @@ fn check(
     }
 }
 
-/// Checks a file that has no wrappers in a thin tree: a bundle for several targets has code for GPUs of the tree only. One
-/// for a single target stays as it is for whatever GPU.
+/// Checks a file without wrappers in a thin tree. A bundle for several targets must have code for the tree's GPUs only.
+/// A bundle for a single target stays unchanged.
 fn check_bundle_file(
     content: &Arc<dyn Content>,
     gpus: &Arc<GpuSet>,
@@ -155,7 +155,7 @@ fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<WrapperRequ
                 continue;
             }
         };
-        // Usually all wrappers share a marker; what is wrong with it is said once.
+        // Usually all wrappers share a marker. Its problems are reported once.
         let marker = markers.entry(bytes).or_insert_with(|| match marker(bytes) {
             Ok(marker) => Some(Arc::new(marker)),
             Err(reason) => {
@@ -163,7 +163,7 @@ fn requests(split: &SplitBinary, say: impl Fn(String)) -> Vec<Option<WrapperRequ
                 None
             }
         });
-        // Runtimes cast the index to 32 bits.
+        // Runtimes truncate the index to 32 bits.
         let index = u32::try_from(wrapper.index & u64::from(u32::MAX)).unwrap_or(u32::MAX);
         requests.push(marker.clone().map(|marker| WrapperRequest { index, marker }));
     }

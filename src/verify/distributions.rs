@@ -1,4 +1,4 @@
-//! The distributions in what is verified: what their METADATA says about each other, and what their RECORD names.
+//! The distributions in the input: the relations in their METADATA, and the files in their RECORD.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -12,39 +12,39 @@ use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::Statement;
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
 
-/// Longest METADATA and RECORD that are read.
+/// The longest METADATA and RECORD that are read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
 pub(super) struct Distribution<'a> {
-    /// The number of the part that holds it.
+    /// The number of the part that contains it.
     pub(super) number: usize,
     pub(super) part: &'a Part,
     pub(super) directory: EntryPath,
     /// `None` if it cannot be read.
     metadata: Option<Metadata>,
-    /// The GPUs that a thin wheel is for.
+    /// The GPUs of a thin wheel.
     pub(super) thin: Option<GpuSet>,
     pub(super) role: Role,
-    /// What RECORD says; `None` if there is none.
+    /// The lines of RECORD; `None` if there is none.
     pub(super) rows: Option<Vec<RecordRow>>,
 }
 
-/// What a distribution is to a split.
+/// The role of a distribution in a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Its METADATA names device distributions.
     Host,
-    /// It consists of archives and databases.
+    /// It contains archives and databases.
     Device,
-    /// It is all there is, with device code for some GPUs.
+    /// It is self-contained, with device code for some GPUs.
     Thin,
-    /// It has nothing to do with a split, or was installed before the split.
+    /// It does not belong to a split, or was installed before the split.
     Other,
 }
 
-/// What a RECORD says about a path.
+/// The statement of a RECORD about a path.
 #[derive(Clone, Debug)]
 pub(super) struct RecordRow {
     pub(super) path: Box<[u8]>,
@@ -82,13 +82,13 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
     directories.map(|entry| open(&entry.path)).collect()
 }
 
-/// The GPUs of the thin wheel with this `*.dist-info` directory; `None` if it is no thin one.
+/// The GPUs of the thin wheel with this `*.dist-info` directory; `None` if the wheel is not thin.
 pub(super) fn thin_gpus(part: &Part, directory: &EntryPath) -> Option<GpuSet> {
     let bytes = read(part, &directory.child(STATEMENT.as_bytes())).ok()??;
     Statement::parse(&bytes).ok()?.thin()
 }
 
-/// A file of a part as a whole; `None` if there is no such file.
+/// The content of a file of a part; `None` if there is no such file.
 fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
     let Some(EntryKind::File { content, .. }) = part.input.entry(path).map(|entry| &entry.kind) else {
         return Ok(None);
@@ -108,8 +108,8 @@ fn rows(bytes: &[u8]) -> Vec<RecordRow> {
     rows
 }
 
-/// Whether a file is the RECORD of a distribution, and that of two parts states the same. The paths in it are those that
-/// the distribution is installed with, or those of its wheel.
+/// Whether a file is the RECORD of a distribution, and both parts' RECORDs state the same. The paths in it are those of
+/// an installation, or those of the wheel.
 pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool {
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
         let bytes = read(part, path).ok()??;
@@ -129,14 +129,14 @@ impl Distribution<'_> {
             return Role::Host;
         }
         if self.rows.is_none() {
-            // Nothing says what it consists of, but its name and what it requires do.
+            // There is no RECORD. Its name and its requirements determine the role.
             let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
             return if is_named && self.pins().next().is_some() { Role::Device } else { Role::Other };
         }
         let part = self.part;
         let of_database = |path: &EntryPath| match part.recorded(path).filter(|path| part.input.entry(path).is_some()) {
             Some(path) => part.databases.classify(&path).is_some(),
-            // Of a code object that is missing its path alone says something.
+            // The header of a missing code object is unknown, so its path decides.
             None => part.databases.classify(path).is_some() || named_arch(path).is_some(),
         };
         let is_device = |path: &EntryPath| names_archive(path) || of_database(path);
@@ -150,17 +150,17 @@ impl Distribution<'_> {
         }
     }
 
-    /// Whether it is a part of a split.
+    /// Whether it belongs to a split.
     pub(super) fn is_of_split(&self) -> bool {
         self.role != Role::Other
     }
 
-    /// Where its RECORD is.
+    /// The path of its RECORD.
     pub(super) fn record_path(&self) -> EntryPath {
         self.directory.child(b"RECORD")
     }
 
-    /// What findings call it: the wheel, or its directory in an installation.
+    /// Its name in findings: the wheel, or its directory in an installation.
     fn label(&self) -> String {
         match (&self.part.input.kind, self.part.label.as_str()) {
             (InputKind::Wheel(_), "") => self.part.input.location.display().to_string(),
@@ -173,14 +173,14 @@ impl Distribution<'_> {
         self.metadata.as_ref().map(|metadata| (normalise(&metadata.name), metadata.version.as_str()))
     }
 
-    /// Whether this was made of the wheel of a distribution.
+    /// Whether it was made from the wheel of a distribution.
     pub(super) fn is_made_of(&self, fat: &str) -> bool {
         self.is_of_split()
             && (self.name().is_some_and(|(name, _)| name == fat) || self.pins().any(|(name, _)| name == fat))
     }
 
-    /// The distributions that this one belongs to: what it requires in exactly its own version. Others that a user added
-    /// are no business of a split, even if their version happens to be accepted (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
+    /// The distributions that this one belongs to: those that it requires in exactly its own version. Requirements that
+    /// a user added do not count, even if they accept this version (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
     fn pins(&self) -> impl Iterator<Item = (String, &str)> {
         let is_own = |own: &str, wanted: &str| accepts(wanted, own) && accepts(own, wanted);
         self.metadata
@@ -189,8 +189,8 @@ impl Distribution<'_> {
     }
 }
 
-/// The device distributions that each extra of a host distribution installs, with their version: those for one target by
-/// its name, and those for all of them under the name "all".
+/// The device distributions that each extra of a host distribution installs, with their versions. Those for one target
+/// are under its name, and those for all targets under "all".
 pub fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String)>> {
     let mut devices = BTreeMap::<String, BTreeSet<(String, String)>>::new();
     for (extra, name, version) in metadata.pins_of_extras() {
@@ -200,12 +200,12 @@ pub fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String
     devices
 }
 
-/// Whether a device distribution is that of a target by its name; the others are those of its families.
+/// Whether a device distribution is that of a target, according to its name. Others are those of the target's families.
 fn is_of_target(target: &str, name: &str) -> bool {
     name.strip_suffix(target).is_some_and(|rest| rest.ends_with('-'))
 }
 
-/// The bundle key that a device distribution is named after: `gfx942`, or `gfx12-0` for `gfx12_0`.
+/// The bundle key in the name of a device distribution: `gfx942`, or `gfx12_0` for `gfx12-0`.
 pub fn key(name: &str) -> Option<BundleKey> {
     let (before, last) = name.rsplit_once('-')?;
     let (_, first) = before.rsplit_once('-').unwrap_or(("", before));
@@ -214,7 +214,7 @@ pub fn key(name: &str) -> Option<BundleKey> {
     keys.clone().find(BundleKey::is_known).or_else(|| keys.next_back())
 }
 
-/// The bundle keys whose device distributions are there.
+/// The bundle keys whose device distributions exist.
 pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<BundleKey> {
     let there: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
     let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
@@ -222,7 +222,7 @@ pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<Bundl
     offered.filter(|name| there.contains(name)).filter_map(|name| key(&name)).collect()
 }
 
-/// The device distributions of a host distribution that are not among `there`.
+/// The device distributions of a host distribution that are not in `there`.
 pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item = &'a Metadata>) -> Vec<String> {
     let there: Vec<_> = there.into_iter().map(|it| (normalise(&it.name), &it.version)).collect();
     let wanted: BTreeSet<_> = devices(host).into_values().flatten().collect();
@@ -231,8 +231,8 @@ pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item
     wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
 }
 
-/// Whether there is code for each distribution, or for the whole if no distribution is a host part. An installation for one
-/// GPU need not have code for every binary, but it has some for one of them.
+/// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
+/// installation for one GPU need not have code for every binary, but must have some for one of them.
 pub(super) fn check_code(
     parts: &Parts,
     distributions: &[Distribution<'_>],
@@ -260,7 +260,8 @@ pub(super) fn check_code(
     }
 }
 
-/// Whether markers lead to all archives that device distributions installed. Those of other packages may be for other uses.
+/// Checks that markers lead to all archives that device distributions installed. Archives of other packages may have
+/// other uses.
 pub(super) fn check_archives(
     parts: &Parts,
     distributions: &[Distribution<'_>],
@@ -268,7 +269,7 @@ pub(super) fn check_archives(
     databases: &Databases,
     findings: &Findings,
 ) {
-    // Without any host part that is the cause, and said already.
+    // A missing host part is the cause, and has been reported.
     let has_host = distributions.iter().any(|it| it.role == Role::Host);
     if parts.kind != PartsKind::Installation || !has_host {
         return;
@@ -283,7 +284,7 @@ pub(super) fn check_archives(
     }
 }
 
-/// Whether each distribution is there that another one needs, in the right version.
+/// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
     let mut there = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {

@@ -1,4 +1,4 @@
-//! Which of several directories and wheels belong together. What they hold tells it, so that their order does not matter.
+//! Determines by their content which directories and wheels belong together, so that their order does not matter.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::rope::Content;
 use crate::source::begins_binary;
 use crate::wheel::{Metadata, accepts, normalise};
 
-/// A directory or wheel as it was named.
+/// A directory or wheel that the user named.
 #[derive(Debug)]
 pub(super) struct NamedInput {
     pub(super) path: PathBuf,
-    /// Whether it is one of the wheels in a directory, all of which were meant.
+    /// Whether it is one of the wheels in a directory that the user named as a whole.
     pub(super) is_listed: bool,
 }
 
-/// A directory or wheel, and what it says about itself.
+/// A directory or wheel, with its metadata.
 struct PartCandidate {
     part: Arc<Part>,
     /// METADATA, if it is a wheel.
@@ -28,7 +28,8 @@ struct PartCandidate {
     is_listed: bool,
 }
 
-/// Gives each host part together with its device parts. What has no device parts stands for itself.
+/// Groups each host part with its device parts. A host part without device parts, and a device part without a host
+/// part, are separate.
 pub(super) fn group(
     named: &[NamedInput],
     resources: &Arc<Resources>,
@@ -54,7 +55,7 @@ pub(super) fn group(
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
         } else if let Some(first) = missing.first().filter(|_| kind == PartsKind::Split) {
-            // Wheels that were named one by one may be those for one GPU.
+            // Wheels that were named individually may be those for one GPU.
             parts.kind = PartsKind::Partial;
             let (label, count) = (&host.part.label, missing.len());
             findings
@@ -62,7 +63,7 @@ pub(super) fn group(
         }
         groups.push(parts);
     }
-    // A variant wheel is the host wheel once more, so that there may be several.
+    // A variant wheel is a copy of the host wheel, so there may be several hosts.
     for device in devices.iter().filter(|device| !hosts.iter().any(|host| device.belongs_to(host))) {
         if device.pins().next().is_none() {
             let reason = "it belongs to a host part, which is not among what is verified";
@@ -73,7 +74,7 @@ pub(super) fn group(
     Ok(groups)
 }
 
-/// Whether all device parts of a split are there that the host part's METADATA names.
+/// Checks that all device parts exist that the host part's METADATA names.
 pub(super) fn check_complete(parts: &Parts, findings: &Findings) {
     let missing = missing_devices(parts);
     if let (PartsKind::Split, Some(host), [_, ..]) = (parts.kind, parts.all.first(), &*missing) {
@@ -102,8 +103,8 @@ impl PartCandidate {
         self.metadata.iter().flat_map(Metadata::pins)
     }
 
-    /// Whether this device part goes with a host part. Device wheels require their host wheel in its version; what does
-    /// not say where it belongs, such as a part of a tree, belongs to whatever it is named with.
+    /// Whether this device part belongs to a host part. Device wheels require their host wheel in their own version. A
+    /// part without such information, such as one of a tree, belongs to the parts it was named with.
     fn belongs_to(&self, host: &Self) -> bool {
         let Some(host) = host.metadata.as_ref().filter(|_| self.pins().next().is_some()) else { return true };
         let own = normalise(&host.name);
@@ -111,8 +112,8 @@ impl PartCandidate {
     }
 }
 
-/// Whether a part holds archives or databases, and no other code. A host part that still has databases has binaries, too.
-/// A thin wheel needs no other, even if it has nothing but databases.
+/// Whether a part contains archives or databases, and no other code. A host part that still has databases also has
+/// binaries. A thin wheel is self-contained, even if it has nothing but databases.
 fn is_device(part: &Part) -> bool {
     if part.input.dist_info().is_some_and(|directory| distributions::thin_gpus(part, directory).is_some()) {
         return false;

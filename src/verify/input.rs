@@ -1,4 +1,4 @@
-//! What is checked: which paths are parts of one split, and which stand for themselves.
+//! The input of `verify`: which paths are parts of one split, and which are separate.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(super) enum VerifyInput {
     Archive(SingleFile),
 }
 
-/// A file by itself.
+/// A single file.
 #[derive(Debug)]
 pub(super) struct SingleFile {
     pub(super) path: PathBuf,
@@ -45,42 +45,42 @@ pub(super) struct Parts {
     pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
-    /// What the split says of itself, if that is not in a wheel.
+    /// The statement of the split, if it is not in a wheel.
     pub(super) said: Option<Said>,
-    /// The host part, or the whole installation, is the first.
+    /// The parts. The host part, or the whole installation, comes first.
     pub(super) all: Vec<Arc<Part>>,
 }
 
-/// How architectures are kept apart.
+/// How architectures are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartsKind {
     /// A host part and device parts.
     Split,
     /// A host part and some of its device parts.
     Partial,
-    /// The host part or device parts of an artifact, without the others. What needs both is not checked.
+    /// The host part or device parts of an artifact, without the others. Checks that need both are skipped.
     Fragment,
-    /// Everything in one place, as it is installed.
+    /// Everything in one tree, as installed.
     Installation,
 }
 
 /// A directory or wheel.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// The bundle key of a device wheel, the name of its directory, or the family in an artifact's name.
+    /// The bundle key of a device wheel, the name of the directory, or the family in an artifact's name.
     pub(super) name: String,
-    /// What its files are called in findings: this, a slash, the path.
+    /// The prefix of its files in findings, to which a slash and the path are added.
     pub(super) label: String,
     pub(super) input: Input,
-    /// Where files are in a wheel or an artifact, if that is not where they are installed.
+    /// Paths in a wheel or an artifact, by installed path, for files that are installed elsewhere.
     pub(super) origins: HashMap<EntryPath, EntryPath>,
-    /// What a wheel installs from.
+    /// The data directories of a wheel.
     pub(super) data: DataDirectories,
     /// All handlers of databases, for its files.
     pub(super) databases: Databases,
 }
 
-/// A file in one of the parts.
+/// A file of one of the parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartFile<'a> {
     pub(super) part: usize,
@@ -109,7 +109,7 @@ impl Part {
         Ok(Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources))
     }
 
-    /// A part of an artifact, whose files are where they are installed.
+    /// A part of an artifact, with files at their installed paths.
     pub(super) fn of_artifact(
         name: String,
         label: String,
@@ -133,29 +133,29 @@ impl Part {
         })
     }
 
-    /// Whether a file of this part is an archive or of a database.
+    /// Whether a file of this part is an archive or belongs to a database.
     pub(super) fn is_device_file(&self, path: &EntryPath, content: &Arc<dyn Content>) -> bool {
         is_archive(path, content) || self.databases.classify(path).is_some()
     }
 
-    /// Whether scripts, headers and data are here as well, as in a merged view. What installers make has none.
+    /// Whether scripts, headers and data are in the tree as well, as in a merged view. Installers put them elsewhere.
     pub(super) fn holds_all(&self) -> bool {
         self.files().any(|(path, _)| is_elsewhere(path))
     }
 
-    /// Where a file is that a RECORD names.
+    /// The path of a file that a RECORD names.
     pub(super) fn recorded(&self, path: &EntryPath) -> Option<EntryPath> {
         let is_there = self.input.entry(path).is_some();
         if is_there { Some(path.clone()) } else { self.data.installed(path) }
     }
 
-    /// What a finding calls a file of this part.
+    /// The name of a file of this part in findings.
     pub(super) fn label(&self, path: &EntryPath) -> String {
         let path = self.origins.get(path).unwrap_or(path);
         if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
     }
 
-    /// Whether a wheel's own description of itself is there, which differs from part to part.
+    /// Whether a path belongs to a wheel's own metadata, which differs between parts.
     pub(super) fn is_metadata(path: &EntryPath) -> bool {
         let first = path.components().next().unwrap_or_default();
         first.ends_with(b".dist-info") || first == REPORTS.as_bytes()
@@ -167,7 +167,7 @@ impl Parts {
         Self { kind, component: None, said: None, all: parts }
     }
 
-    /// What the split says of itself: in its directory or mount, or in the host wheel.
+    /// The statement of the split, in its directory or mount, or in the host wheel.
     pub(super) fn said(&self) -> Result<Option<Said>, VerifyError> {
         match (&self.said, self.all.first()) {
             (Some(said), _) => Ok(Some(said.clone())),
@@ -176,12 +176,12 @@ impl Parts {
         }
     }
 
-    /// Whether binaries of a part are looked at: device parts have none.
+    /// Whether binaries of a part are checked. Device parts have none.
     pub(super) fn is_checked(&self, part: usize) -> bool {
         part == 0 || self.kind == PartsKind::Installation
     }
 
-    /// How device code is cut.
+    /// How device code is divided.
     pub(super) fn packaging(&self) -> Packaging {
         if self.component.is_some() { Packaging::Processors } else { Packaging::Bundles }
     }
@@ -192,8 +192,8 @@ impl Parts {
         numbered.flat_map(|(part, at)| at.files().map(move |(path, content)| PartFile { part, path, content }))
     }
 
-    /// Whether these can be parts of a split, even if no binary among them is split: by their form, or because there are
-    /// wheels, archives or databases among them.
+    /// Whether these can be parts of a split even if none of their binaries is split: by their form, or because they
+    /// contain wheels, archives or databases.
     pub(super) fn is_split(&self) -> bool {
         let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
         let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
@@ -202,15 +202,15 @@ impl Parts {
             || self.all.iter().any(is_device)
     }
 
-    /// What a finding calls a file.
+    /// The name of a file in findings.
     pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
         self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
     }
 }
 
-/// Sorts the paths: artifacts are recognised by their manifests; what `split` and `mount` write and show by the names of
-/// its directories; a directory of wheels stands for its wheels; several other directories or wheels are groups by what
-/// they hold; everything else stands for itself.
+/// Classifies the paths. Artifacts are recognised by their manifests, and the output of `split` and `mount` by the
+/// names of its directories. A directory of wheels stands for its wheels. Other directories and wheels are grouped by
+/// their content. Everything else is separate.
 pub(super) fn open(
     paths: &[PathBuf],
     resources: &Arc<Resources>,
@@ -222,7 +222,7 @@ pub(super) fn open(
     let mut parts = Vec::new();
     let mut others = Vec::new();
     let mut inputs = Vec::new();
-    // If all that is in a directory is named, what the split says is among it.
+    // If all entries of a directory are named, the directory of the statement is among them.
     for path in paths.iter().filter(|path| !path.ends_with(REPORTS)) {
         let wheels = wheels_in(path)?;
         if !wheels.is_empty() {
@@ -245,7 +245,8 @@ pub(super) fn open(
     Ok(inputs)
 }
 
-/// The wheels in a directory that holds wheels and no other directory, so that it is neither a split nor an installation.
+/// The wheels in a directory that contains wheels and no other directory, so that it is neither a split nor an
+/// installation.
 pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let mut wheels = Vec::new();
     if !path.is_dir() {
@@ -263,7 +264,7 @@ pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     Ok(wheels)
 }
 
-/// What a directory holds, sorted.
+/// The entries of a directory, sorted.
 pub(super) fn read_directory(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let entries = std::fs::read_dir(path).map_err(io)?;

@@ -1,4 +1,4 @@
-//! Where files are once they are installed: wheels and artifacts keep some of them elsewhere.
+//! Installed paths of files: wheels and artifacts have some of them at other paths.
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,13 +10,13 @@ use crate::rope::{Content, ReadError, check_range};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
 use crate::wheel;
 
-/// The `*.data` directories of the wheels in a part. A wheel has them; installations have none, but their RECORDs and merged
-/// views may.
+/// The `*.data` directories of the wheels in a part. Installations have none, but their RECORDs and merged views may.
 #[derive(Debug, Default)]
 pub(super) struct DataDirectories(BTreeSet<Vec<u8>>);
 
 impl DataDirectories {
-    /// Those of all wheels that are unpacked here. Of a wheel by itself it is every one that looks like it, as pip sees it.
+    /// The data directories of all wheels that are unpacked here. For a wheel, all directories with such a name count,
+    /// as in pip.
     pub(super) fn of(input: &Input) -> Self {
         let first = |entry: &Entry, end: &[u8]| {
             let name = entry.path.components().next()?;
@@ -29,7 +29,7 @@ impl DataDirectories {
         Self(own.chain(data).map(|name| [&name, &b".data"[..]].concat()).collect())
     }
 
-    /// Where a file is once it is installed. `None` for the directories themselves.
+    /// The installed path of a file. `None` for the data directories themselves.
     pub(super) fn installed(&self, path: &EntryPath) -> Option<EntryPath> {
         if !self.0.contains(path.components().next().unwrap_or_default()) {
             return Some(path.clone());
@@ -38,8 +38,8 @@ impl DataDirectories {
     }
 }
 
-/// Moves all entries to where they are installed, and tells which of them are in the way of each other. Gives where those
-/// that moved were before.
+/// Moves all entries to their installed paths, and reports those that are in the way of each other. Returns the
+/// original paths of moved entries.
 pub(super) fn install(
     input: &mut Input,
     installed: impl Fn(&EntryPath) -> Option<EntryPath>,
@@ -68,7 +68,7 @@ pub(super) fn install(
     origins
 }
 
-/// Installers that save space install symlinks to their caches: these are files.
+/// Installers that save space install symlinks to their caches. They are treated as files.
 pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resources>) {
     let is_installation = matches!(input.kind, InputKind::Tree)
         && input.entries.iter().any(|entry| entry.path.depth() == 1 && entry.path.as_bytes().ends_with(b".dist-info"));
@@ -88,8 +88,8 @@ pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resource
     }
 }
 
-/// The file that a symlink leads to. An installation may have more of them than a process may have files open, so each is
-/// opened when it is read.
+/// The target of a symlink. An installation may have more of them than the limit on open files, so each is opened when
+/// it is read.
 #[derive(Debug)]
 struct Linked {
     place: PathBuf,

@@ -1,4 +1,4 @@
-//! The way from a wrapper to its code object, as runtimes go it.
+//! The way from a wrapper to its code object, as in runtimes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub(super) use crate::kpack::{is_archive, resolve};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::EntryPath;
 
-/// All archives of all parts, at the paths at which the parts overlay each other.
+/// All archives of all parts, at their installed paths.
 #[derive(Debug)]
 pub(super) struct OverlaidArchives {
     pub(super) list: Vec<OverlaidArchive>,
     by_path: HashMap<EntryPath, usize>,
-    /// Every target that any archive offers.
+    /// Every target that an archive offers.
     pub(super) targets: BTreeSet<TargetId>,
 }
 
@@ -33,17 +33,17 @@ pub(super) struct OverlaidArchives {
 pub(super) struct OverlaidArchive {
     pub(super) part: usize,
     pub(super) path: EntryPath,
-    /// What findings call it.
+    /// Its name in findings.
     pub(super) label: String,
     content: Arc<dyn Content>,
     pub(super) reader: ArchiveReader,
-    /// Whether a marker leads to it. What no marker leads to belongs to another package.
+    /// Whether a marker leads to it. Other archives belong to other packages.
     reached: AtomicBool,
     /// The names in it that wrappers ask for.
     asked: Mutex<HashSet<String>>,
 }
 
-/// A place where a runtime looks: an archive that offers a target.
+/// A step of a look-up: an archive that offers a target.
 #[derive(Clone, Debug)]
 pub(super) struct LookupStep {
     pub(super) archive: usize,
@@ -87,7 +87,7 @@ impl OverlaidArchives {
                 }
             };
             archives.targets.extend(reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok()));
-            // One that does not offer what its name says has to be found all the same.
+            // If an archive lacks the target in its name, that target must be found nevertheless.
             archives
                 .targets
                 .extend(named_target(&file.path.to_text()).and_then(|target| target.parse::<TargetId>().ok()));
@@ -113,8 +113,8 @@ impl OverlaidArchives {
         archives
     }
 
-    /// Where a runtime looks for code for a device of `target`, in order: for each name that the device answers to, the
-    /// archives that exist and list that name.
+    /// The steps of a look-up for a device of `target`, in order: for each name that the device matches, the existing
+    /// archives that offer that name.
     pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<LookupStep> {
         let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
         let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
@@ -133,8 +133,8 @@ impl OverlaidArchives {
         self.list.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
     }
 
-    /// Looks up every wrapper for every target, and notes which archives markers lead to. Gives the binaries for which
-    /// there is any code, and those for which there is none.
+    /// Looks up every wrapper for every target, and records which archives markers lead to. Returns the binaries with
+    /// any code, and those without.
     pub(super) fn walk<'a>(
         &self,
         parts: &Parts,
@@ -151,7 +151,7 @@ impl OverlaidArchives {
         (paths(with), paths(without))
     }
 
-    /// Gives whether there is code for any wrapper.
+    /// Returns whether there is code for any wrapper.
     fn walk_binary(
         &self,
         parts: &Parts,
@@ -188,7 +188,7 @@ impl OverlaidArchives {
                 without_code.push(position);
             }
         }
-        // A shard of artifacts holds code for some targets only, which a binary or a part of it may have none for.
+        // A shard of artifacts has code for some targets only, possibly not for every binary or wrapper.
         let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && !choices.is_restricted();
         if !without_code.is_empty() && is_complete {
             findings.add(
@@ -212,7 +212,7 @@ impl OverlaidArchives {
     }
 }
 
-/// Whether a file is called as archives are.
+/// Whether a file is named as archives are.
 pub(super) fn names_archive(path: &EntryPath) -> bool {
     path.name().ends_with(b".kpack") || path.parent().is_some_and(|parent| parent.name() == b".kpack")
 }
@@ -223,7 +223,7 @@ mod tests {
 
     use crate::gpu::TargetId;
 
-    /// HIP asks the runtime for a target, and for the generic one with the same features.
+    /// HIP asks the runtime for a target, and then for the generic one with the same features.
     #[test]
     fn candidates_are_those_of_the_runtime() {
         for (target, generic) in [

@@ -1,7 +1,7 @@
 //! Checks a split from its outputs alone: what a loader, a runtime and a package manager will do with it.
 //!
-//! It takes nothing from the planner. Archives are found by walking from the wrappers as a runtime does, so it judges
-//! splits by kpackfs and by other tools alike.
+//! It uses nothing from the planner. Archives are found by following wrappers as a runtime does, so it checks splits by
+//! kpackfs and by other tools alike.
 
 mod against;
 mod against_code;
@@ -45,22 +45,22 @@ pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 use said::Said;
 use thin::ThinFiles;
 
-/// What a user can choose.
+/// The user's choices.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyOptions {
-    /// The databases that were split off the host part; what the split says, or all, if `None`.
+    /// The databases that were split off the host part. If `None`, those in the split's statement, or all.
     pub databases: Option<Databases>,
-    /// The targets that the split was restricted to; what the split says, or all, if `None`.
+    /// The targets to which the split was restricted. If `None`, those in the split's statement, or all.
     pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Targets that the split does not have, in addition to those that it names.
+    /// Omitted targets, in addition to those in the split's statement.
     pub exclude_targets: Vec<BundleKey>,
-    /// The GPUs that all of it is cut down to, if it does not say so itself.
+    /// The GPUs of a thin tree, if neither its location nor its statement names them.
     pub thin: Option<GpuSet>,
-    /// The components of artifacts that are compared with others; all if there are none.
+    /// The components of artifacts to compare with `against`; all if empty.
     pub components: Vec<String>,
 }
 
-/// What a split was asked for, as it says itself or as the user says.
+/// The restrictions of a split, from its statement or from the user.
 #[derive(Debug)]
 struct Choices {
     databases: Databases,
@@ -69,7 +69,7 @@ struct Choices {
 }
 
 impl Choices {
-    /// Whether the split was restricted at all.
+    /// Whether the split was restricted to some targets.
     fn is_restricted(&self) -> bool {
         self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
     }
@@ -80,13 +80,13 @@ impl Choices {
         Self::with(options, &said.statement).map_err(|error| said.failed(error))
     }
 
-    /// The same for the files of `parts`.
+    /// The same restrictions, with the loose code objects in the files of `parts`.
     fn of(self, parts: &Parts, resources: &Arc<Resources>) -> Self {
         let files = parts.files().map(|file| (file.path, file.content));
         Self { databases: self.databases.of(files, resources), ..self }
     }
 
-    /// The options, and what the split says where they say nothing.
+    /// The options, completed by the split's statement.
     fn with(options: &VerifyOptions, said: &Statement) -> Result<Self, StatementError> {
         Ok(Self {
             databases: options.databases.clone().or(said.databases()?).unwrap_or_else(Databases::all),
@@ -96,7 +96,7 @@ impl Choices {
     }
 }
 
-/// What is checked, and what has been found out about it.
+/// What is checked, and results so far.
 struct Context<'a> {
     parts: &'a Parts,
     archives: &'a OverlaidArchives,
@@ -108,12 +108,12 @@ struct Context<'a> {
     findings: &'a Findings,
 }
 
-/// How far checking is, for a progress bar: bytes of files.
+/// Progress of checking, for a progress bar, in bytes of files.
 #[derive(Debug, Default)]
 pub struct VerifyProgress {
-    /// What there is to look at.
+    /// Bytes to check.
     pub total: AtomicU64,
-    /// What has been looked at.
+    /// Bytes checked.
     pub done: AtomicU64,
 }
 
@@ -127,33 +127,33 @@ impl VerifyProgress {
     }
 }
 
-/// Why nothing can be said.
+/// Why nothing can be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// Something cannot be listed or opened.
+    /// A path cannot be listed or opened.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The beginning of a file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It is a file, and of no kind that is known.
+    /// It is a file of an unknown kind.
     #[error("{}: neither a directory, a wheel, a binary nor a .kpack archive", .0.display())]
     UnknownKind(PathBuf),
     /// Comparing needs a whole split.
     #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
     NotComparable(PathBuf),
-    /// What a split says of its restrictions cannot be used.
+    /// The statement of a split cannot be used.
     #[error("{path}: {source}")]
     Statement {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         source: StatementError,
     },
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] crate::artifact::ManifestError),
-    /// It holds nothing that could be checked.
+    /// There is nothing to check.
     #[error(
         "{}: there is nothing to verify: no split binary, no .kpack archive, no wheel and no part of a split; \
          expected is what `kpackfs split` writes or `kpackfs mount` shows, or an installation of that",
@@ -162,7 +162,7 @@ pub enum VerifyError {
     Nothing(PathBuf),
 }
 
-/// Checks everything that `paths` name, and compares it with the fat wheel, tree, artifacts or shards `against`.
+/// Checks everything in `paths`, and compares it with the fat wheel, tree, artifacts or shards `against`.
 pub fn verify(
     paths: &[PathBuf],
     against: Option<&Path>,
@@ -172,7 +172,7 @@ pub fn verify(
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
-    // A binary without device code is nothing to verify, but may be named together with others.
+    // A binary without device code cannot be verified, but may be named together with others.
     let mut empty = paths.first();
     let mut is_compared = false;
     for input in &inputs {
@@ -207,7 +207,7 @@ pub fn verify(
     }
 }
 
-/// Checks what belongs together. Gives whether it was compared with `against`.
+/// Checks parts that belong together. Returns whether they were compared with `against`.
 fn check_parts(
     parts: &Parts,
     against: Option<&Path>,
@@ -254,7 +254,7 @@ fn check_parts(
     let joined = join(&mut fat, resources, &join::JoinProgress::default());
     joined.warnings.into_iter().for_each(|warning| findings.note(warning));
     let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
-    // A directory of wheels, or an installation, may hold splits of several.
+    // A directory of wheels, or an installation, may contain several splits.
     let mut of_split = distributions.iter().filter(|it| it.is_of_split()).peekable();
     let is_other = |name: &String| of_split.peek().is_some() && !of_split.any(|it| it.is_made_of(name));
     if name.as_ref().is_some_and(is_other) {

@@ -1,4 +1,4 @@
-//! A host part with device parts laid over it, as `mount --arch` shows it.
+//! A host part with device parts laid over it, as by `mount --arch`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath};
 
-/// Takes what was overlaid on the host part off it.
+/// Removes the overlaid files from the host part.
 pub(super) fn take_off(host: &mut Part, devices: &[Part], arch: &[BundleKey], findings: &Findings) {
     let chain: Vec<_> = arch.iter().flat_map(BundleKey::packaging_chain).collect();
     let is_overlaid = |device: &&Part| chain.iter().any(|key| key.as_str() == device.name);

@@ -1,5 +1,5 @@
-//! What RECORDs state about files: each file that one names is there, with that size and digest, and what a split is about
-//! is named.
+//! Checks RECORDs: each file that one names must exist with that size and digest, and every file of a split must be
+//! named.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,27 +17,28 @@ use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::wheel::{Claim, Digest, Stated};
 
-/// Files of a dist-info directory that RECORD has no digest of, or need not name (Recording installed projects; PEP 815).
+/// Files of a dist-info directory for which RECORD has no digest, or which it need not name (Recording installed
+/// projects; PEP 815).
 const WITHOUT_DIGEST: [&[u8]; 6] =
     [b"RECORD", b"RECORD.jws", b"RECORD.p7s", b"INSTALLER", b"REQUESTED", b"direct_url.json"];
 
-/// Files that a RECORD names and that were not compared with it, by the reason.
+/// Files in a RECORD that were not compared with it, by reason.
 #[derive(Default)]
 struct Uncompared {
-    /// It has no digest, and no split is about it.
+    /// There is no digest, and the file belongs to no split.
     without_digest: BTreeSet<String>,
     /// The RECORD is older than the split.
     older: BTreeSet<String>,
-    /// It is not below the directory that is verified.
+    /// It is not below the input directory.
     elsewhere: BTreeSet<String>,
 }
 
-/// What became of a file.
+/// The result for a file.
 enum Outcome {
     Equal,
     Wrong(String),
     Missing,
-    /// It is not below the directory that is verified, and not there.
+    /// It is not below the input directory, and does not exist.
     Elsewhere,
 }
 
@@ -69,8 +70,8 @@ impl Context<'_> {
         uncompared.into_inner().note(self.findings);
     }
 
-    /// Whether a RECORD can be used at all. There are wheels in the world whose RECORD states no digest; a split has to
-    /// make it again.
+    /// Whether a RECORD is usable at all. Some published wheels have a RECORD without digests. A split has to make it
+    /// again.
     fn states_something(&self, distribution: &Distribution<'_>) -> bool {
         let states = distribution.rows.iter().flatten().any(|row| row.stated.claim().is_some());
         let has_to = distribution.is_of_split()
@@ -134,8 +135,8 @@ impl Context<'_> {
         }
     }
 
-    /// An install tree keeps the RECORDs of what was installed there before it was split. What the split changed they
-    /// cannot know: binaries, and databases that are in device parts.
+    /// Whether a RECORD is older than the split. An install tree keeps the RECORDs of what was installed before it was
+    /// split. They do not match what the split changed: binaries, and databases in device parts.
     fn is_older(&self, distribution: &Distribution<'_>, path: Option<&EntryPath>) -> bool {
         let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
         if distribution.is_of_split() || distribution.part.input.dist_info().is_some() && self.parts.kind.is_separate()
@@ -175,7 +176,7 @@ impl Context<'_> {
         }
     }
 
-    /// The file that a line names, if there is one.
+    /// The file that a line names, if it exists.
     fn content(
         &self,
         distribution: &Distribution<'_>,
@@ -200,7 +201,7 @@ impl Context<'_> {
         place.is_file().then(|| open_file(&place, self.resources)).transpose()
     }
 
-    /// Whatever a split is about and no RECORD names: it was not compared with anything.
+    /// Reports files of a split that no RECORD names, so that they were not compared.
     fn check_unnamed(&self) {
         for (number, part) in self.parts.all.iter().enumerate() {
             let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
@@ -240,13 +241,14 @@ impl Context<'_> {
     }
 }
 
-/// Whether a line of a RECORD needs no digest: that of RECORD itself, of what installers leave, and of what Python compiles.
+/// Whether a line of a RECORD needs no digest: that of RECORD itself, of installers' files, and of files that Python
+/// compiles.
 fn needs_no_digest(distribution: &Distribution<'_>, path: &EntryPath) -> bool {
     let in_dist_info = path.parent().is_some_and(|parent| parent == distribution.directory);
     path.name().ends_with(b".pyc") || in_dist_info && WITHOUT_DIGEST.contains(&path.name())
 }
 
-/// Whether RECORD need not name a file of a wheel.
+/// Whether RECORD may omit a file of a wheel.
 fn needs_no_line(path: &EntryPath) -> bool {
     path.depth() == 2 && WITHOUT_DIGEST.contains(&path.name())
 }
@@ -272,12 +274,12 @@ impl Uncompared {
 }
 
 impl PartsKind {
-    /// Whether host and device code are apart.
+    /// Whether host and device code are separate.
     pub(super) fn is_separate(self) -> bool {
         matches!(self, Self::Split | Self::Partial)
     }
 
-    /// Whether there need not be device code for every GPU.
+    /// Whether device code for some GPUs may be missing.
     pub(super) fn is_partial(self) -> bool {
         matches!(self, Self::Partial | Self::Installation)
     }

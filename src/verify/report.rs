@@ -1,4 +1,4 @@
-//! Findings, and how much has been checked.
+//! Findings, and counts of what was checked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,33 +8,33 @@ use serde::Serialize;
 
 use crate::metrics::Counter;
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct VerifyReport {
     /// How much has been checked.
     pub counts: Counts,
-    /// What is wrong, the most frequent first.
+    /// Causes of findings, most frequent first.
     pub causes: Vec<FindingGroup>,
-    /// Everything that is wrong, sorted by path.
+    /// All findings, sorted by path.
     pub findings: Vec<Finding>,
-    /// What was not checked, and why that is nothing wrong.
+    /// What was not checked, without being wrong.
     pub notes: Vec<String>,
 }
 
-/// Findings with the same reason, apart from names and numbers.
+/// Findings whose reasons differ in names and numbers only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FindingGroup {
-    /// What was being checked.
+    /// The check.
     pub check: Check,
-    /// The reason, with "…" in place of what differs.
+    /// The reason, with "…" in place of names and numbers.
     pub reason: String,
-    /// How many findings there are.
+    /// Number of findings.
     pub count: usize,
-    /// The file that the first of them concerns.
+    /// The file of the first finding.
     pub first: String,
 }
 
-/// How much has been checked.
+/// Counts of what was checked.
 #[derive(Debug, Default, Serialize)]
 pub struct Counts {
     /// Files looked at.
@@ -47,15 +47,15 @@ pub struct Counts {
     pub wrappers: Counter,
     /// Archives.
     pub archives: Counter,
-    /// Code objects in archives and in thin binaries that have been read.
+    /// Code objects read, in archives and in thin binaries.
     pub code_objects: Counter,
-    /// Bytes of these.
+    /// Bytes of these code objects.
     pub code_bytes: Counter,
-    /// Wrapper and target pairs that have been looked up as a runtime does.
+    /// Pairs of wrapper and target that were looked up as in a runtime.
     pub lookups: Counter,
     /// Files compared with what a RECORD states.
     pub recorded_files: Counter,
-    /// Files that a RECORD names and that could not be compared with it; notes say why.
+    /// Files in a RECORD that could not be compared with it. Notes have the reasons.
     pub uncompared_files: Counter,
     /// Code objects compared with those of the fat input.
     pub compared_code_objects: Counter,
@@ -63,34 +63,34 @@ pub struct Counts {
     pub compared_files: Counter,
 }
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// The file it concerns.
+    /// The file.
     pub path: String,
-    /// What was being checked.
+    /// The check.
     pub check: Check,
-    /// What is wrong, in words.
+    /// The problem in words.
     pub reason: String,
 }
 
-/// What a finding comes from.
+/// The kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
-    /// A binary by itself.
+    /// Binaries.
     Binary,
-    /// An archive by itself.
+    /// Archives.
     Archive,
-    /// The way from wrappers to code objects.
+    /// Look-ups from wrappers to code objects.
     Lookup,
     /// Manifests and names of artifacts.
     Artifact,
-    /// What wheels state about their files.
+    /// RECORDs of wheels.
     Record,
-    /// Which distributions belong together.
+    /// Relations between distributions.
     Distribution,
-    /// What belongs into which part.
+    /// Files in the wrong part.
     Separation,
     /// The comparison with the fat input.
     Against,
@@ -102,7 +102,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Where all threads put what they find.
+/// Collects the findings of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) counts: Counts,
@@ -116,17 +116,17 @@ impl Findings {
         self.found.lock().push(finding);
     }
 
-    /// Says what was not checked.
+    /// Adds a note about something that was not checked.
     pub(super) fn note(&self, note: String) {
         self.notes.lock().push(note);
     }
 
-    /// How many there are.
+    /// Number of findings.
     pub(super) fn number(&self) -> usize {
         self.found.lock().len()
     }
 
-    /// The same findings in the same order, whichever thread was faster.
+    /// The report. Its order does not depend on the threads.
     pub(super) fn into_report(self) -> VerifyReport {
         let mut findings = self.found.into_inner();
         findings.sort();
@@ -169,7 +169,7 @@ fn without_names(reason: &str) -> String {
             continue;
         }
         let end = word.strip_prefix(name).unwrap_or_default();
-        // A list of names is one.
+        // A list of names becomes one "…".
         if words.last().is_some_and(|last| last == "…,") {
             words.pop();
         }
@@ -178,7 +178,7 @@ fn without_names(reason: &str) -> String {
     words.join(" ")
 }
 
-/// `0, 1, 2 and 5 more`: a list for people that does not get long.
+/// `0, 1, 2 and 5 more`: a list of limited length.
 pub(super) fn enumerate<T: fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<_> = items.iter().take(SHOWN).map(ToString::to_string).collect();

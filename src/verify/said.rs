@@ -1,4 +1,4 @@
-//! What splits say of themselves: what they were asked for, and which parts they have.
+//! Statements of splits: their restrictions and parts.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::split::{STATEMENT, Statement, StatementError, component_of_statement}
 use crate::view::{MERGED, REPORTS, THIN};
 use crate::wheel;
 
-/// The longest statement that is read.
+/// The longest statement that is read, in bytes.
 const MOST_STATED: u64 = 1 << 20;
 
-/// A statement, and where it is.
+/// A statement, and its path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
     pub(super) path: String,
@@ -24,7 +24,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// The statement of this name in what `split` wrote or a mount shows; `None` if there is none.
+    /// The statement of this name in the output of `split` or in a mount; `None` if there is none.
     pub(super) fn read(directory: &Path, name: &str) -> Result<Option<Self>, VerifyError> {
         let path = directory.join(REPORTS).join(name);
         if !path.is_file() {
@@ -37,7 +37,7 @@ impl Said {
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 
-    /// The statement of the split that a directory is a part, a merged view or a thin view of.
+    /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
     pub(super) fn beside(part: &Path) -> Result<Option<Self>, VerifyError> {
         let Ok(part) = part.canonicalize() else { return Ok(None) };
         let (Some(name), Some(directory)) = (part.file_name(), part.parent()) else { return Ok(None) };
@@ -61,7 +61,7 @@ impl Said {
         let mut bytes = vec![0; to_usize(content.size())];
         match content.read_at(0, &mut bytes) {
             Ok(()) => Self::parse(host.label(path), &bytes).map(Some),
-            // What cannot be read is a finding where RECORD is compared.
+            // Comparing RECORD reports unreadable files.
             Err(_) => Ok(None),
         }
     }
@@ -77,17 +77,17 @@ impl Said {
         VerifyError::Statement { path: self.path.clone(), source: source.into() }
     }
 
-    /// The targets that are laid over the host part.
+    /// The targets laid over the host part.
     pub(super) fn arch(&self) -> Result<Vec<BundleKey>, VerifyError> {
         self.statement.arch().map_err(|source| self.failed(source))
     }
 
-    /// The parts that there have to be.
+    /// The parts that must exist.
     pub(super) fn parts(&self) -> Result<Vec<EntryPath>, VerifyError> {
         self.statement.parts().map_err(|source| self.failed(source))
     }
 
-    /// Compares the parts that there have to be with those that there are: `others` are directories that look like some.
+    /// Compares the parts that must exist with those that do. `others` are directories that look like parts.
     pub(super) fn check_parts(
         &self,
         directory: &Path,
@@ -107,7 +107,7 @@ impl Said {
     }
 }
 
-/// The components whose statements there are in a directory of artifacts.
+/// The components with statements in a directory of artifacts.
 pub(super) fn components(directory: &Path) -> Result<Vec<String>, VerifyError> {
     let reports = directory.join(REPORTS);
     if !reports.is_dir() {

@@ -1,4 +1,5 @@
-//! What belongs into which part: nothing of one architecture may be in the host part or in another's.
+//! Checks the separation of parts: code for one architecture must not be in the host part or in another architecture's
+//! part.
 
 use super::Choices;
 use super::input::{Part, PartFile, Parts};
@@ -34,7 +35,7 @@ pub(super) fn check(parts: &Parts, archives: &OverlaidArchives, choices: &Choice
     }
 }
 
-/// Why a file does not belong where it is.
+/// Why a file is in the wrong part.
 fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<String> {
     let packaging = parts.packaging();
     let found = choices.databases.classify(file.path);
@@ -42,7 +43,7 @@ fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<St
         return found.map(|found| format!("it belongs to the {} database of {}", found.handler, found.arch));
     }
     let part_key = parts.all.get(file.part).and_then(|part| key(part, packaging));
-    // Directories with names of their own are not judged, but the device parts of artifacts hold no host code.
+    // Directories with other names are not judged, but device parts of artifacts must not contain host code.
     if part_key.is_none() && packaging == Packaging::Bundles {
         return None;
     }
@@ -60,15 +61,15 @@ fn misplaced(parts: &Parts, file: &PartFile<'_>, choices: &Choices) -> Option<St
     Some(format!("it is for {arch}, which belongs to {belongs} and not to {key}"))
 }
 
-/// Whether code of a key may be in the part of another one. A package may be called after a family and hold its
-/// processors, or after a processor and hold what its family needs.
+/// Whether code for a key may be in the part of another one. A package may be named after a family and contain its
+/// processors, or be named after a processor and contain code for its family.
 fn fits(part: &BundleKey, key: &BundleKey, packaging: Packaging) -> bool {
     let family = key.family_of_generic();
     let is_related = || family.packaging_chain().contains(part) || part.packaging_chain().contains(&family);
     part == key || packaging == Packaging::Processors && (key.as_str() == SPIRV || is_related())
 }
 
-/// The key that a device part is named after, if it is.
+/// The key in the name of a device part, if there is one.
 fn key(part: &Part, packaging: Packaging) -> Option<BundleKey> {
     let target: TargetId = part.name.parse().ok()?;
     let is_processor =

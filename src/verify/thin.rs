@@ -1,4 +1,4 @@
-//! Thin views and what is installed from thin wheels: binaries that keep the device code of some GPUs.
+//! Thin views, and installations of thin wheels: binaries that keep the device code of some GPUs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::split::THIN;
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]
 pub(super) struct ThinFiles {
-    /// All of them.
+    /// The GPUs, if all files are thin.
     whole: Option<Arc<GpuSet>>,
-    /// Those of thin wheels.
+    /// The GPUs of files of thin wheels.
     by_path: HashMap<EntryPath, Arc<GpuSet>>,
 }
 
 impl ThinFiles {
-    /// What is thin by the place that a tree has in a mount or a split, by what wheels say, or because the user says so.
+    /// Determines thin files by the location of a tree in a mount or a split, by wheels, or by the user's choice.
     pub(super) fn of(parts: &Parts, distributions: &[Distribution<'_>], given: Option<&GpuSet>) -> Self {
         let whole = given.cloned().or_else(|| of_place(parts)).map(Arc::new);
         let mut by_path = HashMap::new();
@@ -46,21 +46,21 @@ impl ThinFiles {
         self.by_path.get(path).or(self.whole.as_ref())
     }
 
-    /// The parts that an installation for these GPUs consists of; `None` if nothing is thin.
+    /// The parts of an installation for these GPUs; `None` if nothing is thin.
     pub(super) fn keys(&self) -> Option<BTreeSet<BundleKey>> {
         let sets: BTreeSet<_> = self.by_path.values().chain(&self.whole).collect();
         (!sets.is_empty()).then(|| sets.iter().flat_map(|gpus| gpus.keys()).collect())
     }
 }
 
-/// The GPUs that the directory of a thin view is named after.
+/// The GPUs in the name of a thin view's directory.
 fn of_place(parts: &Parts) -> Option<GpuSet> {
     let place = parts.all.first()?.input.location.canonicalize().ok()?;
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
     place.file_name()?.to_str()?.parse().ok().filter(|_| is_view)
 }
 
-/// Checks a binary that is to have the code of these GPUs only.
+/// Checks a binary that must have the code of these GPUs only.
 pub(super) fn check(
     content: &Arc<dyn Content>,
     binary: &FatBinary,
@@ -72,7 +72,7 @@ pub(super) fn check(
     findings.counts.thin_binaries.add(1);
     findings.counts.wrappers.add(wrappers.len() as u64);
     let mut without_code = Vec::new();
-    // Wrappers may share a bundle, and what is wrong with it is said once.
+    // Wrappers may share a bundle. Its problems are reported once.
     let mut known = HashMap::new();
     for (position, wrapper) in wrappers.iter().enumerate() {
         let has_code = known.entry(wrapper.bundle).or_insert_with(|| {
@@ -92,7 +92,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether there is code in a bundle. All of it is read.
+/// Whether a bundle has code. Reads all of it.
 fn check_bundle(
     content: &Arc<dyn Content>,
     wrapper: &Wrapper,
@@ -108,7 +108,7 @@ fn check_bundle(
     let objects = bundle.objects(content, resources)?;
     let packed = objects.iter().find_map(|object| object.bundle.clone());
     let packed = packed.or_else(|| bundle.packed(content, resources));
-    // Held so that it is decompressed once for all of them.
+    // Held so that it is decompressed once for all code objects.
     let _held = match &packed {
         Some(packed) if packed.is_decompressed_whole() => Some(packed.pin()?),
         Some(_) | None => None,
@@ -139,7 +139,7 @@ fn check_bundle(
     Ok(has_code)
 }
 
-/// Compares a compressed bundle with the hash in front of its compressed bytes: the low half of the MD5 of what it holds
+/// Compares the MD5 of a compressed bundle's content with the hash in its header, which is the MD5's low half
 /// (`OffloadBundler.cpp`).
 fn check_hash(
     content: &Arc<dyn Content>,
@@ -158,7 +158,7 @@ fn check_hash(
     Ok(())
 }
 
-/// Code objects by target, the first of each.
+/// The first code object of each target.
 pub(super) fn by_target(objects: &[CodeObject]) -> HashMap<&TargetId, &CodeObject> {
     let mut found = HashMap::new();
     for object in objects.iter().filter(|object| object.content.size() > 0) {

@@ -1,4 +1,4 @@
-//! What `split` writes into a directory, and what a mount shows.
+//! The directories that `split` writes and a mount shows.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::source::SourceError;
 use crate::split::{RESERVED, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
-/// What `split` writes into a directory, and what a mount shows.
+/// The directories that `split` writes and a mount shows.
 pub(super) struct Views {
     path: PathBuf,
     has_host: bool,
     /// Names of device parts.
     devices: Vec<String>,
-    /// What installations look like.
+    /// Names of merged views.
     merged: Vec<String>,
     wheels: Vec<PathBuf>,
     /// Thin views.
     thin: Vec<String>,
     /// Thin wheels, each in a directory for its GPUs.
     thin_wheels: Vec<PathBuf>,
-    /// What the split says of itself.
+    /// The statement of the split.
     said: Option<Said>,
-    /// Whether it is a mount, whose views show one and the same file in several places.
+    /// Whether it is a mount, whose views show the same files several times.
     is_mount: bool,
 }
 
 impl Views {
-    /// Looks at the names in a directory; `None` if there is no view among them.
+    /// Recognises views by the names in a directory. `None` if there is no view among them.
     pub(super) fn of(path: &Path) -> Result<Option<Self>, VerifyError> {
         if !path.is_dir() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Views {
         let parts = said.as_ref().map(Said::parts).transpose()?;
         let is_device = |name: &String| {
             let is_reserved = name == REPORTS || RESERVED.contains(&name.as_str());
-            // There may be other things if the split says what is its own.
+            // Other directories may be there if the split has a statement.
             let is_named = || match &parts {
                 Some(parts) => parts.iter().any(|part| part.as_bytes() == name.as_bytes()),
                 None => has_host,
@@ -73,12 +73,12 @@ impl Views {
                 }
             }
         }
-        // `split --format thin-wheel` writes directories that are called as device parts are.
+        // `split --format thin-wheel` writes directories with the names of device parts.
         let has_thin_wheel = |name: &str| thin_wheels.iter().any(|wheel| wheel.parent() == Some(&path.join(name)));
         let devices: Vec<_> = names.iter().filter(|name| is_device(name) && !has_thin_wheel(name)).cloned().collect();
         let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
         let is_thin = !thin.is_empty() || !thin_wheels.is_empty();
-        // A package of an installation can be called as a view is.
+        // A package of an installation may have the name of a view.
         let is_view = has_host
             || is_thin
             || !devices.is_empty()
@@ -132,7 +132,7 @@ impl Views {
         merged.chain(self.thin.iter().map(|name| format!("{THIN}/{name}")))
     }
 
-    /// Whether there are exactly the parts that the split says.
+    /// Checks that exactly the parts in the statement exist.
     fn check_parts(&self, findings: &Findings) -> Result<(), VerifyError> {
         let Some(said) = &self.said else { return Ok(()) };
         let host = self.has_host.then(|| HOST.to_owned());

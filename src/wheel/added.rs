@@ -1,7 +1,8 @@
-//! What splitters add to the METADATA of a host wheel, and METADATA without it.
+//! The lines that splitters add to the METADATA of a host wheel, and how they are removed.
 //!
-//! kpackfs and `split_python_wheels` of rocm-kpack add lines at the end of the header: the requirement `rocm-bootstrap`, and
-//! extras for targets and for all of them that require device wheels in the version of the host wheel.
+//! kpackfs and `split_python_wheels` of rocm-kpack add lines at the end of the header: the requirement
+//! `rocm-bootstrap`, and extras for each target and for all targets. The extras require device wheels in the version of
+//! the host wheel.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,26 +16,27 @@ use crate::source::EntryPath;
 /// The extra that requires all device wheels.
 const ALL: &str = "all";
 
-/// What a splitter has added.
+/// The lines that a splitter has added.
 #[derive(Clone, Debug, Default)]
 pub struct Added {
-    /// The device distributions in normal form. Those that an extra for one target requires are listed with it.
+    /// The normalised names of device distributions. If the extra of one target requires a distribution, its key is the
+    /// value.
     devices: BTreeMap<String, Option<BundleKey>>,
     range: Range<usize>,
 }
 
 impl Added {
-    /// Whether an extra requires a distribution, given in normal form.
+    /// Whether an extra requires a distribution. Its name is normalised.
     pub fn has(&self, distribution: &str) -> bool {
         self.devices.contains_key(distribution)
     }
 
-    /// The device distributions that are required.
+    /// The required device distributions.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
         self.devices.keys().map(String::as_str)
     }
 
-    /// What the names of the device distributions begin with.
+    /// The common prefix of the device distributions' names.
     pub(super) fn prefix(&self) -> Option<String> {
         let prefix = |(name, key): (&String, &Option<BundleKey>)| {
             let name = name.strip_suffix(&*normalise(&key.as_ref()?.distribution_part()))?;
@@ -45,7 +47,7 @@ impl Added {
 }
 
 impl Metadata {
-    /// What a splitter has added; nothing if the end of the header is not its work.
+    /// The lines that a splitter has added. Empty if the end of the header has another form.
     pub fn added(&self) -> Added {
         let mut added = Added::default();
         let mut has_extra = false;
@@ -71,7 +73,7 @@ impl Metadata {
         }
     }
 
-    /// The same, every byte of it, without what a splitter has added.
+    /// The same METADATA, byte by byte, without the lines that a splitter has added.
     pub(super) fn without(&self, added: &Added, path: &EntryPath) -> Result<Self, WheelError> {
         if added.range.is_empty() {
             return Ok(self.clone());
@@ -81,7 +83,7 @@ impl Metadata {
         Self::parse([before, after].concat(), path)
     }
 
-    /// The extra that needs a device distribution, and that in normal form.
+    /// The extra that requires a device distribution, and the distribution's normalised name.
     fn device_pin(&self, header: &HeaderField) -> Option<(Extra, String)> {
         let (extra, name, version) = pin_of_extra(&header.value).filter(|_| header.is("Requires-Dist"))?;
         let extra = Extra::parse(&extra)?;
@@ -93,7 +95,7 @@ impl Metadata {
 enum Extra {
     /// For a target.
     Target(BundleKey),
-    /// For all of them.
+    /// For all targets.
     All,
 }
 
@@ -112,7 +114,7 @@ impl Extra {
         if header.is("Provides-Extra") { Self::parse(&normalise(&header.value)) } else { None }
     }
 
-    /// The target, if a distribution is that of it, and not one of its families'.
+    /// The target, if a distribution is the target's own and not one of its families'.
     fn target_of(self, distribution: &str) -> Option<BundleKey> {
         match self {
             Self::Target(key) => Some(key).filter(|key| distribution.ends_with(&*normalise(&key.distribution_part()))),

@@ -1,4 +1,4 @@
-//! The wheels of a split: dist-info and payload put together.
+//! Assembles the wheels of a split from dist-info and payload.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -14,27 +14,27 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryKind, EntryPath};
 
-/// What a user can choose.
+/// The user's choices.
 #[derive(Clone, Debug, Default)]
 pub struct AssemblyOptions {
-    /// What the device distributions' names begin with; `amd-<name>-device` if `None`.
+    /// The prefix of the device distributions' names; `amd-<name>-device` if `None`.
     pub device_prefix: Option<String>,
-    /// Further requirements of the device wheels; `@GFXARCH@` stands for the bundle key.
+    /// Additional requirements of the device wheels. `@GFXARCH@` is replaced by the bundle key.
     pub device_requires: Vec<String>,
 }
 
-/// One of the wheels that a fat wheel is split into.
+/// One of the wheels of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitWheel {
-    /// What is left without device code.
+    /// Everything except device code.
     Host,
-    /// The host wheel once more, with markers that choose the device wheels.
+    /// A copy of the host wheel with markers that choose the device wheels.
     Variant(VariantLabel),
     /// The device code of a bundle key.
     Device(BundleKey),
-    /// All of it, as it was before it was split.
+    /// Everything, as before the split.
     Fat,
-    /// All of it, with device code for some GPUs in binaries.
+    /// Everything, with device code for some GPUs in binaries.
     Thin {
         /// The GPUs.
         gpus: GpuSet,
@@ -43,14 +43,14 @@ pub enum SplitWheel {
     },
 }
 
-/// The wheels that a fat wheel is split into.
+/// The wheels of a split.
 #[derive(Clone, Debug)]
 pub struct Wheels {
     pub(super) fat: FatWheel,
     devices: Devices,
     requires: Vec<String>,
     statement: Option<String>,
-    /// Of files that are taken over and whose digests are not as RECORD claims them, by their paths in the input.
+    /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
     pub(super) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
 
@@ -67,7 +67,7 @@ impl Wheels {
         Ok(Self { fat, devices, requires: options.device_requires.clone(), statement: None, digests: Arc::default() })
     }
 
-    /// The same wheels, of which those of the host say what the split was restricted to.
+    /// The same wheels, with a statement of the split's restrictions in host wheels.
     #[must_use]
     pub fn with_statement(self, statement: Option<String>) -> Self {
         Self { statement, ..self }
@@ -78,7 +78,7 @@ impl Wheels {
         &self.devices
     }
 
-    /// What the user should know about the input's dist-info and what the wheels make of it.
+    /// Warnings about the input's dist-info and its use.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.fat.warnings.clone();
         warnings.extend(self.fat.metadata.host(&self.devices).warnings);
@@ -101,32 +101,31 @@ impl Wheels {
         }
     }
 
-    /// Where a path of the input is in a part's wheel; `None` if the part makes that file again or does without it.
+    /// The path in a part's wheel of a path of the input. `None` if the part makes that file again or omits it.
     pub fn path(&self, part: &SplitWheel, path: &EntryPath) -> Result<Option<EntryPath>, WheelError> {
         Ok(self.paths(part)?.of(path))
     }
 
-    /// Where paths of the input are in a part's wheel.
+    /// Maps paths of the input to paths in a part's wheel.
     pub fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
-        // A variant wheel has variant.json, but its own.
+        // A variant wheel has a variant.json of its own.
         let name = if let SplitWheel::Variant(_) = part { self.fat.name.clone() } else { self.name(part)? };
         Ok(self.fat.paths(&name))
     }
 
-    /// An unchanged file of the input as a file of a part; `None` for what is no file and what the part makes again or does
-    /// without.
+    /// An unchanged file of the input as a file of a part. `None` if it is not a file, or if the part makes it again or
+    /// omits it.
     pub fn unchanged(&self, part: &SplitWheel, entry: &Entry) -> Result<Option<WheelEntry>, WheelError> {
         let Some(path) = self.path(part, &entry.path)? else { return Ok(None) };
         Ok(Unchanged::of(entry, &self.fat.claims).map(|unchanged| self.taken_over(path, &unchanged)))
     }
 
-    /// Does without the claims of the input's RECORD from now on. They take more memory than all else that is known of a
-    /// member.
+    /// Drops the claims of the input's RECORD. They take more memory than everything else that is kept about a member.
     pub fn forget_claims(&mut self) {
         self.fat.claims = Claims::default();
     }
 
-    /// The digest of an entry of the input that something else takes the place of, if RECORD claims one.
+    /// The digest in RECORD of an entry that is replaced, if there is one.
     pub fn claimed(&self, entry: &Entry) -> Option<Digest> {
         let EntryKind::File { content, .. } = &entry.kind else { return None };
         let claim = self.fat.claims.get(&entry.path)?;
@@ -135,7 +134,7 @@ impl Wheels {
         Some(digest.claimed(claim.sha256, false))
     }
 
-    /// Where another part has a file of one part: the dist-info and data directories have the part's own name.
+    /// The path in part `to` of a file of part `from`: dist-info and data directories have the part's own name.
     pub fn renamed(&self, from: &SplitWheel, to: &SplitWheel, path: &EntryPath) -> Result<EntryPath, WheelError> {
         let [from, to] = [self.name(from)?, self.name(to)?];
         let first = path.components().next().unwrap_or_default();
@@ -152,8 +151,8 @@ impl Wheels {
         WheelEntry { path, executable, digest, deflated: None }
     }
 
-    /// A file that replaces one of the input or is new, at its path in the input; `deflated` is a raw deflate stream of
-    /// `content`, if there is one.
+    /// A new file, or one that replaces a file of the input, at its path in the input. `deflated` is a raw deflate
+    /// stream of `content`, if there is one.
     pub fn made(
         &self,
         part: &SplitWheel,
@@ -167,8 +166,8 @@ impl Wheels {
         Ok(self.path(part, path)?.map(file))
     }
 
-    /// The dist-info files that a part has instead of the input's, without RECORD. They depend on the paths of the
-    /// payload (in the part's wheel), not on contents.
+    /// The dist-info files that replace the input's in a part, without RECORD. They depend on the paths of the payload
+    /// (in the part's wheel), not on contents.
     pub fn dist_info(
         &self,
         part: &SplitWheel,
@@ -221,12 +220,12 @@ impl Wheels {
         Ok(files)
     }
 
-    /// The device distributions that the METADATA of a wheel which was split names.
+    /// The device distributions in the METADATA of a split wheel.
     pub fn named_devices(&self) -> impl Iterator<Item = &str> {
         self.fat.added.devices()
     }
 
-    /// The dist-info files of a wheel of this name that needs no others, without RECORD.
+    /// The dist-info files of a self-contained wheel of this name, without RECORD.
     pub fn whole_dist_info(&self, name: &WheelName) -> Result<Vec<WheelEntry>, WheelError> {
         let directory = dist_info(name);
         let is_same = name.version == self.fat.name.version;
@@ -239,7 +238,7 @@ impl Wheels {
         files.collect()
     }
 
-    /// What a thin wheel of this name says of itself.
+    /// The statement of a thin wheel of this name.
     pub fn thin_statement(&self, name: &WheelName, text: String) -> Result<WheelEntry, WheelError> {
         let content = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);
         Ok(WheelEntry::stored(dist_info(name).child(STATEMENT.as_bytes()), content))
@@ -249,7 +248,7 @@ impl Wheels {
     pub fn assemble(&self, part: &SplitWheel, mut files: Vec<WheelEntry>) -> Result<Assembled, WheelError> {
         let name = self.name(part)?;
         let directory = dist_info(&name);
-        // dist-info comes last, so that it can be exchanged at the end of the file (Binary distribution format).
+        // dist-info comes last, so that it can be changed at the end of the file (Binary distribution format).
         files.sort_by_cached_key(|file| (file.path.below(&directory).is_some(), file.path.as_bytes().to_vec()));
         if let Some((file, _)) = files.iter().zip(files.iter().skip(1)).find(|(file, next)| file.path == next.path) {
             return Err(WheelError::Twice(file.path.clone()));
@@ -260,13 +259,13 @@ impl Wheels {
         Ok(Assembled { name, files })
     }
 
-    /// Where an installation of several parts has a file of one of them. What is not installed next to packages is left in
-    /// the host wheel's data directory.
+    /// The path of a part's file in an installation of several parts. Files that are not installed next to packages
+    /// stay in the host wheel's data directory.
     pub fn installed(&self, path: &EntryPath) -> EntryPath {
         installed_with(path, format!("{}.data", self.fat.name.stem()).as_bytes())
     }
 
-    /// The RECORD that an installation of a part has.
+    /// The RECORD of an installed part.
     pub fn installed_record(&self, part: &Assembled) -> Result<Rope, WheelError> {
         let Some((own, files)) = part.files.split_last() else { return Ok(Rope::default()) };
         let file = |file: &WheelEntry| WheelEntry { path: self.installed(&file.path), ..file.clone() };
@@ -276,7 +275,7 @@ impl Wheels {
         record::record(&files, &own.path)
     }
 
-    /// The index file that has to lie next to variant wheels: its name and its text. uv ignores the wheels without it.
+    /// The name and text of the index file that must be next to variant wheels. uv ignores variant wheels without it.
     pub fn variants_index(&self, label: &VariantLabel) -> Result<(String, String), WheelError> {
         let name = self.name(&SplitWheel::Variant(label.clone()))?;
         Ok((format!("{}-variants.json", name.stem()), variant_json(label, &self.variant_targets()?)))
@@ -286,45 +285,45 @@ impl Wheels {
         self.devices.distribution(key).ok_or_else(|| WheelError::NoSuchPart(key.to_string()))
     }
 
-    /// The targets that a variant can be chosen by.
+    /// The targets by which a variant can be chosen.
     fn variant_targets(&self) -> Result<Vec<&BundleKey>, WheelError> {
         let targets: Vec<_> = self.devices.targets().filter(|key| has_property(key)).collect();
         if targets.is_empty() { Err(WheelError::NoVariant) } else { Ok(targets) }
     }
 }
 
-/// The files of a part, in the order that they have in the wheel.
+/// The files of a part, in wheel order.
 #[derive(Clone, Debug)]
 pub struct Assembled {
     /// The wheel's file name.
     pub name: WheelName,
-    /// Every file, the dist-info files last and RECORD very last.
+    /// All files: dist-info files last, and RECORD after them.
     pub files: Vec<WheelEntry>,
 }
 
 impl Assembled {
-    /// The wheel. Building it reads nothing.
+    /// The wheel. Building it reads no content.
     pub fn wheel(&self, stamp: DosTime) -> Result<Rope, WheelError> {
         archive(&self.files, stamp)
     }
 
-    /// What reading the whole wheel has to compute digests of. RECORD's own is not among them, because that needs all
+    /// Digests to compute before the whole wheel can be read. RECORD's own is not among them, because it needs all
     /// others.
     pub fn unknown_digests(&self) -> Vec<Arc<Digest>> {
         let unknown = |file: &&WheelEntry| file.digest.known().is_none() && file.path.name() != b"RECORD";
         self.files.iter().filter(unknown).map(|file| Arc::clone(&file.digest)).collect()
     }
 
-    /// What will keep the wheel from being used somewhere.
+    /// Reasons why the wheel cannot be used in some places.
     pub fn warnings(&self) -> Vec<String> {
         warnings_of(&self.name, self.files.iter().map(|file| file.path.clone()))
     }
 }
 
-/// What will keep a wheel with files at these paths from being used somewhere.
+/// Reasons why a wheel with files at these paths cannot be used in some places.
 pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> Vec<String> {
     let directory = dist_info(name);
-    // A control character beyond ASCII begins with 0xC2.
+    // Control characters beyond ASCII begin with 0xC2.
     let is_odd = |byte: u8| byte.is_ascii_control() || br#"<>:"|?*\"#.contains(&byte) || byte == 0xc2;
     let mut odd: Vec<_> = paths.filter(|path| path.as_bytes().iter().any(|&byte| is_odd(byte))).collect();
     odd.sort_by_cached_key(|path| (path.is_below(&directory), path.as_bytes().to_vec()));
@@ -343,8 +342,8 @@ pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> 
     warnings
 }
 
-/// A version with a local part that names GPUs. It consists of letters, digits and dots (PEP 440, "Local version
-/// identifiers"): `2.10.0+rocm7.1` for `gfx90a:xnack-` becomes `2.10.0+rocm7.1.gfx90a.xnackoff`.
+/// A version with a local part that names GPUs. A local part consists of letters, digits and dots (PEP 440, "Local
+/// version identifiers"): `2.10.0+rocm7.1` for `gfx90a:xnack-` becomes `2.10.0+rocm7.1.gfx90a.xnackoff`.
 fn local_version(version: &str, gpus: &GpuSet) -> String {
     let part = |target: &TargetId| {
         target.to_string().replace('+', "on").replace(":sramecc-", ":srameccoff").replace(":xnack-", ":xnackoff")
@@ -358,8 +357,7 @@ fn dist_info(name: &WheelName) -> EntryPath {
     EntryPath::root().child(format!("{}.dist-info", name.stem()).as_bytes())
 }
 
-/// The packages that a payload belongs to, one on a line. What lies in `*.data/platlib` or `purelib` is installed from
-/// there.
+/// The packages of a payload, one on each line. Files in `*.data/platlib` or `purelib` are installed from there.
 fn top_level(payload: impl IntoIterator<Item = impl Borrow<EntryPath>>) -> String {
     let mut packages = BTreeSet::new();
     for path in payload {

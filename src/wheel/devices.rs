@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::{WheelError, normalise};
 use crate::gpu::{BundleKey, Level};
 
-/// The device distributions that there are, by bundle key.
+/// The device distributions, by bundle key.
 #[derive(Clone, Debug)]
 pub struct Devices {
     distributions: BTreeMap<BundleKey, String>,
 }
 
 impl Devices {
-    /// One distribution for each key, named `{prefix}-{part}` as rocm-bootstrap does it.
+    /// One distribution for each key, named `{prefix}-{part}` as in rocm-bootstrap.
     pub fn new(prefix: &str, keys: impl IntoIterator<Item = BundleKey>) -> Result<Self, WheelError> {
         let mut distributions = BTreeMap::new();
         let mut owners = BTreeMap::<String, BundleKey>::new();
@@ -30,7 +30,7 @@ impl Devices {
         Ok(Self { distributions })
     }
 
-    /// What the names of a wheel's device distributions begin with unless the user says otherwise.
+    /// The default prefix of the names of a wheel's device distributions.
     pub fn default_prefix(distribution: &str) -> String {
         format!("amd-{}-device", normalise(distribution))
     }
@@ -40,12 +40,12 @@ impl Devices {
         self.distributions.get(key).map(String::as_str)
     }
 
-    /// The distributions that an installation for `key` needs, from its own upwards, as far as they exist.
+    /// The existing distributions that an installation for `key` needs, from its own upwards.
     pub fn chain(&self, key: &BundleKey) -> Vec<&str> {
         key.packaging_chain().iter().filter_map(|key| self.distribution(key)).collect()
     }
 
-    /// The keys that stand for one processor each, sorted.
+    /// The keys of single processors, sorted.
     pub fn targets(&self) -> impl Iterator<Item = &BundleKey> {
         self.distributions.keys().filter(|key| key.level() == Level::Target)
     }

@@ -1,5 +1,5 @@
-//! Digests of a content: SHA-256 for RECORD, CRC-32 for the zip file. Both are computed in one pass, at the first read
-//! of either, once.
+//! Digests of a content: SHA-256 for RECORD, CRC-32 for the zip file. Both are computed once, in one pass, at the first
+//! use of either.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
 
-/// Bytes read at once.
+/// Bytes read at a time.
 const PIECE: usize = 1 << 20;
 
 /// Length of a SHA-256 in urlsafe base64 without padding.
@@ -27,25 +27,25 @@ pub struct Sums {
     pub crc32: u32,
 }
 
-/// A content, and its digests once they were asked for.
+/// A content with its digests, which are computed on demand.
 ///
-/// Digests that the input claims are taken over without reading the content. When it is read for another reason, both are
-/// computed: a wrong CRC-32 is damage, a wrong SHA-256 is said in the log and not passed on.
+/// Digests that the input claims are used without reading the content. When the content is read for another reason,
+/// both are computed. A wrong CRC-32 is an error. A wrong SHA-256 is logged, and replaced by the right one.
 pub struct Digest {
     entry: Arc<str>,
     content: Arc<dyn Content>,
     sha256: OnceLock<[u8; 32]>,
-    /// What the input's RECORD claims, and whether that stands for the SHA-256 as long as nobody has computed it.
+    /// The SHA-256 in the input's RECORD, and whether it is used as long as none has been computed.
     claim: Option<([u8; 32], bool)>,
     crc32: OnceLock<u32>,
     /// Held while computing, so that only one thread does.
     work: Mutex<()>,
-    /// Where digests are put down, and the work for them is counted.
+    /// Resources with the index that stores digests and the counters.
     resources: Option<Arc<Resources>>,
 }
 
 impl Digest {
-    /// A content, with the CRC-32 that is claimed for it, if any; `entry` is for messages.
+    /// A content, with its claimed CRC-32, if any. `entry` names it in messages.
     pub fn new(entry: impl AsRef<str>, content: Arc<dyn Content>, crc32: Option<u32>) -> Self {
         let digest = Self {
             entry: entry.as_ref().into(),
@@ -60,7 +60,7 @@ impl Digest {
         digest
     }
 
-    /// The same for a content that it takes work to read: digests are recalled from earlier sessions if possible.
+    /// Like [`Digest::new`], for a content that is expensive to read: digests are loaded from the index if possible.
     pub fn remembered(
         entry: impl AsRef<str>,
         content: Arc<dyn Content>,
@@ -70,8 +70,8 @@ impl Digest {
         Self { resources: Some(Arc::clone(resources)), ..Self::new(entry, content, crc32) }
     }
 
-    /// Compares the SHA-256 with what the input's RECORD claims as soon as it is computed, or now if it was in an earlier
-    /// session. With `stands` the claim is taken for the SHA-256 until then.
+    /// Sets the SHA-256 in the input's RECORD. It is compared with the computed one, or now with that of an earlier
+    /// session. With `stands`, the claim counts as the SHA-256 until then.
     #[must_use]
     pub fn claimed(self, sha256: [u8; 32], stands: bool) -> Self {
         let digest = Self { claim: Some((sha256, stands)), ..self };
@@ -81,14 +81,14 @@ impl Digest {
         digest
     }
 
-    /// Takes over digests from somewhere else. What is known already stays.
+    /// Sets digests from another source. Known digests stay.
     pub fn assume(&self, sha256: Option<[u8; 32]>, crc32: Option<u32>) {
-        // Setting a second time fails, as it should.
+        // Setting a digest twice fails, as intended.
         let _ = sha256.map(|sha256| self.sha256.set(sha256));
         let _ = crc32.map(|crc32| self.crc32.set(crc32));
     }
 
-    /// What the digests are of.
+    /// The content.
     pub fn content(&self) -> &Arc<dyn Content> {
         &self.content
     }
@@ -104,12 +104,12 @@ impl Digest {
         self.sha256.get().copied().or_else(claim)
     }
 
-    /// Whether what is claimed stands for both digests, and nobody has computed them.
+    /// Whether both digests are known from claims, and none has been computed.
     pub(super) fn is_as_claimed(&self) -> bool {
         self.sha256.get().is_none() && self.known().is_some()
     }
 
-    /// Computes the digests if that is what it takes to know whether the claim is right.
+    /// Computes the digests if there is a claim that has not been checked.
     pub fn check_claim(&self) -> Result<(), ReadError> {
         if self.claim.is_some() && self.sha256.get().is_none() { self.compute().map(drop) } else { Ok(()) }
     }
@@ -135,18 +135,18 @@ impl Digest {
         }
     }
 
-    /// The SHA-256 as RECORD has it, if it is known without work.
+    /// The SHA-256 in the form of RECORD, if it is known without work.
     pub(super) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
         self.known_sha256().as_ref().map(sha256_text)
     }
 
-    /// The CRC-32 as zip files have it, if it is known without work.
+    /// The CRC-32 in the form of zip files, if it is known without work.
     pub(super) fn known_crc32(&self) -> Option<u32> {
         self.crc32.get().copied()
     }
 
     fn compute(&self) -> Result<Sums, ReadError> {
-        // Nothing is left half done by a thread that panicked here.
+        // A thread that panicked here leaves a consistent state.
         let _working = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(&sha256), Some(&crc32)) = (self.sha256.get(), self.crc32.get()) {
             return Ok(Sums { sha256, crc32 });
@@ -159,7 +159,7 @@ impl Digest {
         Ok(sums)
     }
 
-    /// Takes over what was computed.
+    /// Stores computed digests.
     fn settle(&self, sums: Sums) {
         if self.claim.is_some_and(|(claimed, _)| claimed != sums.sha256) {
             let entry = &self.entry;
@@ -171,7 +171,7 @@ impl Digest {
         self.assume(Some(sums.sha256), Some(sums.crc32));
     }
 
-    /// What was computed in an earlier session.
+    /// The digests from an earlier session.
     fn recalled(&self) -> Option<Sums> {
         self.resources.as_ref()?.index.get(RecordKind::Digest, &self.content.identity()?)
     }
@@ -180,7 +180,7 @@ impl Digest {
         let sums = read(&*self.content)?;
         let Some(resources) = &self.resources else { return Ok(sums) };
         resources.counters.bytes_hashed.add(self.content.size());
-        // What RECORD states rightly takes no room in the index.
+        // A digest that RECORD states correctly is not stored in the index.
         let is_stated = self.claim == Some((sums.sha256, true));
         if let Some(identity) = self.content.identity().filter(|_| !is_stated) {
             resources.index.put(RecordKind::Digest, &identity, &sums);
@@ -199,7 +199,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Reads a content from start to end.
+/// Reads a whole content.
 fn read(content: &dyn Content) -> Result<Sums, ReadError> {
     let size = content.size();
     let mut sha256 = ring::digest::Context::new(&ring::digest::SHA256);
@@ -226,7 +226,7 @@ pub(super) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {
     text
 }
 
-/// The digest that a text stands for; padding is taken, too.
+/// Parses a digest. Padding is accepted.
 pub(super) fn sha256_of_text(text: &[u8]) -> Option<[u8; 32]> {
     let mut sha256 = [0; 32];
     let text = text.strip_suffix(b"=").unwrap_or(text);
@@ -234,7 +234,7 @@ pub(super) fn sha256_of_text(text: &[u8]) -> Option<[u8; 32]> {
     (length == sha256.len() && text.len() == SHA256_TEXT).then_some(sha256)
 }
 
-/// A digest as bytes of a file: their number is known before they are.
+/// A digest as bytes of a file. Their number is known before their value.
 #[derive(Debug)]
 pub(super) enum Deferred {
     /// The SHA-256 as 43 characters.

@@ -1,4 +1,4 @@
-//! The wheel that is split: its name, and its dist-info as far as other wheels are made of it.
+//! The wheel that is split: its name, and its dist-info as far as other wheels are made from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 
-/// Longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
+/// Bytes of the longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
 const LONGEST_TEXT: u64 = 16 << 20;
 
-/// Longest RECORD: about half a million lines.
+/// Bytes of the longest RECORD: about half a million lines.
 const LONGEST_RECORD: u64 = 64 << 20;
 
-/// Files of a dist-info directory that are not taken over: what is made again, signatures of what is made again (PEP 815),
-/// and what installers leave behind (Recording installed projects).
+/// Files of a dist-info directory that are not copied: those that are made again, their signatures (PEP 815), and those
+/// that installers leave behind (Recording installed projects).
 pub(super) const NOT_TAKEN_OVER: [&[u8]; 9] = [
     b"METADATA",
     b"WHEEL",
@@ -38,11 +38,11 @@ pub struct FatWheel {
     pub metadata: Metadata,
     /// WHEEL.
     pub wheel_file: WheelFile,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     pub(super) claims: Claims,
     pub(super) licences: Vec<Licence>,
-    /// What METADATA of a host wheel said of device wheels. It does not say so any more.
+    /// The device wheels in the METADATA of a host wheel, which have been removed from it.
     pub(super) added: Added,
     pub(super) resources: Arc<Resources>,
     dist_info: EntryPath,
@@ -54,7 +54,7 @@ impl FatWheel {
         Self::joined(input, None, resources)
     }
 
-    /// The same of a wheel that was split, if the paths of the binaries that were joined are given.
+    /// Like [`FatWheel::read`], for a wheel that was split. `joined` are the paths of the joined binaries, if any.
     pub fn joined(
         input: &Input,
         joined: Option<&BTreeSet<EntryPath>>,
@@ -69,7 +69,7 @@ impl FatWheel {
         let mut warnings = Vec::new();
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
-        // RECORD is made again; what the old one says only saves work.
+        // RECORD is made again. The old one only saves work.
         let mut claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
             Ok(claims) => claims,
             Err(error) => {
@@ -77,7 +77,7 @@ impl FatWheel {
                 Claims::default()
             }
         };
-        // It describes the binaries as they were.
+        // It describes the binaries before they were joined.
         joined.into_iter().flatten().for_each(|path| claims.forget(path));
         warnings.extend(claims.problem(input));
         let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
@@ -88,7 +88,7 @@ impl FatWheel {
         Ok(Self { name, metadata, wheel_file, warnings, claims, licences, added, resources, dist_info })
     }
 
-    /// Where the files of the input are in the wheel called `name`.
+    /// Maps paths of the input to paths in the wheel named `name`.
     pub(super) fn paths(&self, name: &WheelName) -> Paths<'_> {
         let directory = |suffix: &str| EntryPath::root().child(format!("{}.{suffix}", name.stem()).as_bytes());
         Paths {
@@ -114,7 +114,7 @@ impl Claims {
         Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
     }
 
-    /// What can be seen to be wrong without reading the files.
+    /// A problem that is visible without reading the files.
     fn problem(&self, input: &Input) -> Option<String> {
         let has_another_size = |entry: &Entry| match (&entry.kind, self.get(&entry.path)) {
             (EntryKind::File { content, .. }, Some(claim)) => content.size() != claim.size,
@@ -131,7 +131,7 @@ impl Claims {
     }
 }
 
-/// A file of the dist-info directory as a whole.
+/// The content of a file of the dist-info directory.
 fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
     let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
     let content: &dyn Content = match input.entry(path).map(|entry| &entry.kind) {
@@ -141,7 +141,7 @@ fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelE
     let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
     let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
     let mut bytes = vec![0; size.ok_or_else(too_long)?];
-    // Nobody reads it again, so that nothing of it should be kept in caches.
+    // It is read once, so nothing of it should be cached.
     content.peek(&mut bytes)?;
     match content.packed() {
         Some(packed) if packed.deflated && packed.crc32 != crc32fast::hash(&bytes) => {
@@ -151,7 +151,7 @@ fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelE
     }
 }
 
-/// The name from the file name, or from the dist-info directory and WHEEL if there is none that is right.
+/// The name from the file name, or else from the dist-info directory and WHEEL.
 fn name(
     input: &Input,
     dist_info: &EntryPath,
@@ -172,7 +172,7 @@ fn check_name(name: &WheelName, metadata: &Metadata, warnings: &mut Vec<String>)
     if normalise(&name.distribution) != normalise(&metadata.name) {
         warnings.push(format!("the file name is one of {}, METADATA one of {}", name.distribution, metadata.name));
     }
-    // Separators of a local version may be written in three ways (PEP 440).
+    // A local version may have three kinds of separators (PEP 440).
     if normalise(&name.version) != normalise(&metadata.version) {
         warnings.push(format!("the file name has version {}, METADATA {}", name.version, metadata.version));
     }

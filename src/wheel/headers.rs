@@ -1,19 +1,19 @@
-//! The header block of METADATA and WHEEL: where each field stands, to the byte.
+//! The header block of METADATA and WHEEL, with the exact position of each field.
 //!
-//! Both are read by Python's `email` parser. Lines end at LF, perhaps after CR, and nowhere else: METADATA carries the
-//! long description, in which U+2028, form feeds and the like are text.
+//! Python's `email` parser reads both. Lines end at LF, possibly after CR, and nowhere else: METADATA contains the long
+//! description, in which U+2028, form feeds and the like are text.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The most fields. A real METADATA has some thousands at most, each of which costs many times its bytes here.
+/// The most fields. A real METADATA has at most some thousands. Each field takes many times its size in memory.
 pub(super) const MOST_FIELDS: usize = 1 << 16;
 
-/// A field and where it stands, line ending included.
+/// A field with its position, including the line ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeaderField {
     pub(super) name: String,
-    /// Without white space at both ends; the lines of a folded field are joined by LF.
+    /// Without white space at both ends. The lines of a folded field are joined by LF.
     pub(super) value: String,
     pub(super) range: Range<usize>,
 }
@@ -22,17 +22,17 @@ pub(super) struct HeaderField {
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
     pub(super) list: Vec<HeaderField>,
-    /// Where the line is that ends the block: an empty one, or one that no header can be. `email` takes either for the
+    /// Offset of the line that ends the block: an empty line, or one that is not a header. `email` takes both for the
     /// start of the body.
     pub(super) end: usize,
-    /// What ends a line in this file.
+    /// The line ending of this file.
     pub(super) newline: &'static str,
-    /// Whether the last field's line has no end.
+    /// Whether the last field has no line ending.
     pub(super) unfinished: bool,
 }
 
 impl Headers {
-    /// Reads the block; `None` if it has more than [`MOST_FIELDS`].
+    /// Parses the block. `None` if it has more than [`MOST_FIELDS`] fields.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut list: Vec<HeaderField> = Vec::new();
         let mut headers = Self { list: Vec::new(), end: 0, newline: "\n", unfinished: false };
@@ -60,7 +60,7 @@ impl Headers {
         Some(headers)
     }
 
-    /// The values of a field, whose name may be written in any case.
+    /// The values of a field. Its name is not case-sensitive.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.list.iter().filter(|header| header.is(name)).map(|header| header.value.as_str())
     }
@@ -70,7 +70,7 @@ impl Headers {
         self.list.iter().find(|header| header.is(name)).map(|header| header.value.as_str())
     }
 
-    /// Lines in the form that they have to have to be inserted at [`Headers::end`].
+    /// Lines in the form for insertion at [`Headers::end`].
     pub(super) fn lines(&self, lines: &[String]) -> String {
         let mut text = String::new();
         if self.unfinished {
@@ -90,7 +90,7 @@ impl HeaderField {
     }
 }
 
-/// Name and value of a line, if it has the form of a field (RFC 5322, 2.2: printable ASCII before the colon).
+/// Name and value of a line, if it is a field (RFC 5322, 2.2: printable ASCII before the colon).
 fn field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|&byte| byte == b':')?;
     let (name, rest) = line.split_at_checked(colon)?;

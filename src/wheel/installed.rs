@@ -1,24 +1,23 @@
-//! Where installers put the files of wheels ("Binary distribution format", The .data directory).
+//! Installed paths of a wheel's files ("Binary distribution format", The .data directory).
 
 use crate::source::EntryPath;
 
-/// The data directory that stands for the places where an installation has scripts, headers and data. No distribution has
-/// an empty name.
+/// The data directory for scripts, headers and data of an installation. No distribution has an empty name.
 const ELSEWHERE: &[u8] = b".data";
 
-/// Where installers put a file of a wheel, relative to the directory of packages: what lies in a data directory's `platlib`
-/// or `purelib` goes there, too. These two are one directory but for a few distributions' own Python. Other schemes lead
-/// elsewhere; their files are in one data directory here, whatever wheel they are of.
+/// The installed path of a wheel's file, relative to the directory of packages. Files in a data directory's `platlib`
+/// or `purelib` are installed there, too. These two are one directory, except in the Python of a few distributions.
+/// Other schemes lead elsewhere. Their files are put into one data directory here, whatever wheel they belong to.
 pub fn installed(path: &EntryPath) -> EntryPath {
     installed_with(path, ELSEWHERE)
 }
 
-/// Whether a file is not installed next to the packages, if this is where it is installed.
+/// Whether a file with this installed path is not installed next to the packages.
 pub fn is_elsewhere(installed: &EntryPath) -> bool {
     installed.components().next() == Some(ELSEWHERE)
 }
 
-/// The same with another data directory for what is not installed next to the packages.
+/// Like [`installed`], with another data directory for files that are not installed next to the packages.
 pub(super) fn installed_with(path: &EntryPath, elsewhere: &[u8]) -> EntryPath {
     let mut components = path.components().peekable();
     let is_data = components.next().is_some_and(|first| first.ends_with(b".data"));

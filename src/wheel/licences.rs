@@ -1,18 +1,18 @@
-//! The licence files of the fat wheel, which every device wheel has, too.
+//! The licence files of the fat wheel, which are copied to every device wheel.
 
 use std::collections::BTreeMap;
 
 use super::Metadata;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 
-/// A licence file of the input, and where it is below `licenses/` in a device wheel's dist-info.
+/// A licence file of the input, and its path below `licenses/` in a device wheel's dist-info.
 #[derive(Clone, Debug)]
 pub(super) struct Licence {
     pub(super) path: String,
     pub(super) entry: Entry,
 }
 
-/// Everything below `licenses/` (PEP 639), and what older metadata calls a `License-File`, which stands next to METADATA.
+/// Everything below `licenses/` (PEP 639), and every `License-File` of older metadata, which is next to METADATA.
 pub(super) fn find(
     input: &Input,
     dist_info: &EntryPath,
@@ -42,7 +42,7 @@ pub(super) fn find(
     found.into_iter().map(|(path, entry)| Licence { path, entry }).collect()
 }
 
-/// The path as it can stand in a header.
+/// The path, if it can be written in a header.
 fn expressible(path: &EntryPath) -> Option<String> {
     let text = std::str::from_utf8(path.as_bytes()).ok()?;
     (!path.is_root() && !text.contains(char::is_control)).then(|| text.to_owned())

@@ -1,5 +1,5 @@
-//! METADATA: what is read of the fat wheel's, and what host, device and variant wheels say instead (Core metadata 2.6;
-//! PEP 566, 639, 685).
+//! METADATA: parsing that of the fat wheel, and making those of host, device and variant wheels (Core metadata 2.6; PEP
+//! 566, 639, 685).
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::{Devices, WheelError, normalise};
 use crate::gpu::{BundleKey, Level};
 use crate::source::EntryPath;
 
-/// The distribution that tells at installation which GPU there is.
+/// The distribution that detects the GPU at installation.
 pub(super) const BOOTSTRAP: &str = "rocm-bootstrap";
 
-/// The longest name and version that are taken over. They stand in many lines of what is made.
+/// The most bytes of a name or a version. They are repeated in many lines of the output.
 const LONGEST_NAME: usize = 255;
 
 /// The fat wheel's METADATA.
@@ -27,7 +27,7 @@ pub struct Metadata {
     pub version: String,
 }
 
-/// A METADATA file that was made from another, and what the user should know about it.
+/// A METADATA file that was made from another one, with warnings.
 #[derive(Clone, Debug)]
 pub struct Edited {
     /// The file.
@@ -37,7 +37,7 @@ pub struct Edited {
 }
 
 impl Metadata {
-    /// Reads the fields of a METADATA file; `path` is for messages.
+    /// Parses a METADATA file. `path` names it in messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
         let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
@@ -46,11 +46,11 @@ impl Metadata {
             _ => Err(bad(format!("there is no {field}"))),
         };
         let (name, version) = (one("Name")?, one("Version")?);
-        // They stand in file names.
+        // They are part of file names.
         if name.len().max(version.len()) > LONGEST_NAME {
             return Err(bad(format!("name or version is longer than {LONGEST_NAME} bytes")));
         }
-        // Both are written into requirements, so nothing else may hide in them.
+        // Both are written into requirements, so they may contain nothing else.
         if !is_distribution(&name) {
             return Err(bad(format!("{name:?} cannot be the name of a distribution")));
         }
@@ -60,22 +60,23 @@ impl Metadata {
         Ok(Self { bytes, headers, name, version })
     }
 
-    /// The extras that are declared, in normal form.
+    /// The declared extras, normalised.
     pub fn extras(&self) -> BTreeSet<String> {
         self.headers.all("Provides-Extra").map(normalise).collect()
     }
 
-    /// What is required, as it is written.
+    /// The requirements, as written.
     pub fn requirements(&self) -> impl Iterator<Item = &str> {
         self.headers.all("Requires-Dist")
     }
 
-    /// The versions of Python that are required, as they are written.
+    /// The required versions of Python, as written.
     pub fn requires_python(&self) -> Option<&str> {
         self.headers.first("Requires-Python")
     }
 
-    /// The distributions of which exactly one version is required without condition: names in normal form, and versions.
+    /// The distributions that are required in exactly one version and without a condition: normalised names, and
+    /// versions.
     pub fn pins(&self) -> impl Iterator<Item = (String, &str)> {
         let unconditional = self.headers.all("Requires-Dist").filter(|line| !line.contains([';', '[', ',']));
         unconditional.filter_map(|line| {
@@ -84,7 +85,8 @@ impl Metadata {
         })
     }
 
-    /// What each extra requires in exactly one version: the extra, the distribution (both in normal form) and its version.
+    /// What each extra requires in exactly one version: the extra and the distribution (both normalised), and its
+    /// version.
     pub fn pins_of_extras(&self) -> impl Iterator<Item = (String, String, &str)> {
         self.headers.all("Requires-Dist").filter_map(pin_of_extra)
     }
@@ -94,20 +96,20 @@ impl Metadata {
         self.headers.all("License-File")
     }
 
-    /// Major and minor number of the metadata's version.
+    /// Major and minor number of the metadata version.
     fn metadata_version(&self) -> Option<(u32, u32)> {
         let (major, minor) = self.headers.first("Metadata-Version")?.split_once('.')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// The host wheel's METADATA: the fat wheel's, every byte of it, with lines inserted at the end of the header.
+    /// The host wheel's METADATA: that of the fat wheel, byte by byte, with lines inserted at the end of the header.
     pub fn host(&self, devices: &Devices) -> Edited {
         let edit = self.host_edit(devices);
         Edited { bytes: self.insert(&edit.lines), warnings: edit.warnings }
     }
 
-    /// The variant wheel's METADATA: the host wheel's, and each target's distributions once more for those on whose
-    /// system the variant has that target's property (PEP 825; such a marker is an error in any other wheel).
+    /// The variant wheel's METADATA: that of the host wheel, and requirements of each target's distributions on systems
+    /// where the variant has that target's property (PEP 825; such a marker is an error in any other wheel).
     pub fn variant(&self, devices: &Devices, targets: &[&BundleKey]) -> Edited {
         let mut edit = self.host_edit(devices);
         for key in targets {
@@ -135,7 +137,7 @@ impl Metadata {
         edit
     }
 
-    /// A device wheel's METADATA. `requires` are the user's requirements, in which `@GFXARCH@` stands for the key;
+    /// A device wheel's METADATA. `requires` are the user's requirements, in which `@GFXARCH@` is replaced by the key.
     /// `licences` are the paths of the licence files in the device wheel.
     pub fn device(
         &self,
@@ -172,7 +174,7 @@ impl Metadata {
         Ok(format!("{}\n\n{}", lines.join("\n"), self.description(distribution, key)))
     }
 
-    /// `License-Expression`, or else what older metadata says. A licence that fills several lines is left to the files.
+    /// `License-Expression`, or else the fields of older metadata. A licence of several lines is only in the files.
     fn licence_lines(&self) -> Vec<String> {
         let lines = |name: &str, wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
             let fitting = self.headers.all(name).filter(|value| wanted(value));
@@ -181,7 +183,7 @@ impl Metadata {
         let one_line = |value: &str| !value.is_empty() && !value.contains(char::is_control);
         let expression = lines("License-Expression", &one_line);
         if !expression.is_empty() {
-            // License and the classifiers may not stand next to it (PEP 639).
+            // License and the classifiers are not allowed next to it (PEP 639).
             return expression;
         }
         let mut older = lines("License", &one_line);
@@ -206,7 +208,7 @@ impl Metadata {
     }
 
     fn requirement(&self, distribution: &str, marker: &str) -> String {
-        // A local version can be required by == only (PEP 440), and without it any local build would do.
+        // Only == can require a local version (PEP 440). Without it, any local build would satisfy the requirement.
         format!("Requires-Dist: {distribution}=={}; {marker}", self.version)
     }
 
@@ -215,7 +217,7 @@ impl Metadata {
         self.bytes.clone()
     }
 
-    /// The fat wheel's METADATA, every byte of it, but for another version.
+    /// The fat wheel's METADATA, byte by byte, with another version.
     pub fn of_version(&self, version: &str) -> Vec<u8> {
         let field = self.headers.list.iter().find(|header| header.is("Version") && self.version != version);
         let Some(field) = field else { return self.bytes.clone() };
@@ -231,7 +233,7 @@ impl Metadata {
     }
 }
 
-/// What a requirement wants in exactly one version for an extra: the extra, the distribution and its version.
+/// The extra, the distribution and the version of a requirement for an extra in exactly one version.
 pub(super) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
     let (requirement, marker) = line.split_once(';')?;
     let (left, right) = marker.split_once("==")?;
@@ -254,8 +256,7 @@ impl<'a> HeaderEdit<'a> {
         Self { metadata, declared: metadata.extras(), lines: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Declares an extra in both spellings: as rocm-kpack first wrote it and as it has been since
-    /// ROCm/rocm-systems#5514.
+    /// Declares an extra in both spellings: the original one of rocm-kpack, and the one since ROCm/rocm-systems#5514.
     fn extra(&mut self, name: &str, distributions: &[&str]) {
         let spellings = [name.to_owned(), format!("device-{name}")];
         let (declared, free): (Vec<_>, Vec<_>) = spellings.into_iter().partition(|extra| self.declared.contains(extra));

@@ -93,7 +93,7 @@ fn a_variant_chooses_by_property() {
     assert!(!host.contains("variant_properties"));
 }
 
-/// What METADATA is without what a splitter has added to it.
+/// METADATA without the lines that a splitter has added.
 fn without_added(text: &str) -> String {
     let metadata = parse(text.as_bytes());
     String::from_utf8(metadata.without(&metadata.added(), &EntryPath::root()).unwrap().bytes()).unwrap()
@@ -110,12 +110,13 @@ fn what_a_splitter_added_is_found() {
     let expected = ["amd-torch-device-gfx12-0", "amd-torch-device-gfx1201", "amd-torch-device-gfx803"];
     assert_eq!(added.devices().collect::<Vec<_>>(), expected);
     assert_eq!(added.prefix().as_deref(), Some("amd-torch-device"));
-    // As split_python_wheels writes it.
+    // In the form of split_python_wheels.
     let lines = "Requires-Dist: rocm-bootstrap\nProvides-Extra: device-gfx942\n\
         Requires-Dist: amd_torch_device_gfx942 == 2.10.0+rocm7.1; extra == \"device-gfx942\"\nProvides-Extra: device-all\n\
         Requires-Dist: amd_torch_device_gfx942 == 2.10.0+rocm7.1; extra == \"device-all\"\n";
     assert_eq!(without_added(&format!("{own}{lines}\nbody\n")), fat);
-    // What is not at the end, or requires another version, was not added, and nor was a requirement alone.
+    // Lines that are not at the end, or require another version, were not added by a splitter; neither was a single
+    // requirement.
     let other = "Requires-Dist: x\n";
     let bootstrap = "Requires-Dist: rocm-bootstrap\n";
     let later = lines.replace("2.10.0", "2.11.0");

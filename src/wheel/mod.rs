@@ -1,17 +1,17 @@
-//! Wheels out of a split: what they are called, what their dist-info says, and their bytes as ropes.
+//! The wheels of a split: their names, their dist-info, and their bytes as ropes.
 //!
-//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files and puts
-//! them together with the payload to an [`Assembled`] part: a list of files that a directory can show, and the `.whl`
-//! file of exactly these files.
+//! [`Wheels`] knows the fat wheel and the parts it is split into. For each [`SplitWheel`] it makes the dist-info files and
+//! combines them with the payload to an [`Assembled`] part: a list of files for a directory, and the `.whl` file of
+//! exactly these files.
 //!
 //! The rules are those of the [binary distribution format], [core metadata], [recording installed projects] and of the
-//! PEPs that the comments name.
+//! PEPs named in comments.
 //!
 //! [binary distribution format]: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 //! [core metadata]: https://packaging.python.org/en/latest/specifications/core-metadata/
 //! [recording installed projects]: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
 //!
-//! It does not know binaries and archives: the payload is given to it as contents.
+//! It does not know binaries and archives: its callers provide the payload as contents.
 
 mod added;
 mod assemble;
@@ -55,27 +55,27 @@ pub use variant::VariantLabel;
 pub use wheel_file::WheelFile;
 pub use zip::{DosTime, archive};
 
-/// What stands in the Generator line of the wheels that are made.
+/// The Generator line of new wheels.
 pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
 
-/// The file in the `*.dist-info` directory of host wheels that says what the split was restricted to.
+/// The file in the `*.dist-info` directory of host wheels that states the restrictions of the split.
 pub const STATEMENT: &str = "kpackfs.json";
 
 /// A file of a wheel.
 #[derive(Clone, Debug)]
 pub struct WheelEntry {
-    /// Where it is in the wheel.
+    /// Its path in the wheel.
     pub path: EntryPath,
-    /// Whether it may be executed. Wheels keep nothing else of a mode.
+    /// Whether it is executable. Wheels keep nothing else of a mode.
     pub executable: bool,
-    /// Its content and the digests of that. Wheels that share a file share this.
+    /// Its content with digests. Wheels that contain the same file share this.
     pub digest: Arc<Digest>,
-    /// A raw deflate stream of the content; the content is stored if there is none.
+    /// A raw deflate stream of the content. Without one, the content is stored.
     pub deflated: Option<Arc<dyn Content>>,
 }
 
 impl WheelEntry {
-    /// A file that was made here, and is stored.
+    /// A new file, without compression.
     pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
         let digest = Arc::new(Digest::new(path.to_text(), content, None));
         Self { path, executable: false, digest, deflated: None }
@@ -87,10 +87,10 @@ impl WheelEntry {
     }
 }
 
-/// Why there is no wheel.
+/// Why a wheel cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
-    /// A file name is none of a wheel.
+    /// A file name is not that of a wheel.
     #[error("{name:?} is not the name of a wheel: {reason}")]
     Name {
         /// The file name.
@@ -98,7 +98,7 @@ pub enum WheelError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A name given by the user, or one made of it, cannot be the name of a distribution.
+    /// A name given by the user, or derived from one, is not a valid distribution name.
     #[error(
         "{0:?} cannot be the name of a distribution: letters, digits, \".\", \"_\" and \"-\" only, the first and the last no punctuation"
     )]
@@ -113,10 +113,10 @@ pub enum WheelError {
         /// The other.
         second: String,
     },
-    /// The input is no wheel.
+    /// The input is not a wheel.
     #[error("the input is not a wheel: it has no *.dist-info directory")]
     NotAWheel,
-    /// A file of the dist-info directory is missing or unusable.
+    /// A file of the dist-info directory is missing or not usable.
     #[error("{path}: {reason}")]
     DistInfo {
         /// The file.
@@ -124,7 +124,7 @@ pub enum WheelError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A text given by the user is no requirement.
+    /// A text given by the user is not a requirement.
     #[error("not a requirement (PEP 508) such as \"numpy >= 2\" or \"rocm-sdk-device-@GFXARCH@ == 7.1\": {0}")]
     Requirement(String),
     /// A variant label breaks the rules of PEP 825.
@@ -133,22 +133,22 @@ pub enum WheelError {
     /// The input has a variant label already.
     #[error("the input is a wheel of the variant {0:?} already")]
     IsVariant(String),
-    /// There is nothing to choose a variant by.
+    /// There is no property by which a variant could be chosen.
     #[error("no variant wheel: the input has code for no target that a variant provider knows")]
     NoVariant,
-    /// A part that is not there.
+    /// The part does not exist.
     #[error("the input has no code for {0}")]
     NoSuchPart(String),
-    /// A path that a wheel cannot express.
+    /// A path that is not UTF-8, which wheels require.
     #[error("{0}: the name is not UTF-8, which wheels need")]
     NotUtf8(EntryPath),
-    /// A path that is longer than a zip file can express.
+    /// A path that is too long for a zip file.
     #[error("{0}: the name is too long for a zip file")]
     NameTooLong(EntryPath),
     /// Two files of one wheel have the same path.
     #[error("{0}: two files of a wheel have this name")]
     Twice(EntryPath),
-    /// Content that cannot be read.
+    /// A content cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }

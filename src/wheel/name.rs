@@ -5,11 +5,11 @@ use std::fmt;
 
 use super::WheelError;
 
-/// The most tags that a WHEEL file may stand for. A line can have dots, and then stands for every combination.
+/// The most tags of a WHEEL file. A line may contain dots, and then means every combination.
 const MOST_TAGS: usize = 4096;
 
-/// A wheel's file name, taken apart:
-/// `{distribution}-{version}(-{build})?-{python}-{abi}-{platform}(-{variant label})?.whl`.
+/// The parts of a wheel's file name: `{distribution}-{version}(-{build})?-{python}-{abi}-{platform}(-{variant
+/// label})?.whl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WheelName {
     /// The name of the distribution, with `_` for `-`.
@@ -28,27 +28,27 @@ pub struct WheelName {
     pub variant: Option<String>,
 }
 
-/// The normal form of a name (PEP 503): lower case, and one `-` for each run of `-`, `_` and `.`. Extras have the same
-/// (PEP 685).
+/// The normalised form of a name (PEP 503): lower case, and one `-` for each run of `-`, `_` and `.`. Extras are
+/// normalised in the same way (PEP 685).
 pub fn normalise(name: &str) -> String {
     let words = name.split(['-', '_', '.']).filter(|word| !word.is_empty());
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
-/// A distribution's name as it stands in file names.
+/// A distribution's name in the form of file names.
 fn escaped(distribution: &str) -> String {
     normalise(distribution).replace('-', "_")
 }
 
 impl WheelName {
-    /// Takes a file name apart. A `+` may be percent-encoded, as it is in URLs that files are fetched from.
+    /// Parses a file name. A `+` may be percent-encoded, as in URLs.
     pub fn parse(file_name: &str) -> Result<Self, WheelError> {
         let bad = |reason| WheelError::Name { name: file_name.to_owned(), reason };
         let decoded = file_name.replace("%2B", "+").replace("%2b", "+");
         let stem = decoded.strip_suffix(".whl").ok_or_else(|| bad("it does not end in .whl"))?;
         let parts: Vec<&str> = stem.split('-').collect();
         let begins_with_digit = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
-        // A build tag begins with a digit and a Python tag does not (PEP 825), so the two can be told apart.
+        // A build tag begins with a digit and a Python tag does not (PEP 825), which distinguishes them.
         let (distribution, version, build, tags, variant) = match *parts.as_slice() {
             [name, version, python, abi, platform] => (name, version, None, [python, abi, platform], None),
             [name, version, build, python, abi, platform] if begins_with_digit(build) => {
@@ -124,14 +124,14 @@ impl WheelName {
         if distinct.is_empty() {
             return Err(bad("there is no Tag in WHEEL"));
         }
-        // A compressed tag set stands for every combination (PEP 425).
+        // A compressed tag set means every combination (PEP 425).
         if sets.iter().map(BTreeSet::len).product::<usize>() != distinct.len() {
             return Err(bad("no file name can express exactly the Tags in WHEEL"));
         }
         let tags = sets.map(|set| set.into_iter().collect::<Vec<_>>().join("."));
         let build_part = build.map(|build| format!("{build}-")).unwrap_or_default();
         let name = Self::parse(&format!("{stem}-{build_part}{}.whl", tags.join("-")))?;
-        // A "-" in one of the parts would make something else of those behind it.
+        // A "-" in one of the parts would shift those after it.
         if name.stem() != stem {
             return Err(bad("it is not a name and a version"));
         }
@@ -141,7 +141,7 @@ impl WheelName {
         Ok(name)
     }
 
-    /// The same wheel with the distribution's name in normal form, which `PyPI` insists on.
+    /// The same wheel with the distribution's normalised name, which `PyPI` requires.
     #[must_use]
     pub fn normalised(self) -> Self {
         Self { distribution: escaped(&self.distribution), ..self }
@@ -159,12 +159,12 @@ impl WheelName {
         Self { variant: Some(label.to_owned()), ..self.clone() }
     }
 
-    /// What the names of the dist-info and data directories begin with.
+    /// The prefix of the names of the dist-info and data directories.
     pub fn stem(&self) -> String {
         format!("{}-{}", self.distribution, self.version)
     }
 
-    /// Every tag that the name stands for, one by one (PEP 425, "Compressed Tag Sets").
+    /// All tags of the name, one by one (PEP 425, "Compressed Tag Sets").
     pub fn tags(&self) -> Vec<String> {
         let mut tags = Vec::new();
         for python in self.python.split('.') {
@@ -175,7 +175,7 @@ impl WheelName {
         tags
     }
 
-    /// The tag set that is not in the order which PEP 425 asks for, if there is one.
+    /// The first tag set that is not in the order required by PEP 425, if there is one.
     pub fn unsorted_tags(&self) -> Option<&str> {
         [&self.python, &self.abi, &self.platform]
             .into_iter()
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(of(&["py2.py3-none-any"], None).unwrap().to_string(), "a_b-1+x-py2.py3-none-any.whl");
         assert!(of(&["cp312-cp312-any", "py3-none-any"], None).is_err());
         assert!(of(&[], None).is_err() && of(&["py3-none"], None).is_err());
-        // Behind these, tags would be taken for a build tag or a variant label.
+        // After these parts, tags would be taken for a build tag or a variant label.
         assert!(of(&["py3-none-any"], Some("2-a")).is_err() && of(&["py3-none-any"], Some("a")).is_err());
         assert!(WheelName::of_unpacked("a-1-2.dist-info", &tags(&["py3-none-any"]), None).is_err());
     }

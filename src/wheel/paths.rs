@@ -1,10 +1,10 @@
-//! Where the files of a wheel are in the wheels that are made of it: the dist-info and data directories have the name of the
-//! wheel that they are in.
+//! Maps paths of a wheel to paths in the wheels made from it: the dist-info and data directories have the name of their
+//! wheel.
 
 use super::fat::NOT_TAKEN_OVER;
 use crate::source::EntryPath;
 
-/// Where the files of the input are in one wheel.
+/// Maps paths of the input to paths in one wheel.
 #[derive(Debug)]
 pub struct Paths<'a> {
     /// The input's dist-info directory.
@@ -18,7 +18,7 @@ pub struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Where a path of the input is in the wheel; `None` if it is not taken over.
+    /// The path in the wheel of a path of the input; `None` if the file is not copied.
     pub fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         if path.is_below(self.old) || path == self.old {
             let rest = path.below(self.old)?;
@@ -33,8 +33,8 @@ impl Paths<'_> {
         Some(path.clone())
     }
 
-    /// Whether it is a data directory, or in one. Of the top-level names only directories can be meant, and of those only the
-    /// wheel's own is sure to be one.
+    /// Whether it is a data directory, or in one. Of top-level names, only those of directories count, and only the
+    /// wheel's own is certain to be a data directory.
     fn is_data(&self, path: &EntryPath) -> bool {
         let mut components = path.components();
         let Some(name) = components.next().and_then(|first| first.strip_suffix(b".data")) else { return false };

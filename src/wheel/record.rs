@@ -9,24 +9,24 @@ use super::{WheelEntry, WheelError};
 use crate::rope::Rope;
 use crate::source::EntryPath;
 
-/// The most lines: there is one for each file.
+/// The most lines. There is one for each file.
 const MOST_LINES: usize = 1 << 20;
 
-/// What a RECORD says.
+/// The content of a RECORD.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     rows: HashMap<Box<[u8]>, Stated>,
 }
 
-/// What the lines of a RECORD say about one path.
+/// The statement of a RECORD about one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stated {
     /// A SHA-256 and a size.
     Claim(Claim),
-    /// No SHA-256 or no size, which real wheels have, too.
+    /// No SHA-256 or no size, as in some real wheels.
     Nothing,
-    /// Several different ones. Installers leave that behind when two files of a wheel have one place: one of both was
-    /// written over.
+    /// Several different ones. Installers write that when two files of a wheel have one installed path, so that one was
+    /// overwritten.
     Several,
 }
 
@@ -35,12 +35,12 @@ pub enum Stated {
 pub struct Claim {
     /// SHA-256 of the content.
     pub sha256: [u8; 32],
-    /// Bytes of it.
+    /// Size in bytes.
     pub size: u64,
 }
 
 impl Claims {
-    /// Reads a RECORD file. It says nothing if there are more than `MOST_LINES`.
+    /// Parses a RECORD file. The result is empty if there are more than `MOST_LINES` lines.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut rows = HashMap::<Box<[u8]>, Stated>::new();
         let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
@@ -62,24 +62,24 @@ impl Claims {
         Self { rows }
     }
 
-    /// Forgets what is stated about a path.
+    /// Removes the statements about a path.
     pub(super) fn forget(&mut self, path: &EntryPath) {
         self.rows.remove(path.as_bytes());
     }
 
-    /// Every path, as it is written there, and what is stated about it.
+    /// All paths, as written there, with the statements about them.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], Stated)> {
         self.rows.iter().map(|(path, stated)| (&**path, *stated))
     }
 
-    /// What is claimed for a path of the input.
+    /// The claim for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
         self.rows.get(path.as_bytes())?.claim()
     }
 }
 
 impl Stated {
-    /// The claim, if there is one and no other.
+    /// The claim, if it is the only statement.
     pub fn claim(self) -> Option<Claim> {
         match self {
             Self::Claim(claim) => Some(claim),
@@ -87,7 +87,7 @@ impl Stated {
         }
     }
 
-    /// What two lines about one path say.
+    /// Combines the statements of two lines about one path.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Claim(one), Self::Claim(other)) if one != other => Self::Several,
@@ -103,8 +103,8 @@ fn claim(digest: &[u8], size: &[u8]) -> Option<Claim> {
     Some(Claim { sha256, size: std::str::from_utf8(size).ok()?.parse().ok()? })
 }
 
-/// The RECORD of a wheel that consists of `files` and of the RECORD itself at `own`. Its length depends on the names
-/// and sizes only; the digests are computed when they are read.
+/// The RECORD of a wheel that consists of `files` and of the RECORD itself at `own`. Its length depends on names and
+/// sizes only. The digests are computed when they are read.
 pub(super) fn record(files: &[WheelEntry], own: &EntryPath) -> Result<Rope, WheelError> {
     let mut names = Vec::with_capacity(files.len());
     for file in files {
@@ -123,7 +123,7 @@ pub(super) fn record(files: &[WheelEntry], own: &EntryPath) -> Result<Rope, Whee
     Ok(writer.finish()?)
 }
 
-/// Bytes that the line about a file takes, or the one about RECORD itself if there is no size.
+/// Bytes of the line for a file. Without a size, it is the line for RECORD itself.
 pub fn line_size(path: &EntryPath, size: Option<u64>) -> Result<u64, WheelError> {
     let name = std::str::from_utf8(path.as_bytes()).map_err(|_| WheelError::NotUtf8(path.clone()))?;
     let stated = size.map_or(0, |size| "sha256=".len() + SHA256_TEXT + size.checked_ilog10().unwrap_or(0) as usize + 1);

@@ -1,4 +1,4 @@
-//! Requirements of device wheels, as users give them.
+//! The user's requirements of device wheels.
 
 use std::str::FromStr;
 
@@ -7,16 +7,16 @@ use pep508_rs::{Requirement, VerbatimUrl};
 
 use super::{WheelError, normalise};
 
-/// What stands for the target in a requirement.
+/// The placeholder for the target in a requirement.
 pub(super) const TARGET: &str = "@GFXARCH@";
 
-/// Checks that a text is a requirement ([dependency specifiers]) wherever `TARGET` stands for a target. It becomes one
-/// line of METADATA, so it has no control characters.
+/// Fails unless a text is a requirement ([dependency specifiers]) for any target in place of `TARGET`. It becomes one
+/// line of METADATA, so it must not have control characters.
 ///
 /// [dependency specifiers]: https://packaging.python.org/en/latest/specifications/dependency-specifiers/
 pub fn check_requirement(text: &str) -> Result<(), WheelError> {
     let refused = |reason: &str| Err(WheelError::Requirement(reason.to_owned()));
-    // The grammar knows blanks and tabs only, and the parser takes whatever Unicode calls white space.
+    // The grammar allows blanks and tabs only, but the parser accepts any Unicode white space.
     if text.contains(|letter: char| letter.is_control() || letter.is_whitespace() && letter != ' ') {
         return refused("it has a control character, or white space other than blanks");
     }
@@ -26,13 +26,13 @@ pub fn check_requirement(text: &str) -> Result<(), WheelError> {
     }
     match Requirement::<VerbatimUrl>::from_str(&text) {
         Ok(_) => Ok(()),
-        // Without the text that it concerns: underlining a part of that can panic (`pep508_rs` 0.9.2, lib.rs:99).
+        // Without the quoted text: underlining a part of it can panic (`pep508_rs` 0.9.2, lib.rs:99).
         Err(error) => refused(error.message.to_string().lines().next().unwrap_or_default()),
     }
 }
 
-/// Whether a requirement `==wanted` accepts a version: a local version that it does not name is ignored, `.*` stands for any
-/// rest, and zeros at the end do not count ([version matching]). What is no version has to be the same text.
+/// Whether a requirement `==wanted` accepts a version. A local version that it does not name is ignored, `.*` matches
+/// any rest, and trailing zeros do not count ([version matching]). Texts that are not versions must be equal.
 ///
 /// [version matching]: https://packaging.python.org/en/latest/specifications/version-specifiers/#version-matching
 pub fn accepts(wanted: &str, version: &str) -> bool {
@@ -41,13 +41,14 @@ pub fn accepts(wanted: &str, version: &str) -> bool {
     let Some((specifier, version)) = specifier.zip(Version::from_str(version).ok()) else {
         return normalise(wanted) == normalise(version);
     };
-    // `pep440_rs` 0.7.3 lets a version that is shorter than a prefix begin with it (version_specifier.rs:481).
+    // `pep440_rs` 0.7.3 accepts a version that is shorter than a prefix (version_specifier.rs:481).
     let length = specifier.version().release().len().max(version.release().len());
     let release: Vec<_> = version.release().iter().copied().chain(std::iter::repeat(0)).take(length).collect();
     specifier.contains(&version.with_release(release))
 }
 
-/// Whether the name or an extra ends with punctuation, where the parser panics (`pep508_rs` 0.9.2, lib.rs:477 and 658).
+/// Whether the name or an extra ends with punctuation, which makes the parser panic (`pep508_rs` 0.9.2, lib.rs:477 and
+/// 658).
 fn has_open_name(text: &str) -> bool {
     let of_name = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let text = text.trim_start_matches(' ');
@@ -63,7 +64,8 @@ mod tests {
 
     use super::{accepts, check_requirement};
 
-    /// What `SpecifierSet("==" + wanted).contains(version, prereleases=True)` of `packaging` says; the last two are no versions.
+    /// The result of `SpecifierSet("==" + wanted).contains(version, prereleases=True)` in `packaging`. The last two are
+    /// not versions.
     #[test]
     fn versions_match_as_in_pep_440() {
         for (wanted, version, expected) in [
@@ -102,7 +104,7 @@ mod tests {
         }
     }
 
-    /// What pip 26.3 (packaging 26) takes and refuses.
+    /// What pip 26.3 (packaging 26) accepts and refuses.
     #[test]
     fn requirements_are_those_of_pep_508() {
         for text in [

@@ -21,7 +21,7 @@ fn literal(bytes: &[u8]) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
-/// A content that counts how much of it is read, and perhaps is a member of a zip file.
+/// A content that counts how much of it is read, and may be a member of a zip file.
 #[derive(Debug)]
 struct Counted {
     bytes: Vec<u8>,
@@ -120,7 +120,7 @@ fn digests_are_computed_once_and_only_when_needed() {
     assert!(matches!(wrong.sha256(), Err(ReadError::Damaged { .. })), "but not when the content is read");
 }
 
-/// A wheel that looks as if it came out of a zip file.
+/// A wheel that appears to be read from a zip file.
 fn input(name: &str, files: &[(&str, Arc<dyn Content>)]) -> Input {
     let attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
     let mut entries: Vec<Entry> = files
@@ -249,7 +249,7 @@ fn digests_of_unchanged_members_are_taken_over() {
         (claim(7), Some(5), 0),
         // A claim for another size is for another file.
         (claim(8), Some(crc32fast::hash(b"library")), 7),
-        // What is no member of a zip file may have changed.
+        // A content outside of a zip file may have changed.
         (claim(7), None, 7),
     ] {
         let library = Counted::new(b"library", crc32);

@@ -1,7 +1,7 @@
-//! Files of the input that wheels take over as they are.
+//! Unchanged files of the input in wheels.
 //!
-//! There can be hundreds of thousands, and they are kept as long as a mount lasts, so one takes no more than what cannot be
-//! found out again. Its digest is made when it is needed.
+//! There may be hundreds of thousands, kept for as long as a mount lasts. So each stores only what cannot be computed
+//! again. Its digest is made on demand.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,7 +9,7 @@ use super::{Claims, Digest, Paths, WheelEntry, Wheels};
 use crate::rope::{Content, Packed};
 use crate::source::{Entry, EntryKind, EntryPath};
 
-/// A file of the input that wheels take over as it is.
+/// An unchanged file of the input in a wheel.
 #[derive(Clone, Debug)]
 pub struct Unchanged {
     /// Its path in the input.
@@ -23,24 +23,24 @@ pub struct Unchanged {
 #[derive(Clone, Copy, Debug)]
 enum Claimed {
     Nothing,
-    /// Taken for the SHA-256 until something computes it.
+    /// Counts as the SHA-256 until one is computed.
     Stands([u8; 32]),
-    /// Compared only.
+    /// Only compared with the computed one.
     Compared([u8; 32]),
 }
 
 impl Unchanged {
-    /// A file of the input; `None` for what is none.
+    /// A file of the input; `None` if the entry is not a file.
     ///
-    /// If the input is a zip file, the member is taken over as it stands there, with the CRC-32 from the central directory
-    /// and the SHA-256 from the input's RECORD where that has one for a file of this size. The content is not read for
-    /// it: a wrong digest in the input stays wrong, unless something makes [`Digest`] read the content, now (as `split`
-    /// does) or in an earlier session. Digests in the RECORD of an unpacked wheel are compared only, since nothing protects
-    /// the files there from being changed.
+    /// If the input is a zip file, the member is copied in its stored form, with the CRC-32 from the central directory.
+    /// The SHA-256 is that of the input's RECORD, if there is one for a file of this size. The content is not read for
+    /// it: a wrong digest in the input stays wrong, unless [`Digest`] reads the content, now (as `split` does) or in an
+    /// earlier session. Digests in the RECORD of an unpacked wheel are only compared, since nothing protects its files
+    /// from changes.
     pub(super) fn of(entry: &Entry, claims: &Claims) -> Option<Self> {
         let EntryKind::File { content, link_group } = &entry.kind else { return None };
         let claim = match claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
-            // RECORD may mean the text of what was a symlink.
+            // RECORD may refer to the text of a former symlink.
             Some(claim) if link_group.is_none() && content.is_packed() => Claimed::Stands(claim.sha256),
             Some(claim) => Claimed::Compared(claim.sha256),
             None => Claimed::Nothing,
@@ -49,38 +49,38 @@ impl Unchanged {
         Some(Self { entry: entry.path.clone(), content: Arc::clone(content), executable, claim })
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.content.size()
     }
 
-    /// Whether it may be executed.
+    /// Whether it is executable.
     pub fn executable(&self) -> bool {
         self.executable
     }
 }
 
 impl Wheels {
-    /// A file of the input, unless the part makes it again or does without it.
+    /// A file of the input, unless the part makes it again or omits it.
     pub fn takes_over(&self, paths: &Paths<'_>, entry: &Entry) -> Option<Unchanged> {
         let unchanged = Unchanged::of(entry, &self.fat.claims)?;
         paths.of(&entry.path).map(|_| unchanged)
     }
 
-    /// The same as a file of a part, at this path.
+    /// An unchanged file as a file of a part, at this path.
     pub fn taken_over(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
         let packed = unchanged.content.packed().filter(|packed| packed.deflated);
         let digest = self.digest(unchanged);
         WheelEntry { path, executable: unchanged.executable, digest, deflated: packed.map(|packed| packed.bytes) }
     }
 
-    /// The digest of a file that is taken over. One that is as RECORD claims is made again each time.
+    /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
     fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
         let digests = || self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(digest) = digests().get(&unchanged.entry) {
             return Arc::clone(digest);
         }
-        // Without the lock, since it asks the index.
+        // Without the lock, since this accesses the index.
         let digest = Arc::new(self.new_digest(unchanged));
         if digest.is_as_claimed() {
             return digest;
@@ -88,16 +88,16 @@ impl Wheels {
         Arc::clone(digests().entry(unchanged.entry.clone()).or_insert(digest))
     }
 
-    /// The digest of a file that is taken over, kept from now on: it is about to be compared.
+    /// The digest of an unchanged file. It is kept from now on, because it is about to be compared.
     pub fn kept_digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
         let digest = self.digest(unchanged);
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(digests.entry(unchanged.entry.clone()).or_insert(digest))
     }
 
-    /// The SHA-256 of a file that is taken over, if it is known without work.
+    /// The SHA-256 of an unchanged file, if it is known without work.
     pub fn known_sha256(&self, unchanged: &Unchanged) -> Option<[u8; 32]> {
-        // As RECORD has it: an earlier session may have found that the claim is wrong.
+        // The digest, not RECORD, is asked: an earlier session may have found that RECORD is wrong.
         self.digest(unchanged).known_sha256()
     }
 

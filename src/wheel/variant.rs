@@ -7,10 +7,10 @@ use serde_json::json;
 use super::WheelError;
 use crate::gpu::BundleKey;
 
-/// The form which variantlib 0.2.2 takes and uv 0.13.8 understands.
+/// The schema that variantlib 0.2.2 and uv 0.13.8 support.
 const SCHEMA: &str = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json";
 
-/// A variant label that keeps the rules.
+/// A valid variant label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariantLabel(String);
 
@@ -36,23 +36,24 @@ impl fmt::Display for VariantLabel {
     }
 }
 
-/// The property of a system that has a GPU of this target.
+/// The property of a system with a GPU of this target.
 pub(super) fn property(key: &BundleKey) -> String {
     format!("amd :: gfx_arch :: {key}")
 }
 
-/// Whether a target can be the value of a property: rocm-bootstrap's provider has to know it, and a value consists of
+/// Whether a target can be the value of a property: rocm-bootstrap's provider must know it, and a value consists of
 /// `[a-z0-9_.]` (PEP 825).
 pub(super) fn has_property(key: &BundleKey) -> bool {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte);
     key.is_known() && key.as_str().bytes().all(valid)
 }
 
-/// variant.json of a wheel with this label. The index file next to the wheels has the same form, and there is one label.
+/// variant.json of a wheel with this label. The index file next to the wheels has the same form, since there is one
+/// label.
 pub(super) fn variant_json(label: &VariantLabel, targets: &[&BundleKey]) -> String {
     let mut values: Vec<&str> = targets.iter().map(|key| key.as_str()).collect();
     values.sort_unstable();
-    // One variant has all targets: markers see the properties that the system supports, too.
+    // One variant has all targets: markers also see the properties that the system supports.
     let json = json!({
         "$schema": SCHEMA,
         "default-priorities": { "namespace": ["amd"] },

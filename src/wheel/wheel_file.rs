@@ -14,12 +14,12 @@ pub struct WheelFile {
 }
 
 impl WheelFile {
-    /// Reads a WHEEL file; `path` is for messages.
+    /// Parses a WHEEL file. `path` names it in messages.
     pub fn parse(bytes: Vec<u8>, path: &EntryPath) -> Result<Self, WheelError> {
         let bad = |reason: String| WheelError::DistInfo { path: path.clone(), reason };
         let headers = Headers::parse(&bytes).ok_or_else(|| bad(format!("more than {MOST_FIELDS} fields")))?;
         let version = headers.first("Wheel-Version").ok_or_else(|| bad("there is no Wheel-Version".to_owned()))?;
-        // A higher major version is one that must not be worked on without knowing it.
+        // A higher major version must not be processed without support for it.
         if version.split('.').next() != Some("1") {
             return Err(bad(format!("version {version} of the wheel format is not known, only 1")));
         }
@@ -27,7 +27,7 @@ impl WheelFile {
         Ok(Self { bytes, headers, root_is_purelib })
     }
 
-    /// The tags. What a wheel's file name says counts more: renamed wheels are common.
+    /// The tags. Those in a wheel's file name take precedence: renamed wheels are common.
     pub fn tags(&self) -> Vec<String> {
         self.headers.all("Tag").map(str::to_owned).collect()
     }
@@ -37,8 +37,8 @@ impl WheelFile {
         self.headers.first("Build").filter(|build| !build.is_empty())
     }
 
-    /// The host wheel's WHEEL: the fat wheel's bytes, with tags and build tag as in the file name. The Generator is the
-    /// software that produced the archive, so it becomes this one.
+    /// The host wheel's WHEEL: the fat wheel's bytes, with tags and build tag from the file name. The Generator becomes
+    /// kpackfs, which produces the archive.
     pub fn host(&self, name: &WheelName) -> Vec<u8> {
         let newline = self.headers.newline;
         let mut generator = Some(format!("Generator: {GENERATOR}{newline}"));
@@ -61,8 +61,7 @@ impl WheelFile {
         text
     }
 
-    /// A device wheel's WHEEL. It has to be installed into the same tree as the host wheel, so its root is of the same
-    /// kind.
+    /// A device wheel's WHEEL. It is installed into the same tree as the host wheel, so its root is of the same kind.
     pub fn device(&self, name: &WheelName) -> String {
         let purelib = self.root_is_purelib;
         format!("Wheel-Version: 1.0\nGenerator: {GENERATOR}\nRoot-Is-Purelib: {purelib}\n{}", tag_lines(name, "\n"))

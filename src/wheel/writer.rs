@@ -1,4 +1,4 @@
-//! Ropes of text and binary records, in which some fields are not known yet.
+//! Ropes of text and binary records with fields that are filled in later.
 
 use std::mem;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::digest::{Deferred, Digest};
 use crate::rope::{Content, ReadError, Rope, Segment};
 
-/// Collects a rope. Neighbouring literals become one segment.
+/// Builds a rope. Adjacent literals become one segment.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     segments: Vec<Segment>,

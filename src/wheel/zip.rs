@@ -1,14 +1,14 @@
 //! A zip file as a rope (APPNOTE.TXT 6.3.10).
 //!
-//! Everything that wheels' readers disagree about is left out: data descriptors, directories, comments, gaps, version
-//! made by anything but Unix. Where a field needs 64 bits it has them, and nowhere else. The layout depends on names and
-//! sizes only; the CRC-32 fields are computed when they are read.
+//! It uses nothing about which readers of wheels disagree: data descriptors, directories, comments, gaps, or "version
+//! made by" other than Unix. Fields have 64 bits only where they need them. The layout depends on names and sizes only.
+//! The CRC-32 fields are computed when they are read.
 
 use super::writer::Writer;
 use super::{WheelEntry, WheelError};
 use crate::rope::Rope;
 
-/// What a 32-bit field holds whose value stands in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
+/// The value of a 32-bit field whose real value is in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
 const SATURATED: u32 = u32::MAX;
 
 /// Version needed to extract (APPNOTE.TXT 4.4.3.2): 2.0 for deflate, 4.5 for Zip64.
@@ -21,10 +21,10 @@ const UNIX: u16 = 3 << 8;
 /// Flag bit 11 (APPNOTE.TXT 4.4.4): the name is UTF-8.
 const UTF8: u16 = 1 << 11;
 
-/// pip looks at the permissions of regular files only, so the file type has to be there.
+/// pip applies the permissions of regular files only, so the file type is required.
 const REGULAR: u32 = 0o100_000;
 
-/// The time of all members of a wheel, as MS-DOS writes it.
+/// The time of all members of a wheel, in the form of MS-DOS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DosTime {
     date: u16,
@@ -32,15 +32,15 @@ pub struct DosTime {
 }
 
 impl DosTime {
-    /// The time `seconds` after 1970-01-01 UTC, such as `SOURCE_DATE_EPOCH` gives it. Zip files can express the years 1980
-    /// to 2107, and even seconds; what lies outside becomes the nearest time inside.
+    /// The time `seconds` after 1970-01-01 UTC, as in `SOURCE_DATE_EPOCH`. Zip files can express the years 1980 to
+    /// 2107, and even seconds. Other times become the nearest one.
     pub fn of(seconds: i64) -> Self {
         const FIRST: i64 = 315_532_800;
         const LAST: i64 = 4_354_819_198;
         let seconds = seconds.clamp(FIRST, LAST);
         let (days, clock) = (seconds / 86_400, seconds % 86_400);
-        // Days since 0000-03-01, so that the leap day is the last of its year; every 5 months have 153 days, and 400 years
-        // have 146097.
+        // Days since 0000-03-01: the leap day becomes the last day of its year, every 5 months have 153 days, and 400
+        // years have 146097 days.
         let days = days + 719_468;
         let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -62,7 +62,7 @@ impl Default for DosTime {
     }
 }
 
-/// A member and where its local header is.
+/// A member, and the offset of its local header.
 struct ZipMember<'a> {
     file: &'a WheelEntry,
     name: &'a str,
@@ -71,7 +71,7 @@ struct ZipMember<'a> {
     size: u64,
 }
 
-/// The zip file that holds `files` in this order. Their names have to be different.
+/// The zip file of `files` in this order. Their names must be unique.
 pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError> {
     let mut writer = Writer::default();
     let mut members = Vec::with_capacity(files.len());
@@ -93,7 +93,7 @@ pub fn archive(files: &[WheelEntry], stamp: DosTime) -> Result<Rope, WheelError>
     Ok(writer.finish()?)
 }
 
-/// A field of 32 bits, and whether the value stands elsewhere because they do not suffice.
+/// The value of a 32-bit field, and whether the real value needs 64 bits.
 fn saturated(value: u64) -> (u32, bool) {
     match u32::try_from(value) {
         Ok(value) if value != SATURATED => (value, false),
@@ -104,7 +104,7 @@ fn saturated(value: u64) -> (u32, bool) {
 impl ZipMember<'_> {
     fn local_header(&self, writer: &mut Writer, stamp: DosTime) -> Result<(), WheelError> {
         let zip64 = saturated(self.size).1 || saturated(self.packed_size).1;
-        // In a local header the extra field holds both sizes, or is not there (APPNOTE.TXT 4.5.3).
+        // In a local header the extra field has both sizes, or is missing (APPNOTE.TXT 4.5.3).
         let extra = if zip64 { zip64_extra(&[self.size, self.packed_size]) } else { Vec::new() };
         let size = |size| if zip64 { SATURATED } else { saturated(size).0 };
         writer.put(b"PK\x03\x04");
@@ -122,7 +122,7 @@ impl ZipMember<'_> {
     fn directory_entry(&self, writer: &mut Writer, stamp: DosTime) -> Result<(), WheelError> {
         let fields = [self.size, self.packed_size, self.offset];
         let [size, packed_size, offset] = fields.map(saturated);
-        // Here the extra field holds those values only that do not fit (APPNOTE.TXT 4.5.3).
+        // Here the extra field has only the values that do not fit (APPNOTE.TXT 4.5.3).
         let wide: Vec<u64> = fields.into_iter().filter(|&value| saturated(value).1).collect();
         let extra = zip64_extra(&wide);
         let version = if wide.is_empty() { PLAIN } else { ZIP64 };
@@ -135,7 +135,7 @@ impl ZipMember<'_> {
         writer.put(&size.0.to_le_bytes());
         writer.put(&self.name_length()?.to_le_bytes());
         writer.put(&short(extra.len()).to_le_bytes());
-        // Lengths of the comment, number of the disk, internal attributes.
+        // Length of the comment, number of the disk, internal attributes.
         writer.put(&[0; 6]);
         writer.put(&(mode << 16).to_le_bytes());
         writer.put(&offset.0.to_le_bytes());
@@ -144,7 +144,7 @@ impl ZipMember<'_> {
         Ok(())
     }
 
-    /// What local header and directory entry have in common: flags, method, time, CRC-32.
+    /// The fields that local header and directory entry share: flags, method, time, CRC-32.
     fn common(&self, writer: &mut Writer, stamp: DosTime) {
         let flags = if self.name.is_ascii() { 0 } else { UTF8 };
         let method: u16 = if self.file.deflated.is_some() { 8 } else { 0 };
@@ -159,7 +159,7 @@ impl ZipMember<'_> {
     }
 }
 
-/// The Zip64 extended information (APPNOTE.TXT 4.5.3); nothing if there are no values.
+/// The Zip64 extended information (APPNOTE.TXT 4.5.3). Empty if there are no values.
 fn zip64_extra(values: &[u64]) -> Vec<u8> {
     if values.is_empty() {
         return Vec::new();
@@ -181,7 +181,7 @@ fn end_of_directory(writer: &mut Writer, members: u64, start: u64, size: u64) {
     if count == u16::MAX || saturated(start).1 || saturated(size).1 {
         let here = writer.position();
         writer.put(b"PK\x06\x06");
-        // Bytes that follow: 44, for there is no extensible data.
+        // Bytes that follow: 44, because there is no extensible data.
         writer.put(&44_u64.to_le_bytes());
         writer.put(&(UNIX | ZIP64).to_le_bytes());
         writer.put(&ZIP64.to_le_bytes());

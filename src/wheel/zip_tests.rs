@@ -21,7 +21,7 @@ fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> WheelEntry
     file
 }
 
-/// A content as a file, for readers that want one.
+/// A content as a file, for readers that need one.
 struct ContentFile<'a>(&'a dyn Content, u64);
 
 impl Read for ContentFile<'_> {
@@ -46,7 +46,7 @@ impl Seek for ContentFile<'_> {
     }
 }
 
-/// So many bytes of the value 7, which no memory has to hold.
+/// A number of bytes of the value 7, without memory for them.
 #[derive(Debug)]
 struct Sevens(u64);
 
@@ -79,7 +79,7 @@ proptest! {
     ) {
         let files: Vec<_> = members.iter().map(|(name, (bytes, deflate, exec))| file(name, bytes, *deflate, *exec)).collect();
         let rope = archive(&files, DosTime::default()).unwrap();
-        // The first read is one from the middle, before any digest is known.
+        // The first read is in the middle, before any digest is known.
         let size = usize::try_from(rope.size()).unwrap();
         let (a, b) = (a.index(size + 1), b.index(size + 1));
         let (start, end) = (a.min(b), a.max(b));
@@ -129,9 +129,9 @@ fn zip64_exactly_where_it_is_needed() {
     for (sizes, local, directory) in [
         (&[(LIMIT - 1, None)][..], &[0][..], &[0][..]),
         (&[(LIMIT, None)], &[20], &[20]),
-        // In the directory only the size is too long, in the local header both have to be there.
+        // In the directory only the size needs 64 bits; the local header must have both.
         (&[(LIMIT, Some(100))], &[20], &[12]),
-        // The second member starts behind 4 GiB.
+        // The second member starts after 4 GiB.
         (&[(LIMIT + 5, None), (3, None)], &[20, 0], &[20, 12]),
         (&[(LIMIT - 31, None), (3, None)], &[0, 0], &[0, 12]),
         (&[(LIMIT - 32, None), (3, None)], &[0, 0], &[0, 0]),

@@ -1,4 +1,4 @@
-//! Libraries that have their device code in themselves, fat or thin.
+//! Libraries that contain their device code, fat or thin.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::gpu::{GpuSet, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
 
-/// The targets that the bundle of each wrapper has code for. Each bundle is read once, for all GPUs.
+/// The targets of each wrapper's bundle. Each bundle is read once, for all GPUs.
 pub(super) fn targets(
     path: &Path,
     content: &Arc<dyn Content>,
@@ -25,7 +25,7 @@ pub(super) fn targets(
     binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
 }
 
-/// Looks up the targets of each wrapper. The code objects that a GPU may be given are those that a thin view keeps.
+/// Looks up the targets of each wrapper. A GPU can run the code objects that a thin view would keep for it.
 pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
     let mut there = BTreeSet::new();
     let mut used = BTreeSet::new();

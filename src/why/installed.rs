@@ -1,4 +1,4 @@
-//! What packages of a Python environment say about a library and its archives.
+//! What the packages of a Python environment state about a library and its archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,16 +13,16 @@ use crate::source::EntryPath;
 use crate::verify::{devices_of, key_of_device};
 use crate::wheel::{Claims, Metadata, normalise};
 
-/// The directory in which `rocm-sdk init` repeats what packages installed (ROCm/TheRock#5768).
+/// The directory in which `rocm-sdk init` copies installed files (ROCm/TheRock#5768).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
-/// A distribution that is installed.
+/// An installed distribution.
 struct InstalledDistribution {
     metadata: Metadata,
     record: Claims,
 }
 
-/// The directory of packages that holds a library: the nearest one above it with `*.dist-info` directories.
+/// The directory of packages that contains a library: the nearest one above it with `*.dist-info` directories.
 pub(super) fn site_of(library: &Path) -> Option<PathBuf> {
     library.ancestors().skip(1).find(|directory| !dist_infos(directory).is_empty()).map(Path::to_owned)
 }
@@ -34,8 +34,8 @@ fn dist_infos(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Why there is no archive for a library, or none that fits; `None` if packages say nothing. `archive` is one that is there and
-/// does not fit.
+/// Why a library has no archive that fits; `None` if packages do not explain it. `archive` is an existing one that does
+/// not fit.
 pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
     let site = site_of(library)?;
     let distributions: Vec<_> = dist_infos(&site).iter().filter_map(|path| open(path)).collect();
@@ -56,7 +56,7 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     let (wanted, install) = if let Some(wanted) = devices.get(&extra) {
         (wanted.clone(), format!("{pip} install '{}[device-{extra}]=={version}'", host.metadata.name))
     } else {
-        // Code of its family, or for the generic ISA of that, serves a GPU that has no package of its own.
+        // Code of its family, or for the family's generic ISA, serves a GPU without a package of its own.
         let chain = BundleKey::of(device).packaging_chain();
         let is_above = |it: &&(String, String)| key_of_device(&it.0).is_some_and(|key| chain.contains(&key));
         let wanted: BTreeSet<_> = devices.values().flatten().filter(is_above).cloned().collect();
@@ -92,8 +92,8 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     Some(Cause::new(reason, Some(reinstall)))
 }
 
-/// The package whose file an archive was before it was replaced, by the SHA-256 in its RECORD; `None` if it was not, as far as
-/// packages say.
+/// The package that installed an archive before it was replaced, by the SHA-256 in its RECORD. `None` if the archive
+/// was not replaced, as far as packages show.
 pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
     let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
     let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
@@ -113,7 +113,7 @@ fn sha256(path: &Path) -> io::Result<[u8; 32]> {
     context.finish().as_ref().try_into().map_err(io::Error::other)
 }
 
-/// A library that no package installed: most likely a copy, which looks for archives where it is itself.
+/// A library that no package installed. It is probably a copy, which looks for archives relative to its own path.
 fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lookup: &mut Lookup) -> Option<Cause> {
     let name = library.file_name()?.as_encoded_bytes();
     let mut rows = distributions.iter().flat_map(|it| it.record.rows()).map(|(path, _)| path);
@@ -126,7 +126,7 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     Some(Cause::new(reason, Some(format!("ln -sf {} {}", quoted(&original), quoted(library)))))
 }
 
-/// What installs packages there.
+/// The pip command for a directory of packages.
 fn pip(site: &Path) -> String {
     // PREFIX/lib/python3.12/site-packages
     let python = site.ancestors().nth(3).map(|prefix| prefix.join("bin/python"));

@@ -1,6 +1,8 @@
-//! Why a kernel is not found: what a HIP runtime does with a library on this machine, step by step, and what would mend it.
+//! Explains why a kernel is not found: the steps of a HIP runtime for a library on this machine, and a command that
+//! fixes the problem.
 //!
-//! Nothing is loaded and no GPU is used. What cannot be observed but follows from how runtimes work is marked as a model.
+//! Nothing is loaded and no GPU is used. Facts that cannot be observed but follow from how runtimes work are marked as
+//! a model.
 
 mod fat;
 mod installed;
@@ -28,101 +30,101 @@ const WITH_SRAMECC: [&str; 7] = ["gfx906", "gfx908", "gfx90a", "gfx940", "gfx941
 
 pub(crate) use runtime::is_runtime;
 
-/// What is asked.
+/// The question.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// Libraries, or directories that hold some.
+    /// Libraries, or directories with libraries.
     pub paths: Vec<PathBuf>,
     /// The GPUs, in the order in which a runtime sees them.
     pub gpus: Vec<TargetId>,
-    /// Only libraries of this file name.
+    /// Restricts the libraries to this file name.
     pub binary: Option<String>,
-    /// Only this wrapper.
+    /// Restricts the look-up to this wrapper.
     pub wrapper: Option<usize>,
-    /// The environment of the process.
+    /// The environment variables of the process.
     pub variables: BTreeMap<OsString, OsString>,
-    /// The HIP runtimes that the process has loaded, if it runs.
+    /// The HIP runtimes that the process has loaded, if there is a process.
     pub loaded: Option<Vec<PathBuf>>,
 }
 
-/// What is answered.
+/// The answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     /// Whether every library has code for every GPU.
     pub found: bool,
-    /// That in one sentence, or the cause.
+    /// A sentence with the result or the cause.
     pub sentence: String,
-    /// A command that mends it, for a shell.
+    /// A shell command that fixes it.
     pub command: Option<String>,
-    /// What was looked at, for each library and GPU.
+    /// The look-ups of each library and GPU.
     pub lookups: Vec<Lookup>,
-    /// Files among several that could not be looked into, and why.
+    /// Files that could not be read, with reasons. Empty if there was only one file: then that is an error.
     pub unread: Vec<String>,
 }
 
-/// What a runtime does with a library for a GPU.
+/// The look-up of a library for a GPU.
 #[derive(Debug, Serialize)]
 pub(crate) struct Lookup {
     /// The library.
     pub library: String,
     /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
     pub form: &'static str,
-    /// What the GPU calls itself.
+    /// The GPU's own name.
     pub target: String,
-    /// Wrappers that were looked up.
+    /// Number of wrappers that were looked up.
     pub wrappers: usize,
-    /// Those with code.
+    /// Number of wrappers with code.
     pub with_code: usize,
-    /// Why there is none.
+    /// Why there is no code.
     pub cause: Option<Cause>,
-    /// What was seen, in the order in which a runtime comes to it.
+    /// Evidence, in the order in which a runtime would find it.
     pub evidence: Vec<Evidence>,
 }
 
-/// A cause with what mends it.
+/// A cause, and how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Cause {
-    /// One sentence without its end.
+    /// One sentence without its full stop.
     pub reason: String,
-    /// A command for a shell, if there is one.
+    /// A shell command, if there is one.
     pub command: Option<String>,
 }
 
-/// Something that was seen or follows.
+/// An observation or a conclusion.
 #[derive(Debug, Serialize)]
 pub(crate) struct Evidence {
-    /// Whether it is how runtimes work rather than what was seen.
+    /// Whether it follows from how runtimes work, without being observed.
     pub model: bool,
-    /// What it is.
+    /// The text.
     pub text: String,
 }
 
-/// Why nothing can be said.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WhyError {
-    /// Something cannot be opened.
+    /// A file cannot be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A library cannot be understood.
+    /// A library cannot be parsed.
     #[error("{}: {source}", path.display())]
     Binary {
         /// The library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: BinaryError,
     },
-    /// A bundle cannot be understood.
+    /// A bundle cannot be parsed.
     #[error("{}: {source}", path.display())]
     Bundle {
         /// The library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: FatbinError,
     },
-    /// Nothing has device code or a marker.
+    /// No library has device code or a marker.
     #[error("{}: no library there has device code, or wrappers that lead to archives", .0.display())]
     Nothing(PathBuf),
-    /// A wrapper is named that no library has.
+    /// No library has the wrapper that was asked for.
     #[error("--wrapper {0}: no library has so many")]
     NoWrapper(usize),
 }
@@ -130,7 +132,7 @@ pub(crate) enum WhyError {
 /// A library with device code, or with wrappers that lead to archives.
 enum Library {
     Split(SplitBinary),
-    /// The targets that each wrapper has code for.
+    /// The targets for which each wrapper has code.
     Fat(Vec<BTreeSet<TargetId>>),
 }
 
@@ -155,7 +157,7 @@ impl Lookup {
 }
 
 impl Question {
-    /// Looks at everything that is named.
+    /// Looks up all libraries.
     pub(crate) fn answer(&self, resources: &Arc<Resources>) -> Result<Explanation, WhyError> {
         let mut lookups = Vec::new();
         let mut is_nothing = true;
@@ -181,12 +183,12 @@ impl Question {
         }
     }
 
-    /// The environment as a kpack runtime reads it.
+    /// The environment in the form of a kpack runtime.
     fn environment(&self) -> Environment {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// All files that may be libraries, by the paths under which a runtime knows them: without symlinks.
+    /// All files that may be libraries, by the paths that a runtime uses: without symlinks.
     fn libraries(&self, resources: &Arc<Resources>) -> Result<Vec<PathBuf>, WhyError> {
         let mut libraries = Vec::new();
         for path in &self.paths {
@@ -210,13 +212,13 @@ impl Question {
         Ok(libraries)
     }
 
-    /// What a runtime does with a library for each GPU; `None` if it is no library with wrappers.
+    /// The look-up of a library for each GPU; `None` if it is not a library with wrappers.
     fn look_up_all(&self, path: &Path, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
         let Some(library) = open(path, resources)? else { return Ok(None) };
         Ok(Some(self.gpus.iter().filter_map(|gpu| self.look_up(path, &library, gpu)).collect()))
     }
 
-    /// What a runtime does; `None` if the library has no such wrapper.
+    /// The look-up for one GPU; `None` if the library has no such wrapper.
     fn look_up(&self, path: &Path, library: &Library, gpu: &TargetId) -> Option<Lookup> {
         let device = self.device_of(gpu);
         let (form, count) = match library {
@@ -252,7 +254,7 @@ impl Question {
         Some(lookup)
     }
 
-    /// What a GPU calls itself when its features are set as they are by default, and as `HSA_XNACK` says.
+    /// The name of a GPU with its features in their default state, modified by `HSA_XNACK`.
     fn device_of(&self, gpu: &TargetId) -> TargetId {
         if gpu.features().len() > 0 || gpu.is_generic() {
             return gpu.clone();
@@ -268,13 +270,13 @@ impl Question {
         format!("{gpu}{sramecc}{xnack}").parse().unwrap_or_else(|_| gpu.clone())
     }
 
-    /// The number of a GPU among those that are not hidden by `HIP_VISIBLE_DEVICES`.
+    /// The number of a GPU among those that `HIP_VISIBLE_DEVICES` does not hide.
     fn number_of(&self, position: usize) -> usize {
         let list = self.variables.get(&OsString::from("HIP_VISIBLE_DEVICES")).and_then(|list| list.to_str());
         list.and_then(|list| list.split(',').nth(position)?.trim().parse().ok()).unwrap_or(position)
     }
 
-    /// The answer in one sentence.
+    /// The answer, with one sentence.
     fn conclude(&self, lookups: Vec<Lookup>) -> Explanation {
         let libraries: Vec<_> = lookups.iter().map(|lookup| &lookup.library).collect();
         let gpus: Vec<_> = self.gpus.iter().map(ToString::to_string).collect();
@@ -287,8 +289,8 @@ impl Question {
         };
         let cause = failed.cause.clone().unwrap_or_else(|| Cause::new("", None));
         let (mut reason, mut command) = (cause.reason, cause.command);
-        // A program that chooses none runs on the first GPU. A fat library of which that can load nothing, and in older runtimes a
-        // split one, is loaded for no other either (`hip_fatbin.cpp` of CLR).
+        // A program that chooses no GPU runs on the first one. If a fat library has nothing for that GPU, it is loaded
+        // for no other GPU either (`hip_fatbin.cpp` of CLR). Older runtimes do the same with split libraries.
         let of_library = |device: &TargetId| {
             let target = self.device_of(device).to_string();
             lookups.iter().find(|it| it.library == failed.library && it.target == target)
@@ -317,7 +319,7 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
     binary.map(|binary| fat::targets(path, &content, &binary, resources).map(Library::Fat)).transpose()
 }
 
-/// A path for a shell.
+/// A path, quoted for a shell.
 fn quoted(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte);

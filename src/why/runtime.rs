@@ -1,4 +1,4 @@
-//! Which HIP runtime a library would get, and whether that reads archives.
+//! The HIP runtime that a library would get, and whether it reads archives.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,16 +9,16 @@ use memchr::memmem;
 
 use super::{Cause, Lookup, installed};
 
-/// What a runtime that reads archives names: functions of the library `librocm_kpack`, or that library.
+/// Names in a runtime that reads archives: functions of the library `librocm_kpack`, or that library.
 const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
 
-/// The beginning of the runtime's file name.
+/// The prefix of the runtime's file name.
 const RUNTIME: &str = "libamdhip64.so";
 
-/// The beginning of the name of the library with which runtimes read archives.
+/// The prefix of the library with which runtimes read archives.
 const KPACK: &str = "librocm_kpack.so";
 
-/// Notes the runtime of a split library. A cause if it cannot read archives.
+/// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
 pub(super) fn judge(
     library: &Path,
     variables: &BTreeMap<OsString, OsString>,
@@ -61,7 +61,7 @@ pub(super) fn judge(
     Some(Cause::new(reason, command))
 }
 
-/// What a library loads whose name begins so, and whether only `LD_LIBRARY_PATH` leads there.
+/// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it.
 fn search(begin: &str, library: &Path, variables: &BTreeMap<OsString, OsString>) -> (Option<PathBuf>, bool) {
     let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
     let of_variable =
@@ -86,7 +86,7 @@ fn begins(name: &OsStr, begin: &str) -> bool {
     name.as_encoded_bytes().starts_with(begin.as_bytes())
 }
 
-/// Whether a file is called as the HIP runtime is.
+/// Whether a file is named as the HIP runtime is.
 pub(crate) fn is_runtime(name: &OsStr) -> bool {
     begins(name, RUNTIME)
 }

@@ -13,7 +13,7 @@ use crate::gpu::TargetId;
 use crate::kpack::named_target;
 use crate::rope::to_usize;
 
-/// A place where a runtime looks.
+/// A place where a runtime looks for an archive.
 struct ArchiveCandidate {
     path: PathBuf,
     state: SplitState,
@@ -26,7 +26,7 @@ enum SplitState {
     Open(Box<Archive<ArchiveFile>>),
 }
 
-/// Goes from wrappers to archives as a runtime does.
+/// Follows wrappers to archives as a runtime does.
 pub(super) fn look_up(
     path: &Path,
     split: &SplitBinary,
@@ -76,7 +76,7 @@ pub(super) fn look_up(
             open.get(*at).is_some_and(|(_, archive)| archive.find(&key, target).is_ok_and(|found| found.is_some()))
         });
         match hit {
-            // Whether it can be read is looked at once: `verify` looks at all.
+            // Only the first code object is read here. `verify` reads all.
             Some((at, target)) if lookup.with_code == 0 => {
                 let read = open.get(at).map(|(archive, opened)| (archive, opened.get(&key, target)));
                 if let Some((archive, Err(error))) = read {
@@ -109,7 +109,7 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
 
 impl ArchiveCandidate {
     fn at(path: PathBuf) -> Self {
-        // ArchiveFile tells no reasons of the operating system apart.
+        // ArchiveFile does not distinguish the errors of the operating system.
         let state = match fs::File::open(&path) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => SplitState::Absent,
@@ -134,7 +134,7 @@ impl ArchiveCandidate {
     }
 }
 
-/// The archives that a runtime tries, each once.
+/// The archives that a runtime tries, without duplicates.
 fn candidates(
     path: &Path,
     marker: &Marker,
@@ -237,11 +237,11 @@ fn cause(
     of_packages.unwrap_or_else(|| Cause::new(beside, None))
 }
 
-/// The targets of archives in the directories in which a runtime looks, by their names.
+/// The targets in the names of archives, in the directories that a runtime searches.
 fn neighbours(candidates: &[ArchiveCandidate]) -> BTreeSet<TargetId> {
     let directories: BTreeSet<_> = candidates.iter().filter_map(|candidate| candidate.path.parent()).collect();
     let entries = directories.into_iter().filter_map(|path| fs::read_dir(path).ok()).flatten().filter_map(Result::ok);
-    // A link that leads nowhere is no archive.
+    // A dangling link is not an archive.
     let names =
         entries.filter(|entry| entry.path().exists()).map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter_map(|name| named_target(&name)?.parse().ok()).collect()

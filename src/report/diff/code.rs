@@ -1,5 +1,5 @@
-//! Code objects of an input, by what they are: their digests and their kernels. Each is read once, from its beginning to its
-//! end, and each compressed bundle is decompressed once.
+//! The digests and kernels of an input's code objects. Each code object is read once, sequentially, and each compressed
+//! bundle is decompressed once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::fatbin::{CodeObject, CodeScan, Kernel, OpenBundle, Scanned};
 use crate::kpack::{ArchiveReader, KpackError, TocEntry};
 use crate::resources::Resources;
 
-/// Names of kernels take this many bytes at most. Kernels that come later are counted without their names.
+/// The most bytes of kernel names. Further kernels are counted without their names.
 const MOST_NAMES: usize = 256 << 20;
-/// Kernels of so many are kept, each once for each wrapper that leads to it. Those of code objects that come later are unread.
+/// The most kernels that are kept, counted once for each wrapper. The kernels of further code objects are not read.
 const MOST_KERNELS: usize = 32 << 20;
 
-/// A code object in a library, and what it is.
+/// A code object in a library, with its digest and kernels.
 #[derive(Clone, Debug)]
 pub(super) struct LibraryCode {
-    /// The wrapper that leads to it.
+    /// The wrapper of the code object.
     pub(super) wrapper: usize,
     pub(super) sha256: [u8; 32],
     pub(super) size: u64,
-    /// Its kernels by number, and the bytes of each; `None` if its symbols cannot be read.
+    /// The number and the bytes of each kernel; `None` if its symbols cannot be read.
     pub(super) kernels: Option<Arc<[(u32, u64)]>>,
 }
 
-/// Where the bytes of a code object come from.
+/// The source of a code object's bytes.
 pub(super) enum CodeLocation {
     Bundle(CodeObject),
     Archive(Arc<ArchiveReader>, TocEntry),
 }
 
-/// A code object that is to be read, for whichever wrappers lead to it.
+/// A code object to be read, with the wrappers that use it.
 pub(super) struct Wanted {
     pub(super) place: CodeLocation,
-    /// Number of the library, target and wrapper.
+    /// For each use: number of the library, target, and wrapper.
     pub(super) users: Vec<(usize, String, usize)>,
 }
 
-/// Names of kernels, each once, by number, and how many kernels are kept.
+/// The number of each kernel name, and the number of kernels kept.
 #[derive(Debug, Default)]
 pub(super) struct KernelNames(Mutex<KnownNames>);
 
@@ -55,7 +55,8 @@ struct KnownNames {
 }
 
 impl KernelNames {
-    /// The kernels of a code object by number; `None` if there are too many with those of others. `users` lead to it.
+    /// The kernels of a code object, by number; `None` if the limit is reached. `users` is the number of wrappers that
+    /// use it.
     fn keep(&self, kernels: &[Kernel], users: usize) -> Option<Arc<[(u32, u64)]>> {
         {
             let mut known = self.0.lock();
@@ -65,7 +66,7 @@ impl KernelNames {
         kernels.iter().map(|kernel| Some((self.number(&kernel.name)?, kernel.size))).collect()
     }
 
-    /// The number of a name; `None` if there are too many.
+    /// The number of a name; `None` if there are too many names.
     fn number(&self, name: &str) -> Option<u32> {
         // An empty name takes memory, too.
         let cost = name.len().max(1);
@@ -95,7 +96,7 @@ impl Wanted {
         }
     }
 
-    /// What has to be decompressed for it, and where it is there.
+    /// The bundle to decompress for it, and its offset there.
     fn bundle(&self) -> (Option<u64>, u64) {
         match &self.place {
             CodeLocation::Bundle(object) => (object.bundle.as_ref().map(|bundle| bundle.id()), object.offset),
@@ -119,7 +120,7 @@ impl Wanted {
     }
 }
 
-/// Reads code objects; gives them by library and target. Adds the bytes to `done`.
+/// Reads code objects. Returns them by library and target. Adds the bytes to `done`.
 pub(super) fn read(
     wanted: Vec<Wanted>,
     names: &KernelNames,
@@ -128,7 +129,7 @@ pub(super) fn read(
 ) -> Result<BTreeMap<(usize, String), Vec<LibraryCode>>, DiffError> {
     let mut found = BTreeMap::<(usize, String), Vec<LibraryCode>>::new();
     let groups = by_bundle(wanted);
-    // In this order, so that what is inflated is read forward.
+    // In this order, so that members are inflated sequentially.
     let read: Vec<_> =
         groups.into_iter().par_bridge().map(|group| read_bundle(&group, names, resources, done)).collect();
     for codes in read {
@@ -142,7 +143,7 @@ pub(super) fn read(
     Ok(found)
 }
 
-/// Those of one bundle together, in the order in which they lie in it; all others by themselves.
+/// Groups the code objects of each bundle in the order of their offsets. All others are in groups of their own.
 fn by_bundle(wanted: Vec<Wanted>) -> Vec<Vec<Wanted>> {
     let mut groups: Vec<Vec<Wanted>> = Vec::new();
     let mut places = HashMap::new();
@@ -170,7 +171,7 @@ fn read_bundle(
         CodeLocation::Bundle(object) => object.bundle.as_ref(),
         CodeLocation::Archive(..) => None,
     });
-    // A thread that has one open waits for no other.
+    // A thread that has a bundle open does not wait for memory for another one.
     let mut open = OpenBundle::of(bundle)?;
     let mut codes = Vec::new();
     for wanted in group {
@@ -185,7 +186,7 @@ fn read_bundle(
     Ok(codes)
 }
 
-/// Bytes that are to be read.
+/// Bytes to read.
 pub(super) fn size(wanted: &[Wanted]) -> u64 {
     wanted.iter().map(Wanted::size).fold(0, u64::saturating_add)
 }

@@ -14,14 +14,14 @@ use super::{
 use crate::report::details::{package_name, root};
 use crate::source::EntryPath;
 
-/// Kernels beyond that many are counted, and not listed.
+/// The most kernels in the list. Further ones are counted.
 const MOST_KERNELS: usize = 1000;
-/// What stands for all that there is to download.
+/// The name of the download of everything.
 const ALL: &str = "all";
 
-/// Kernels of a library for a target: how often, and bytes.
+/// Kernels of a library for a target: their number and bytes.
 type Kernels = BTreeMap<u32, Amount>;
-/// Kernels that are different, by library and number.
+/// Kernels that differ, by library and number.
 type Different<'a> = HashMap<(&'a str, u32), (BTreeSet<&'a str>, Pair<Amount>)>;
 
 pub(super) fn compare(
@@ -77,7 +77,7 @@ impl<T> Pair<T> {
 }
 
 impl LibraryChange {
-    /// By how many bytes it is different.
+    /// The absolute change in bytes.
     fn distance(&self) -> u64 {
         let host = self.host_size.before.unwrap_or(0).abs_diff(self.host_size.after.unwrap_or(0));
         let code = self.targets.values().map(|pair| pair.before.size.abs_diff(pair.after.size));
@@ -163,7 +163,8 @@ fn libraries<'a>(
     libraries
 }
 
-/// Code objects: equal ones first, whichever wrapper leads to them; the others in the order of the wrappers.
+/// Compares code objects by digest: first equal ones, whatever their wrappers; then the others in the order of the
+/// wrappers.
 fn by_digest(before: &[LibraryCode], after: &[LibraryCode]) -> Changes {
     let mut known = HashMap::<_, u64>::new();
     for code in before {
@@ -211,7 +212,7 @@ fn kernels(codes: &[LibraryCode]) -> Kernels {
     kernels
 }
 
-/// Kernels by name: equal if there are as many of one name, and they have as many bytes.
+/// Compares kernels by name: a name is equal if both sides have the same number of kernels and bytes for it.
 fn by_symbol(before: &Kernels, after: &Kernels, mut different: impl FnMut(u32, Pair<Amount>)) -> Changes {
     let mut changes = Changes::default();
     let numbers: BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -289,8 +290,8 @@ fn packages(before: &Inventory, after: &Inventory) -> Vec<PackageChange> {
     packages
 }
 
-/// What users download: exact if that is known of both, else estimated if that is. An exact size and an estimate are not
-/// compared.
+/// The download sizes: exact if they are known on both sides, else estimates if both have one. An exact size is never
+/// compared with an estimate.
 fn downloads(before: &Downloads, after: &Downloads) -> BTreeMap<String, Download> {
     let mut downloads = BTreeMap::new();
     if before.whole.is_some() || after.whole.is_some() {

@@ -1,30 +1,30 @@
-//! What may not grow by more than some percent.
+//! The limit on growth (`--fail-above`).
 
 use serde::Serialize;
 
 use super::Diff;
 use crate::report::table::size;
 
-/// As many things as a sentence names.
+/// The most names in a sentence.
 const NAMED: usize = 3;
 
-/// What was asked for, and what grew by more.
+/// The limit, and what exceeded it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Gate {
-    /// The most that anything may grow.
+    /// The limit in percent.
     pub percent: f64,
-    /// What grew by more, the largest growth first.
+    /// What exceeded it, largest growth first.
     pub exceeded: Vec<Exceeded>,
-    /// The same for people.
+    /// A sentence about it.
     pub sentence: String,
 }
 
-/// Something that grew.
+/// Something that grew too much.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Exceeded {
-    /// Of what kind it is.
+    /// Its kind.
     pub what: Gated,
-    /// The target, or what is downloaded; empty for the host part.
+    /// The target, or the name of the download; empty for the host part.
     pub name: String,
     /// Bytes in the first input.
     pub before: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Exceeded {
     pub is_estimate: bool,
 }
 
-/// What is looked at.
+/// The sizes that are limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Gated {
@@ -47,7 +47,8 @@ pub(crate) enum Gated {
 }
 
 impl Diff {
-    /// Notes what grew by more than `percent`. What came has no size to grow from; it counts in the download.
+    /// Determines what grew by more than `percent`. A size of 0 before has no growth; new targets count in the
+    /// download.
     pub(crate) fn set_gate(&mut self, percent: f64) {
         let inputs = &self.inputs;
         let host = (Gated::Host, "", inputs.before.host_size, inputs.after.host_size, false);
@@ -79,7 +80,7 @@ impl Diff {
 }
 
 impl Gate {
-    /// Whether nothing grew by more.
+    /// Whether nothing exceeded the limit.
     pub(crate) fn is_passed(&self) -> bool {
         self.exceeded.is_empty()
     }
@@ -111,7 +112,7 @@ impl Exceeded {
     }
 }
 
-/// In percent.
+/// The growth in percent.
 #[expect(clippy::cast_precision_loss, reason = "a percentage is not that exact")]
 fn growth(before: u64, after: u64) -> f64 {
     (after as f64 - before as f64) * 100.0 / before as f64

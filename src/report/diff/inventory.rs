@@ -1,4 +1,4 @@
-//! What one of two inputs consists of, whatever its form: files, libraries with their device code, and databases.
+//! The content of one of two inputs, whatever its form: files, libraries with their device code, and databases.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::source::{EntryKind, EntryPath};
 use crate::split;
 use crate::view::REPORTS;
 
-/// What an input consists of.
+/// The content of an input.
 pub(super) struct Inventory {
-    /// Without archives, which are compared by what they hold.
+    /// Files and symlinks without archives, which are compared by their code objects.
     pub(super) members: BTreeMap<EntryPath, InventoryMember>,
     /// The libraries with device code, by path.
     pub(super) libraries: BTreeMap<String, InventoryLibrary>,
@@ -28,11 +28,11 @@ pub(super) struct Inventory {
 pub(super) struct InventoryMember {
     pub(super) kind: MemberKind,
     pub(super) size: u64,
-    /// Bytes of it in the host part.
+    /// Its bytes in the host part.
     pub(super) host_size: u64,
-    /// The library and the key, if it is a file of a database.
+    /// The library and the key, if it is a database file.
     pub(super) database: Option<(&'static str, String)>,
-    /// Whether it has device code in itself.
+    /// Whether it contains device code.
     pub(super) is_fat: bool,
 }
 
@@ -45,14 +45,14 @@ pub(super) enum MemberKind {
 /// A library with device code.
 #[derive(Default)]
 pub(super) struct InventoryLibrary {
-    /// Bytes in the input; `None` if only code for it is there.
+    /// Bytes of its file; `None` if the input has only its code.
     pub(super) size: Option<u64>,
     pub(super) host_size: Option<u64>,
     /// By target, sorted by wrapper.
     pub(super) code: BTreeMap<String, Vec<LibraryCode>>,
 }
 
-/// Libraries while they are looked for.
+/// Libraries collected so far.
 #[derive(Default)]
 struct Libraries {
     numbers: BTreeMap<String, usize>,
@@ -61,11 +61,11 @@ struct Libraries {
     wanted: Vec<Wanted>,
 }
 
-/// An archive that was found.
+/// An archive.
 struct FoundArchive {
-    /// The directory that it is an archive of.
+    /// The directory that contains its `.kpack` directory.
     root: EntryPath,
-    /// What stands before the paths of its part.
+    /// The prefix of its part's paths.
     place: EntryPath,
     reader: Arc<ArchiveReader>,
 }
@@ -76,7 +76,7 @@ impl Libraries {
         *self.numbers.entry(path.to_owned()).or_insert(next)
     }
 
-    /// Notes what leads to the code object of a number, which is at `place` if it is a new one.
+    /// Adds a use of a code object. If its number is new, the code object is at `place`.
     fn add_user(&mut self, number: usize, user: (usize, String, usize), place: impl FnOnce() -> CodeLocation) {
         if number == self.wanted.len() {
             self.wanted.push(Wanted { place: place(), users: Vec::new() });
@@ -116,7 +116,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Takes over what a part has; gives its archives.
+    /// Adds the members of a part. Returns its archives.
     fn add_members(&mut self, part: &SidePart) -> Vec<FoundArchive> {
         let mut archives = Vec::new();
         let place = part.place();
@@ -146,7 +146,7 @@ impl Inventory {
                 split::Destination::Host => (size, None, false),
                 split::Destination::Rewritten { content, .. } => (content.size(), None, true),
                 split::Destination::Device(key, handler) => (0, Some((handler.name(), key.to_string())), false),
-                // --gpu-targets leaves it out.
+                // --gpu-targets omits it.
                 split::Destination::Unwanted(..) => continue,
             };
             let path = part.shown(&entry.path);
@@ -155,7 +155,7 @@ impl Inventory {
         archives
     }
 
-    /// Has the code objects of an archive read, each once, which belong to libraries that its names lead to.
+    /// Adds the code objects of an archive, each once, to the libraries that the archive names.
     fn add_archive(&self, archive: &FoundArchive, libraries: &mut Libraries) {
         let mut places = HashMap::new();
         for (key, target, entry) in archive.reader.entries() {
@@ -170,8 +170,8 @@ impl Inventory {
         }
     }
 
-    /// The library that an archive has a name of: below the directory that the archive belongs to, or as artifacts have it,
-    /// by its whole path.
+    /// The library with a name in an archive: below the directory that the archive belongs to, or, in artifacts, by its
+    /// whole path.
     fn library(&self, archive: &FoundArchive, name: &str) -> String {
         let below = |root: &EntryPath| EntryPath::new(name.as_bytes()).ok().map(|name| joined(root, &name));
         let places = [below(&joined(&archive.place, &archive.root)), below(&archive.place)];
@@ -179,7 +179,7 @@ impl Inventory {
         there.or_else(|| places.iter().flatten().next()).map_or_else(|| name.to_owned(), EntryPath::to_string)
     }
 
-    /// Notes how large the libraries are.
+    /// Sets the sizes of the libraries.
     fn measure(&mut self) {
         for (path, library) in &mut self.libraries {
             let member = EntryPath::new(path.as_bytes()).ok().and_then(|path| self.members.get(&path));
@@ -187,7 +187,7 @@ impl Inventory {
             library.host_size = member.map(|member| member.host_size);
         }
         for (path, member) in self.members.iter().filter(|(_, member)| member.is_fat) {
-            // Without code objects: all of its bundles are empty.
+            // All of its bundles are empty, so it has no code objects.
             let library = self.libraries.entry(path.to_string()).or_default();
             (library.size, library.host_size) = (Some(member.size), Some(member.host_size));
         }
@@ -204,8 +204,8 @@ impl Inventory {
 }
 
 impl InventoryLibrary {
-    /// An archive for a target with features has what wrappers have for that target without them, too. It is the same code
-    /// object, and counts once.
+    /// Removes duplicates. An archive for a target with features also contains the wrappers' code for the target
+    /// without them. It is the same code object, and counts once.
     fn drop_copies(&mut self) {
         let of_target = |code: &LibraryCode| (code.wrapper, code.sha256);
         let known: HashMap<String, BTreeSet<_>> =
@@ -226,8 +226,8 @@ impl SidePart {
         place.unwrap_or_else(EntryPath::root)
     }
 
-    /// What a path is called: below the component of an artifact, and without the version in the names of a wheel's own
-    /// directories, which would make all of their files other ones.
+    /// The path in the comparison: below the component of an artifact, and without the version in the names of the
+    /// wheel's own directories. With the version, all of their files would differ.
     fn shown(&self, path: &EntryPath) -> EntryPath {
         let place = self.place();
         let own = self.input.dist_info().and_then(|own| own.name().strip_suffix(b".dist-info"));
@@ -243,7 +243,7 @@ impl SidePart {
     }
 }
 
-/// Has the code objects of fat binaries read, each once for all of the wrappers that lead to it.
+/// Adds the code objects of fat binaries, each once for all of its wrappers.
 fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
     let mut found = BTreeMap::new();
     for entry in part.plan.archives.iter().flat_map(|planned| planned.archive.entries()) {

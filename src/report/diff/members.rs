@@ -12,27 +12,27 @@ use super::{Amount, Change, Changes, DiffError, DiffProgress, Pair};
 use crate::rope::equal;
 use crate::source::EntryPath;
 
-/// Members beyond that many are counted, and not listed.
+/// The most members in the list. Further ones are counted.
 const MOST: usize = 1000;
 
-/// What became of the files and symlinks.
+/// Changes of files and symlinks.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Members {
     /// All of them.
     #[serde(flatten)]
     pub all: Changes,
-    /// Those that are different, the largest change first.
+    /// Those that differ, largest change first.
     pub list: Vec<MemberChange>,
-    /// How many more of these there are.
+    /// Number of those that are not listed.
     pub more: usize,
 }
 
 /// A file or a symlink.
 #[derive(Debug, Serialize)]
 pub(crate) struct MemberChange {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// What became of it.
+    /// The change.
     pub change: Change,
     /// Bytes in the first input.
     pub before: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct MemberChange {
     pub after: Option<u64>,
 }
 
-/// Compares what is at each path. Files of one size are read, as far as they are equal.
+/// Compares the members at each path. Files of equal size are read up to the first difference.
 pub(super) fn compare(
     before: &BTreeMap<EntryPath, InventoryMember>,
     after: &BTreeMap<EntryPath, InventoryMember>,
@@ -73,7 +73,7 @@ pub(super) fn compare(
     Ok(members)
 }
 
-/// Whether two members are equal. Of a library that has its device code in itself on one side only, the size without it is
+/// Whether two members are equal. If a library contains its device code on one side only, the sizes without it are
 /// compared.
 fn is_equal(old: &InventoryMember, new: &InventoryMember) -> Result<bool, DiffError> {
     Ok(match (&old.kind, &new.kind) {

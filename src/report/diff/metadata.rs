@@ -1,4 +1,4 @@
-//! What wheels say of themselves.
+//! Changes in the METADATA of wheels.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ pub(crate) struct MetadataChange {
     pub name: Pair<String>,
     /// Their versions.
     pub version: Pair<String>,
-    /// The versions of Python that they need.
+    /// The required versions of Python.
     pub requires_python: Pair<Option<String>>,
-    /// Requirements that the second one has and the first one has not.
+    /// Requirements that only the second one has.
     pub requirements_came: Vec<String>,
-    /// The other way round.
+    /// Requirements that only the first one has.
     pub requirements_went: Vec<String>,
-    /// Extras that the second one has and the first one has not.
+    /// Extras that only the second one has.
     pub extras_came: Vec<String>,
-    /// The other way round.
+    /// Extras that only the first one has.
     pub extras_went: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl MetadataChange {
         })
     }
 
-    /// Whether anything but the version is different.
+    /// Whether anything except the version differs.
     pub(crate) fn is_different(&self) -> bool {
         let lists = [&self.requirements_came, &self.requirements_went, &self.extras_came, &self.extras_went];
         self.name.before != self.name.after
@@ -54,7 +54,7 @@ impl MetadataChange {
     }
 }
 
-/// A field, which may be folded, with single blanks.
+/// A field on one line: each fold becomes a single blank.
 fn one_line(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }

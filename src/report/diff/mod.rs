@@ -1,8 +1,8 @@
-//! What changed between two inputs: sizes, targets, code objects, kernels, members and metadata, as one model. `tables` and the
-//! page render it.
+//! The changes between two inputs: sizes, targets, code objects, kernels, members and metadata, as one model. `tables`
+//! and the page render it.
 //!
-//! Code objects are equal if all of their bytes are. Kernels are equal if their names and the bytes of their code are as many,
-//! by the symbol tables: a new compiler changes every code object, and few kernels.
+//! Code objects are equal if all of their bytes are. Kernels are equal if their names and their code sizes in the
+//! symbol tables are: a new compiler changes every code object, but few kernels.
 
 mod code;
 mod compare;
@@ -36,21 +36,21 @@ pub(crate) use tables::growth;
 /// Why two inputs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DiffError {
-    /// One cannot be listed.
+    /// An input cannot be listed.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// An artifact's manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It cannot be planned.
+    /// An input cannot be planned.
     #[error("{}: {source}", location.display())]
     Split {
         /// The input.
         location: PathBuf,
-        /// Why not.
+        /// The reason.
         source: SplitError,
     },
-    /// Something cannot be read.
+    /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A code object of an archive cannot be read.
@@ -58,74 +58,74 @@ pub(crate) enum DiffError {
     Archive(String),
 }
 
-/// How far comparing is, for a progress bar: bytes of code objects, and of files that may be equal.
+/// Progress of comparing, for a progress bar, in bytes of code objects and of files that may be equal.
 #[derive(Debug, Default)]
 pub(crate) struct DiffProgress {
-    /// What there is to read.
+    /// Bytes to read.
     pub total: AtomicU64,
-    /// What has been read.
+    /// Bytes read.
     pub done: AtomicU64,
 }
 
 /// A number of things and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Amount {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// Bytes of all of them.
+    /// Their bytes.
     pub size: u64,
 }
 
-/// Something before and after.
+/// A value before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Pair<T> {
     /// In the first input.
     pub before: T,
-    /// In the second one.
+    /// In the second input.
     pub after: T,
 }
 
-/// What became of things: equal ones, ones that took the place of others, and the rest.
+/// Numbers of equal, changed, added and removed items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Changes {
     /// In both, and equal.
     pub same: Amount,
     /// In both, and different.
     pub changed: Pair<Amount>,
-    /// In the second one only.
+    /// In the second input only.
     pub came: Amount,
-    /// In the first one only.
+    /// In the first input only.
     pub went: Amount,
 }
 
-/// What became of something.
+/// The change of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Change {
-    /// It is equal.
+    /// Equal.
     Same,
-    /// It is different.
+    /// Different.
     Changed,
-    /// It was not there before.
+    /// Added.
     Came,
-    /// It is no longer there.
+    /// Removed.
     Went,
 }
 
-/// All that `diff` tells. As JSON it is described in `docs/json.md`.
+/// The result of `diff`. `docs/json.md` describes it as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diff {
     /// The inputs.
     pub inputs: Pair<Head>,
     /// Name, version, requirements and extras, if both are wheels.
     pub metadata: Option<MetadataChange>,
-    /// What users download: `all`, and for each GPU.
+    /// Downloads: `all`, and for each GPU.
     pub downloads: BTreeMap<String, Download>,
     /// Device code and databases by target.
     pub targets: BTreeMap<String, TargetChange>,
-    /// Top-level directories, the largest change first.
+    /// Top-level directories, largest change first.
     pub packages: Vec<PackageChange>,
-    /// Libraries with device code, the largest change first.
+    /// Libraries with device code, largest change first.
     pub libraries: Vec<LibraryChange>,
     /// Kernel databases by library and key.
     pub databases: BTreeMap<String, BTreeMap<String, Pair<Amount>>>,
@@ -135,15 +135,15 @@ pub(crate) struct Diff {
     pub kernels: Changes,
     /// Code objects whose symbols could not be read.
     pub unread_symbols: Pair<u64>,
-    /// Kernels that are different, the largest change first.
+    /// Kernels that differ, largest change first.
     pub changed_kernels: Vec<KernelChange>,
-    /// How many more of these there are.
+    /// Number of those that are not listed.
     pub more_changed_kernels: usize,
     /// Files and symlinks.
     pub members: Members,
-    /// What may not grow, if that was asked.
+    /// The limit on growth, if one was given.
     pub gate: Option<Gate>,
-    /// What could not be compared, and why.
+    /// What could not be compared, with reasons.
     pub warnings: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Diff {
 pub(crate) struct Head {
     /// Its file name.
     pub name: String,
-    /// What it is.
+    /// Its form.
     pub form: InputForm,
     /// Files and symlinks.
     pub files: Amount,
@@ -164,14 +164,14 @@ pub(crate) struct Head {
     pub databases: Amount,
 }
 
-/// What a user downloads.
+/// The size of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Download {
     /// Bytes in the first input.
     pub before: Option<u64>,
     /// Bytes in the second one.
     pub after: Option<u64>,
-    /// Whether they are estimated.
+    /// Whether the sizes are estimates.
     pub is_estimate: bool,
 }
 
@@ -191,7 +191,7 @@ pub(crate) struct TargetChange {
 /// A top-level directory.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct PackageChange {
-    /// Its name; `.` for files in none.
+    /// Its name; `.` for files outside of directories.
     pub name: String,
     /// Files and symlinks.
     pub files: Pair<Amount>,
@@ -206,9 +206,9 @@ pub(crate) struct PackageChange {
 /// A library with device code.
 #[derive(Debug, Serialize)]
 pub(crate) struct LibraryChange {
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// What became of it.
+    /// The change.
     pub change: Change,
     /// Bytes of the file.
     pub size: Pair<Option<u64>>,
@@ -216,26 +216,26 @@ pub(crate) struct LibraryChange {
     pub host_size: Pair<Option<u64>>,
     /// Its code objects by target.
     pub targets: BTreeMap<String, Pair<Amount>>,
-    /// The same by digest.
+    /// Its code objects by digest.
     pub code_objects: Changes,
     /// Its kernels by symbol.
     pub kernels: Changes,
 }
 
-/// A kernel, summed up over the targets for which it is different.
+/// A kernel, summed up over the targets for which it differs.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct KernelChange {
     /// The library.
     pub library: String,
     /// Its symbol, without `.kd`.
     pub name: String,
-    /// What became of it.
+    /// The change.
     pub change: Change,
     /// The targets.
     pub targets: Vec<String>,
-    /// How often it was there, and bytes of its code.
+    /// Its number and the bytes of its code before.
     pub before: Amount,
-    /// How often it is there, and bytes of its code.
+    /// Its number and the bytes of its code after.
     pub after: Amount,
 }
 
@@ -266,7 +266,7 @@ impl Changes {
 }
 
 impl Change {
-    /// What became of something that is there or not.
+    /// The change of an item that exists or not on each side.
     fn of(before: bool, after: bool, is_equal: bool) -> Self {
         match (before, after) {
             (false, _) => Self::Came,
@@ -276,7 +276,7 @@ impl Change {
         }
     }
 
-    /// As people read it.
+    /// The word for it in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -288,7 +288,7 @@ impl Change {
 }
 
 impl Diff {
-    /// Reads all code objects of both, and the files that may be equal.
+    /// Reads all code objects of both inputs, and files that may be equal.
     pub(crate) fn of(before: &Side, after: &Side, progress: &DiffProgress) -> Result<Self, DiffError> {
         let names = KernelNames::default();
         let inventories =

@@ -1,4 +1,5 @@
-//! One of two inputs that are compared: a wheel, a tree, a binary, a split, or artifacts, as parts that lie over each other.
+//! One of two compared inputs: a wheel, a tree, a binary, a split, or artifacts. It consists of parts that are laid
+//! over each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,32 +18,32 @@ use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, RESERVED, STATEME
 use crate::view::{HOST, REPORTS, WheelOptions, WheelSet};
 use crate::wheel::Metadata;
 
-/// What an input is.
+/// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum InputForm {
     /// A `.whl` file.
     Wheel,
-    /// A directory that holds nothing but wheels: a split, as wheels.
+    /// A directory that contains only wheels: a split in the form of wheels.
     Wheels,
     /// Any other directory.
     Tree,
     /// An ELF or PE file.
     Binary,
-    /// A directory with a host part and device parts, as `split` writes and a mount shows.
+    /// A directory with a host part and device parts, as written by `split` or shown by a mount.
     Split,
     /// An artifact, or a directory of artifacts.
     Artifacts,
 }
 
-/// How inputs are planned.
+/// Options of planning.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Of all but artifacts.
+    /// For all inputs but artifacts.
     pub options: PlanOptions,
-    /// Of artifacts.
+    /// For artifacts.
     pub artifacts: PlanOptions,
-    /// Of the wheels whose sizes are compared.
+    /// For the wheels whose sizes are compared.
     pub wheels: WheelOptions,
 }
 
@@ -56,10 +57,11 @@ pub(crate) struct Side {
     pub(super) warnings: Vec<String>,
 }
 
-/// One of the directories or wheels that an input consists of.
+/// One of the directories or wheels of an input.
 #[derive(Debug)]
 pub(super) struct SidePart {
-    /// What stands before its paths: the component of an artifact, or its whole name if shards have others of the component.
+    /// The prefix of its paths: the component of an artifact, or the artifact's whole name if several shards have the
+    /// component.
     pub(super) place: Option<String>,
     pub(super) input: Input,
     pub(super) plan: Plan,
@@ -68,10 +70,10 @@ pub(super) struct SidePart {
     file_size: Option<u64>,
 }
 
-/// What a user downloads, in bytes.
+/// Sizes of downloads in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Downloads {
-    /// All of it.
+    /// Everything.
     pub(super) whole: Option<u64>,
     /// Host and device wheels for a GPU, if their sizes are known.
     pub(super) split: BTreeMap<String, u64>,
@@ -80,7 +82,7 @@ pub(super) struct Downloads {
 }
 
 impl Side {
-    /// Lists and plans.
+    /// Lists and plans an input.
     pub(crate) fn open(
         location: &Path,
         settings: &Settings,
@@ -103,7 +105,7 @@ impl Side {
                 side.note_others(&absolute, &others, &archives);
                 artifacts
             }
-            // Any directory may have tar archives.
+            // Any directory may contain tar archives.
             None | Some(FoundArtifacts::Several { .. }) => BTreeMap::new(),
         };
         if !artifacts.is_empty() {
@@ -126,7 +128,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Notes what in a directory of artifacts is none.
+    /// Adds warnings about files in a directory of artifacts that are not artifacts.
     fn note_others(&mut self, location: &Path, others: &[String], archives: &[String]) {
         let warning =
             |name: &String, reason: &str| format!("{}: not compared: {reason}", location.join(name).display());
@@ -185,12 +187,12 @@ impl Side {
         Ok(())
     }
 
-    /// What the work on it shares.
+    /// The resources for work on it.
     pub(crate) fn resources(&self) -> &Arc<Resources> {
         &self.resources
     }
 
-    /// Does the work of a split, after which the sizes of its wheels are known.
+    /// Does the work of a split, so that the sizes of its wheels are known.
     pub(crate) fn make_sizes(&self, progress: &MakingProgress) -> Result<(), DiffError> {
         for part in &self.parts {
             Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
@@ -198,7 +200,7 @@ impl Side {
         Ok(())
     }
 
-    /// The metadata of the wheel that it is or becomes when it is installed.
+    /// The metadata of its wheel, or of the wheel that it becomes when it is installed.
     pub(super) fn metadata(&self) -> Option<Metadata> {
         self.parts.iter().find_map(|part| Metadata::read(&part.input).ok())
     }
@@ -224,7 +226,7 @@ impl SidePart {
         }
     }
 
-    /// The keys that it has databases or archives for. Archives are called `<group>_<target>.kpack`.
+    /// The keys for which it has databases or archives. Archives are named `<group>_<target>.kpack`.
     fn keys(&self) -> BTreeSet<BundleKey> {
         let named = self.input.entries.iter().filter_map(|entry| {
             let name = entry.path.name().strip_suffix(b".kpack")?;
@@ -235,8 +237,8 @@ impl SidePart {
     }
 }
 
-/// What stands before the paths of an artifact. The parts of one that was split lie over each other. Those of shards have
-/// different files at the same paths.
+/// The prefix of an artifact's paths. The parts of a split artifact are laid over each other, so they have the same
+/// prefix. Artifacts of different shards have different files at the same paths.
 fn place_of(name: &str, all: &BTreeMap<String, PathBuf>) -> String {
     let Some(parsed) = ArtifactName::parse(name) else { return name.to_owned() };
     let is_split = all.contains_key(&ArtifactName::new(&parsed.component, GENERIC).to_string());
@@ -246,7 +248,7 @@ fn place_of(name: &str, all: &BTreeMap<String, PathBuf>) -> String {
     if !is_split && all.keys().any(|other| is_other(&other)) { name.to_owned() } else { parsed.component }
 }
 
-/// What users download of a host wheel and device wheels.
+/// The downloads of a host wheel and device wheels.
 fn of_wheels(parts: &[SidePart]) -> Downloads {
     let keys: Vec<_> = parts.iter().map(SidePart::keys).collect();
     let size = |wanted: &dyn Fn(&BTreeSet<BundleKey>) -> bool| {
@@ -261,7 +263,7 @@ fn of_wheels(parts: &[SidePart]) -> Downloads {
     Downloads { whole: Some(size(&|_| true)), split: gpus.map(user).collect(), thin: BTreeMap::new() }
 }
 
-/// The parts of a split: a host part and device parts, or wheels. `None` if a directory is none.
+/// The parts of a split: a host part and device parts, or wheels. `None` if the directory is not a split.
 fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<PathBuf>)>> {
     if !location.is_dir() {
         return Ok(None);
@@ -282,7 +284,7 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<Pat
     if !host.is_dir() {
         return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
     }
-    // There may be other things if the split says what is its own.
+    // Other files may be there if the split has a statement.
     let said = std::fs::read(location.join(REPORTS).join(STATEMENT)).ok();
     let said = said.and_then(|said| Statement::parse(&said).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
     let is_part = |path: &PathBuf| {

@@ -3,11 +3,11 @@
 use super::{Amount, Changes, Diff, LibraryChange, Pair};
 use crate::report::table::{Column, Table, known_size, percent, size};
 
-/// Letters of a kernel's name that a table shows.
+/// The most letters of a kernel's name in a table.
 const NAME: usize = 90;
 
 impl Diff {
-    /// What it says, in a sentence.
+    /// A sentence about the result.
     pub(crate) fn sentence(&self) -> String {
         let Pair { before, after } = &self.inputs;
         let mut parts = vec![
@@ -38,12 +38,12 @@ impl Diff {
         text
     }
 
-    /// The targets that were not there before.
+    /// The targets that were added.
     pub(crate) fn came(&self) -> Vec<&str> {
         self.targets_with(|is| !is.before && is.after)
     }
 
-    /// The targets that are no longer there.
+    /// The targets that were removed.
     pub(crate) fn went(&self) -> Vec<&str> {
         self.targets_with(|is| is.before && !is.after)
     }
@@ -59,7 +59,7 @@ impl Diff {
         found.map(|(name, _)| name.as_str()).collect()
     }
 
-    /// The tables, each with up to so many rows.
+    /// The tables, each with at most `most` rows.
     pub(crate) fn tables(&self, most: usize) -> Vec<Table> {
         let mut tables = vec![self.inputs_table(), self.metadata_table(), self.downloads_table(), self.targets_table()];
         tables.extend([self.libraries_table(), self.databases_table(), self.packages_table()]);
@@ -309,24 +309,24 @@ impl LibraryChange {
 }
 
 impl Changes {
-    /// All that was there.
+    /// Everything before.
     pub(crate) fn before(&self) -> Amount {
         self.same.plus(self.changed.before).plus(self.went)
     }
 
-    /// All that is there.
+    /// Everything after.
     pub(crate) fn after(&self) -> Amount {
         self.same.plus(self.changed.after).plus(self.came)
     }
 
-    /// The share of equal ones in what is there; `None` if there is nothing, or was nothing.
+    /// The share of equal items in those after; `None` if there are none on one side.
     pub(crate) fn equal(&self) -> Option<String> {
         let all = self.after().count;
         (all > 0 && self.before().count > 0).then(|| percent(self.same.count, all))
     }
 }
 
-/// Equal, changed, came, went; nothing where there is none.
+/// Cells for equal, changed, added and removed; empty if zero.
 fn counts(changes: &Changes) -> [String; 4] {
     let Changes { same, changed, came, went } = changes;
     [same.count, changed.after.count, came.count, went.count]
@@ -344,7 +344,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(NAME - 1).chain(['…']).collect()
 }
 
-/// By how much something grew or shrank: bytes and percent.
+/// The change of a size: bytes and percent.
 pub(crate) fn growth(before: u64, after: u64) -> String {
     let sign = match after.cmp(&before) {
         std::cmp::Ordering::Equal => return "=".to_owned(),

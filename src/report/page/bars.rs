@@ -1,4 +1,4 @@
-//! Bars next to numbers. The numbers are text, so that the bars can be as wide as there is room.
+//! Bars next to numbers. The numbers are text, so that bars can use all available width.
 
 use maud::{Markup, html};
 
@@ -8,17 +8,17 @@ use crate::report::table::size;
 
 /// A bar of segments.
 pub(super) struct Bar<'a> {
-    /// What the full width stands for.
+    /// The value of the full width.
     pub(super) whole: u64,
     /// The class of the colour, the name and the size of each segment.
     pub(super) segments: Vec<(&'static str, &'a str, u64)>,
 }
 
-/// Height of a bar and of what follows it.
+/// Height of a bar, including the gap after it.
 const HEIGHT: usize = 8;
 const STEP: usize = 10;
 
-/// Bars below each other.
+/// Bars, one below the other.
 pub(super) fn bars(name: &str, bars: &[Bar<'_>]) -> Markup {
     let view_box = format!("0 0 1000 {}", bars.len() * STEP);
     html! {

@@ -1,11 +1,11 @@
-//! Tables and their cells. Numbers stand there exactly, too, for scripts that sort and for tests.
+//! Tables and their cells. Each cell also has the exact number, for scripts that sort and for tests.
 
 use maud::{Markup, html};
 
 use super::percent;
 use crate::report::table::size;
 
-/// A cell with a size; nothing if it is not known.
+/// A cell with a size; empty if it is unknown.
 pub(super) fn bytes(value: Option<u64>) -> Markup {
     html! { td.n data-v=[value] { @if let Some(value) = value { data value=(value) { (size(value)) } } } }
 }

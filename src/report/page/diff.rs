@@ -12,13 +12,13 @@ use crate::report::diff::{Amount, Change, Changes, Diff, MetadataChange, Pair};
 use crate::report::table::size;
 use crate::view::JSON_VERSION;
 
-/// Rows of a table at most; the rest is in the JSON.
+/// The most rows of a table. The JSON has the rest.
 const MOST_ROWS: usize = 200;
 
-/// Letters of a kernel's name that a table shows.
+/// The most letters of a kernel's name in a table.
 const LONGEST_NAME: usize = 200;
 
-/// The JSON in the page: that of `diff`.
+/// The JSON in the page: the same as that of `diff`.
 #[derive(Serialize)]
 struct DiffData<'a> {
     json_version: u32,
@@ -58,7 +58,7 @@ impl Diff {
                 (self.page_warnings())
             }
             footer {
-                p { "Made by kpackfs " (env!("CARGO_PKG_VERSION")) ". Code objects are equal if all of their bytes are; kernels if their names and the sizes of their code are, by the symbol tables. Exact numbers are in the JSON of this file (" code { "script#data" } ") and in " code { "kpackfs diff --json" } "." }
+                p { "Made by kpackfs " (env!("CARGO_PKG_VERSION")) ". Code objects are equal if all of their bytes are equal; kernels if their names and code sizes in the symbol tables are equal. Exact numbers are in the JSON of this file (" code { "script#data" } ") and in " code { "kpackfs diff --json" } "." }
             }
         }
     }
@@ -107,7 +107,7 @@ impl Diff {
             &html! {
                 (table("downloads", "Bytes that are downloaded, by GPU", &head, &body))
                 @if self.downloads.values().any(|it| it.is_estimate) {
-                    p.note { "Estimates are those of thin wheels, and take code to be as compressible for one GPU as for another; " code { "--sizes" } " finds out what host and device wheels take." }
+                    p.note { "Estimates are sizes of thin wheels. They assume that code is equally compressible for all GPUs; " code { "--sizes" } " computes the sizes of host and device wheels." }
                 }
             },
         )
@@ -328,19 +328,19 @@ fn number(number: u64) -> Markup {
     html! { td.n data-v=(number) { data value=(number) { (number) } } }
 }
 
-/// A cell with a growth, sorted by bytes.
+/// A cell with a change, sorted by bytes.
 fn change(before: Option<u64>, after: Option<u64>) -> Markup {
     let Some((before, after)) = before.zip(after) else { return html! { td.n {} } };
     let distance = i128::from(after) - i128::from(before);
     html! { td.n data-v=(distance) { (growth(before, after)) } }
 }
 
-/// The same of things that may not be there.
+/// Like [`change`], for items that may be missing.
 fn amounts(pair: Pair<Amount>) -> Markup {
     change(Some(pair.before.size), Some(pair.after.size))
 }
 
-/// Equal, changed, came, went.
+/// Cells for equal, changed, added and removed.
 fn counts(changes: &Changes) -> Markup {
     html! { @for amount in [changes.same, changes.changed.after, changes.came, changes.went] { (number(amount.count)) } }
 }

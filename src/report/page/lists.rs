@@ -55,7 +55,7 @@ impl Page {
         } } };
         html! { @if !binaries.is_empty() { section aria-labelledby="embedded-title" {
             h2 id="embedded-title" { "Device code that stays" }
-            p { "No wrapper leads to it: programs load it by its address, so that it is in every part and view that has the binary." }
+            p { "No wrapper points at it. Programs load it by its address, so it is in every part and view that has the binary." }
             (table("embedded", "Offload bundles among the data of binaries", &head, &body))
         } } }
     }

@@ -1,4 +1,4 @@
-//! Tables whose cells have colours: libraries by target, databases by key. What is missing is seen.
+//! Tables with coloured cells, which make gaps visible: libraries by target, databases by key.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use super::sections::kind;
 use super::{Page, shown};
 use crate::report::table::size;
 
-/// Rows and columns of a matrix at most; the rest is in the JSON.
+/// The most rows and columns of a matrix. The JSON has the rest.
 const MOST_ROWS: usize = 100;
 const MOST_COLUMNS: usize = 64;
 
-/// Numbers of a row by column: bytes, and a number of things.
+/// The cells of a row by column: bytes, and a number of items.
 type MatrixRow<'a> = (&'a str, BTreeMap<&'a str, (u64, u64)>);
 
-/// A table of bytes with a number of `things` in each cell. `parts` says which columns are folded into a part of another name.
+/// A table of bytes, with a number of `things` in each cell. `parts` are the columns whose code is in a part of another
+/// name.
 fn matrix(
     id: &str,
     caption: &str,
@@ -61,7 +62,7 @@ fn matrix(
     table(id, caption, &head, &body)
 }
 
-/// How dark a cell is, 0 to 5: each step stands for four times as much.
+/// The shade of a cell, 0 to 5. Each step is a factor of four.
 fn heat(bytes: u64, most: u64) -> u32 {
     let steps = (0..5).take_while(|step| bytes < most >> (2 * (step + 1))).count();
     5 - u32::try_from(steps).unwrap_or(5)
@@ -88,7 +89,7 @@ impl Page {
                 h2 id="matrix-title" { "Which library has code for which target" }
                 (matrix("matrix", "Uncompressed code and code objects by library and target; – where there is none", "library", "obj.", &rows, &parts))
                 @if !parts.is_empty() { p.note {
-                    "Folded into a part of another name, which a user of them installs: "
+                    "In a part of another name, which their users install: "
                     @for (number, (target, part)) in parts.iter().take(MOST_COLUMNS).enumerate() {
                         @if number > 0 { ", " } (shown(target)) " in " (shown(part))
                     }
@@ -100,13 +101,14 @@ impl Page {
         } }
     }
 
-    /// The targets whose code is in a device part of another name: that of the processor without features, or of a family.
+    /// The targets whose code is in a device part of another name: that of the processor without features, or of a
+    /// family.
     fn folded_targets(&self) -> BTreeMap<&str, &str> {
         let code = self.details.code.values().flatten();
         code.map(|(target, code)| (target.as_str(), code.key.as_str())).filter(|(target, key)| target != key).collect()
     }
 
-    /// How well the code of each key compresses.
+    /// The compression of the code of each key.
     pub(super) fn compression(&self) -> Markup {
         let (summary, sizes) = (&self.report.summary, &self.report.sizes);
         let rows: Vec<_> = summary

@@ -1,7 +1,7 @@
-//! A report as one HTML file that needs nothing else: pictures in SVG, tables with all numbers, and the numbers as JSON.
+//! A report as one self-contained HTML file: pictures in SVG, tables with all numbers, and the numbers as JSON.
 //!
-//! The page works without scripts; with them, tables can be sorted and filtered. What it may do is limited by a content
-//! security policy that names its one style sheet and its one script by digest.
+//! The page works without scripts; with them, tables can be sorted and filtered. A content security policy allows only
+//! its one style sheet and its one script, by digest.
 
 mod bars;
 mod cells;
@@ -32,7 +32,7 @@ use crate::view::{JSON_VERSION, SplitArtifact, WheelSet};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Libraries and warnings beyond that many are summed up, so that the page stays small.
+/// The most libraries and warnings. Further ones are summed up, so that the page stays small.
 const MOST: usize = 200;
 
 /// A page about an input.
@@ -43,15 +43,15 @@ pub(crate) struct Page {
     folded: Folded,
 }
 
-/// The page as a file. Planning has counted what it shows; sizes are looked up, and the page is written, when it is asked
-/// for it.
+/// The page as a file. Its content has been counted by planning. Sizes are looked up, and the page is written, when it
+/// is read.
 #[derive(Debug)]
 pub(crate) struct PageFile {
     outline: Mutex<Option<Outline>>,
     html: OnceLock<Arc<dyn Content>>,
 }
 
-/// What is counted for a page.
+/// Everything on the page except sizes.
 struct Outline {
     input: String,
     summary: Summary,
@@ -59,19 +59,19 @@ struct Outline {
     parts: SizedParts,
 }
 
-/// What the page does not list.
+/// Items that the page does not list.
 #[derive(Debug, Default, Serialize)]
 struct Folded {
-    /// Libraries.
+    /// Number of libraries.
     binaries: usize,
-    /// Their files.
+    /// Bytes of their files.
     size: u64,
-    /// Their files without device code.
+    /// Bytes of their files without device code.
     host_size: u64,
     code_objects: usize,
-    /// Bytes of these.
+    /// Bytes of their code.
     code_size: u64,
-    /// Warnings.
+    /// Number of warnings.
     warnings: usize,
 }
 
@@ -85,7 +85,7 @@ struct InspectData<'a> {
     folded: &'a Folded,
 }
 
-/// Text in which nothing is invisible; markup in it is shown as it is.
+/// Text without invisible characters. Markup in it is escaped.
 #[derive(Debug)]
 struct VisibleText(String);
 
@@ -120,7 +120,7 @@ impl Outline {
 }
 
 impl PageFile {
-    /// The page about an input, of which this is the summary.
+    /// The file with the page about an input. `summary` is the input's.
     pub(crate) fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
         let outline = Outline::of(input, plan, wheels, summary);
         Self { outline: Mutex::new(Some(outline)), html: OnceLock::new() }
@@ -128,7 +128,7 @@ impl PageFile {
 }
 
 impl Page {
-    /// The page about an input with what is known of it now. Reads nothing, and makes no HTML yet.
+    /// The page about an input with the sizes that are known now. Reads nothing, and makes no HTML yet.
     pub(crate) fn new(
         input: &Input,
         plan: &Plan,
@@ -138,12 +138,12 @@ impl Page {
         Outline::of(input, plan, wheels, Summary::of(input, plan)).page(embedded)
     }
 
-    /// The page about artifacts, each of which is a package, by the name of what holds them.
+    /// The page about artifacts, each of which is a package. `name` is that of their directory.
     pub(crate) fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
         Outline::of_artifacts(name, artifacts).page(None)
     }
 
-    /// Leaves out the smallest libraries and the last warnings.
+    /// Removes the smallest libraries and the last warnings.
     fn fold(&mut self) {
         let Self { report, details, folded, .. } = self;
         let summary = &mut report.summary;
@@ -159,7 +159,7 @@ impl Page {
         folded.warnings = summary.warnings.split_off(summary.warnings.len().min(MOST)).len();
     }
 
-    /// The page.
+    /// The page as HTML.
     pub(crate) fn html(&self) -> String {
         let Self { report, details, folded, .. } = self;
         let data = InspectData { json_version: JSON_VERSION, report, details, folded };
@@ -168,7 +168,7 @@ impl Page {
     }
 }
 
-/// A page that needs no other file, with numbers as JSON.
+/// A self-contained HTML page, with numbers as JSON.
 fn document(title: &Markup, body: &Markup, data: &impl Serialize) -> String {
     let policy = format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; base-uri 'none'; form-action 'none'",
@@ -197,14 +197,14 @@ fn document(title: &Markup, body: &Markup, data: &impl Serialize) -> String {
     page.into_string()
 }
 
-/// Numbers in a form that ends no element and hides no letter.
+/// JSON in a form that cannot end an HTML element and has no invisible characters.
 #[expect(clippy::expect_used, reason = "plain fields: there is nothing that could fail")]
 fn json(data: &impl Serialize) -> String {
     let json = serde_json::to_string(data).expect("plain fields");
     let is_odd = |letter: char| is_special(letter) || "<>&".contains(letter);
     let mut text = String::with_capacity(json.len());
     let mut rest = json.as_str();
-    // All of these letters are in strings, and have four digits.
+    // All of these characters are in strings, and have four hexadecimal digits.
     while let Some((before, letter, after)) = rest.find(is_odd).and_then(|at| split_letter(rest, at)) {
         text.push_str(before);
         text.extend(format!("\\u{:04x}", u32::from(letter)).chars());
@@ -213,7 +213,7 @@ fn json(data: &impl Serialize) -> String {
     text + rest
 }
 
-/// What stands before a letter, the letter, and what stands behind it.
+/// The text before a character, the character, and the text after it.
 fn split_letter(text: &str, at: usize) -> Option<(&str, char, &str)> {
     let (before, behind) = text.split_at_checked(at)?;
     let mut letters = behind.chars();
@@ -247,7 +247,7 @@ fn name_of(input: &Input) -> String {
     input.location.file_name().unwrap_or(input.location.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// How a content security policy names a text (Content Security Policy Level 3, section 2.3.1).
+/// The hash of a text in a content security policy (Content Security Policy Level 3, section 2.3.1).
 fn digest(text: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     format!("sha256-{}", Base64Display::new(digest.as_ref(), &STANDARD))
@@ -263,7 +263,7 @@ impl VisibleText {
         self.0.chars().count()
     }
 
-    /// With that many letters at most.
+    /// Shortens the text to at most `most` letters.
     fn shortened(self, most: usize) -> Self {
         if self.letters() <= most {
             return self;

@@ -1,4 +1,4 @@
-//! The sections of the page, from the answers down to all numbers.
+//! The sections of the page, from the answers to the detailed numbers.
 
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use crate::report::details::{ThinEstimate, part};
 use crate::report::table::{counted, size};
 use crate::report::{BinarySummary, UserSize};
 
-/// The class of the colour of device code for a target.
+/// The CSS class of the colour of a target.
 pub(super) fn kind(target: &str) -> &'static str {
     let families = [("gfx9", "k-gfx9"), ("gfx10", "k-gfx10"), ("gfx11", "k-gfx11"), ("gfx12", "k-gfx12")];
     families.into_iter().find(|(prefix, _)| target.starts_with(prefix)).map_or("k-gfx", |(_, kind)| kind)
@@ -53,7 +53,7 @@ impl Page {
         }
     }
 
-    /// What a user downloads or installs, in a sentence.
+    /// A sentence about what a user downloads or installs.
     fn answer(&self) -> Markup {
         let sizes = &self.report.sizes;
         let is_wheel = sizes.input_wheel_size.is_some();
@@ -72,14 +72,14 @@ impl Page {
         let known: Vec<_> = known.collect();
         let estimates: Vec<_> = self.details.thin.iter().map(thin).collect();
         if let Some((&least, &most)) = known.iter().min().zip(known.iter().max()) {
-            return html! { "Fat, everybody " (verb) " " strong { (size(all)) } ". Split, a user of one GPU " (verb) " " (range(least, most)) "." };
+            return html! { "Fat, every user " (verb) " " strong { (size(all)) } ". Split, a user of one GPU " (verb) " " (range(least, most)) "." };
         }
         let ends = estimates.iter().min().zip(estimates.iter().max());
         html! {
-            "Fat, everybody " (verb) " " strong { (size(all)) } ". "
+            "Fat, every user " (verb) " " strong { (size(all)) } ". "
             @if let Some((least, most)) = ends {
                 "With the code of one GPU it would be about " (range((least.0, &least.1), (most.0, &most.1)))
-                "; this is an estimate: " code { "--sizes" } " finds out what the split takes."
+                "; this is an estimate: " code { "--sizes" } " computes the sizes of the split."
             } @else { "There is no device code in it that could be split off." }
         }
     }
@@ -123,7 +123,7 @@ impl Page {
         }
     }
 
-    /// Packages, their libraries, and what those consist of.
+    /// The packages, their libraries, and the parts of those.
     fn areas(&self) -> Vec<Area> {
         self.details
             .packages

@@ -1,4 +1,4 @@
-//! A treemap as SVG: areas in areas, as large as what they stand for (Bruls, Huizing, van Wijk: Squarified Treemaps).
+//! A treemap as SVG: nested areas in proportion to sizes (Bruls, Huizing, van Wijk: Squarified Treemaps).
 
 use maud::{Markup, html};
 use streemap::Rect;
@@ -6,39 +6,39 @@ use streemap::Rect;
 use super::{VisibleText, shown};
 use crate::report::table::size;
 
-/// A part of a picture: with parts of its own, or of a colour.
+/// An area of the picture, with inner areas or a colour.
 #[derive(Clone, Debug)]
 pub(super) struct Area {
     pub(super) name: String,
     pub(super) size: u64,
-    /// The class of its colour.
+    /// The CSS class of its colour.
     pub(super) kind: &'static str,
     pub(super) parts: Vec<Area>,
 }
 
-/// Room for the name of an area above its parts.
+/// Height of an area's name above its inner areas.
 const HEADER: f64 = 15.0;
-/// What separates areas.
+/// Space between areas.
 const GAP: f64 = 1.0;
-/// Areas of fewer square pixels are summed up with others.
+/// Areas with fewer square pixels are summed up.
 const SMALLEST: f64 = 40.0;
-/// A letter of 11 pixels is about that wide.
+/// Width of a letter of 11 pixels, approximately.
 const LETTER: f64 = 6.4;
 
 impl Area {
-    /// An area without parts.
+    /// An area without inner areas.
     pub(super) fn leaf(name: impl Into<String>, size: u64, kind: &'static str) -> Self {
         Self { name: name.into(), size, kind, parts: Vec::new() }
     }
 
-    /// An area of parts, which it is as large as.
+    /// An area with inner areas. Its size is their sum.
     pub(super) fn of(name: impl Into<String>, parts: Vec<Self>) -> Self {
         let size = parts.iter().map(|part| part.size).sum();
         Self { name: name.into(), size, kind: "group", parts }
     }
 }
 
-/// The picture, `width` to `height` units large.
+/// The picture, with a width and a height in units.
 pub(super) fn treemap(class: &str, name: &str, about: &str, root: &Area, width: u32, height: u32) -> Markup {
     let (title, desc) = (format!("{class}-title"), format!("{class}-desc"));
     let view_box = format!("0 0 {width} {height}");
@@ -53,7 +53,7 @@ pub(super) fn treemap(class: &str, name: &str, about: &str, root: &Area, width: 
     }
 }
 
-/// The parts of an area, laid out within a rectangle.
+/// The inner areas of an area, laid out in a rectangle.
 fn parts(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
     let mut placed: Vec<_> =
         folded(area, rect.w * rect.h).into_iter().map(|part| (part, Rect { x: 0.0, y: 0.0, w: 0.0, h: 0.0 })).collect();
@@ -63,7 +63,7 @@ fn parts(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
     html! { @for (part, rect) in &placed { (drawn(part, *rect, whole)) } }
 }
 
-/// The largest parts first, and the small ones as one.
+/// The largest inner areas first, and the small ones as one.
 fn folded(area: &Area, pixels: f64) -> Vec<Area> {
     let is_visible = |part: &&Area| number(part.size) / number(area.size.max(1)) * pixels >= SMALLEST;
     let (mut seen, small): (Vec<_>, Vec<_>) =
@@ -106,7 +106,7 @@ fn drawn(area: &Area, rect: Rect<f64>, whole: u64) -> Markup {
     }
 }
 
-/// As much of a name as there is room for: the end of a path says more than its beginning.
+/// As much of a name as fits. The end of a path says more than its beginning.
 fn label(name: &str, w: f64, h: f64, is_header: bool) -> Option<VisibleText> {
     let name = if is_header || !name.contains('/') { name } else { name.rsplit('/').next().unwrap_or(name) };
     let text = shown(name);
@@ -125,7 +125,7 @@ fn number(size: u64) -> f64 {
     size as f64
 }
 
-/// A coordinate as text: tenths are enough.
+/// A coordinate as text, in tenths.
 fn pixels(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
