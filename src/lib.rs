@@ -7,7 +7,7 @@
 //! - [`fatbin`]: offload bundles and the code objects in them
 //! - [`gpu`] and [`resources`], which these need
 //!
-//! All other modules serve kpackfs' own programs, tests and benches. They are no stable API, and are not shown here.
+//! All other modules serve kpackfs' own programs, tests and benches. They are not a stable API, and are not shown here.
 //!
 //! # How it is built
 //!
@@ -18,17 +18,17 @@
 //! 3. Binaries are *scanned* for device code (`binary`, [`fatbin`]), and other files for kernel databases (`database`).
 //! 4. The split is *planned*: which entry goes to which GPU target (`split`, [`gpu`]), and which archives there are ([`kpack`]).
 //! 5. Views are *laid out* (`view`), with the metadata of wheels (`wheel`) and of artifacts (`artifact`).
-//! 6. Bytes are *served* (`fs`) or *written* (`export`), and what there is is *reported* (`report`).
+//! 6. Bytes are *served* (`fs`) or *written* (`export`), and the split is *reported* (`report`).
 //!
-//! Every byte that is served or written comes out of a [`rope`]: a list of segments whose total length is known when it is
-//! built. Work happens when a segment is read, on the threads of an `executor` and within one budget of `memory`. What
-//! planning and reading found out is kept on disk in an `index`.
+//! Every byte that is served or written comes from a [`rope`]: a list of segments whose total length is known when it is
+//! built. Work happens when a segment is read, on the threads of an `executor` and within one budget of `memory`. Results
+//! of planning and reading are stored on disk in an `index`.
 //!
 //! `verify` checks a split from its files alone, and `why` explains why a HIP runtime finds no kernel. `cli` has one file for
 //! each command.
 //!
-//! Imports between rooms point one way; `docs/ARCHITECTURE.md` has their order, and the threads, the locks, the memory and the
-//! files on disk.
+//! Imports between rooms point one way. `docs/ARCHITECTURE.md` describes their order, the threads, the locks, the memory and
+//! the files on disk.
 
 pub mod fatbin;
 pub mod gpu;

@@ -1,4 +1,4 @@
-//! What commands do when their input is an artifact, or a directory of artifacts.
+//! Commands whose input is an artifact or a directory of artifacts.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -31,16 +31,16 @@ use crate::view::{
     ArtifactError, ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts,
 };
 
-/// Artifacts, and what work on them shares.
+/// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {
     input: PathBuf,
     artifacts: Artifacts,
-    /// What the split is restricted to.
+    /// The restrictions of the split.
     statement: Statement,
     resources: Arc<Resources>,
 }
 
-/// Plans all artifacts, and tells on stderr what the user should know. `None` if there are none.
+/// Plans all artifacts, and prints warnings. `None` if there are none.
 pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     let choices = options.to_options(Packaging::Processors)?;
     if find(input).ok().flatten().is_none() {
@@ -55,7 +55,7 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
         Artifacts::split(input, &choices, &resources, &progress)
     });
     let artifacts = match artifacts {
-        // Any tree may be in a tar archive that is called as one of an artifact.
+        // A tar archive named as an artifact may contain any tree.
         Err(ArtifactError::Manifest(ManifestError::Missing(_))) if input.is_file() => return Ok(None),
         artifacts => artifacts?,
     };
@@ -66,14 +66,14 @@ pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow:
     Ok(Some(PreparedArtifacts { input: input.to_owned(), artifacts, statement, resources }))
 }
 
-/// Says on stderr what the user should know.
+/// Prints warnings on stderr.
 pub(super) fn warn<T: Display>(notes: &[T]) {
     for note in notes {
         eprintln!("kpackfs: warning: {}", message(note));
     }
 }
 
-/// What `inspect --json` prints, and `report.json` holds.
+/// The report that `inspect --json` prints and `report.json` contains.
 #[derive(Serialize)]
 struct SplitReport {
     artifacts: Vec<Summary>,
@@ -97,7 +97,7 @@ impl PreparedArtifacts {
         )
     }
 
-    /// Writes the parts, or those of these names. Fails at the end if some artifacts could not be split.
+    /// Writes the parts, or those with these names. Fails at the end if some artifacts could not be split.
     pub(super) fn write(
         &self,
         views: &[String],
@@ -128,14 +128,14 @@ impl PreparedArtifacts {
         Ok(())
     }
 
-    /// The page about them.
+    /// The HTML page about them.
     pub(super) fn page(&self) -> Page {
         let name = self.input.canonicalize().ok();
         let name = name.as_deref().unwrap_or(&self.input).file_name().unwrap_or(self.input.as_os_str());
         Page::of_artifacts(&name.to_string_lossy(), &self.artifacts.split)
     }
 
-    /// Prints what is in the artifacts.
+    /// Prints the content of the artifacts.
     pub(super) fn inspect(&self, as_json: bool, style: Style) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if as_json {
@@ -177,7 +177,7 @@ impl PreparedArtifacts {
     }
 }
 
-/// What a mount of parts serves, which says when one of `witnesses` can no longer be read.
+/// What a mount of parts serves. Its reports say when one of `witnesses` can no longer be read.
 pub(super) fn serve(
     parts: &[ArtifactPart],
     source: &Path,
@@ -203,7 +203,7 @@ pub(super) fn serve(
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 
-/// What is said of each component, and the file that says it.
+/// The statement of each component, and the name of its file.
 fn statements(parts: &[ArtifactPart], statement: &Statement) -> Vec<(String, String, Statement)> {
     let mut components = BTreeMap::<&str, Vec<String>>::new();
     for part in parts {

@@ -29,7 +29,7 @@ pub(super) struct CacheArguments {
 
 #[derive(Debug, Subcommand)]
 enum CacheCommand {
-    /// List the indexes, and say what code objects take
+    /// List the indexes, and the size of compressed code objects
     List {
         /// Print JSON
         #[arg(long)]
@@ -37,29 +37,29 @@ enum CacheCommand {
     },
     /// Remove indexes whose input is gone or has changed, and old ones
     Prune {
-        /// Remove those that were not written for so many days
+        /// Remove indexes that were not written for this many days
         #[arg(long, value_name = "DAYS", default_value_t = 60)]
         older_than: u32,
     },
-    /// Remove all
+    /// Remove all indexes and compressed code objects
     Clear,
 }
 
-/// All that is listed. Sizes in bytes, times in seconds since 1970.
+/// The listing. Sizes are in bytes, times in seconds since 1970.
 #[derive(Serialize)]
 struct CacheListing<'a> {
     indexes: Vec<ListedIndex<'a>>,
     code_objects: CodeObjects,
 }
 
-/// What compressed code objects take.
+/// The size of compressed code objects.
 #[derive(Serialize)]
 struct CodeObjects {
     inputs: usize,
     size: u64,
 }
 
-/// An index as it is listed.
+/// An index in the listing.
 #[derive(Serialize)]
 struct ListedIndex<'a> {
     file: Cow<'a, str>,
@@ -86,7 +86,7 @@ impl CacheArguments {
                 let age = |kept: &CacheEntry| SystemTime::now().duration_since(kept.modified).unwrap_or_default();
                 let is_outdated = |kept: &&CacheEntry| !kept.is_usable || age(kept) > DAY * *older_than;
                 remove(kept.iter().filter(is_outdated))?;
-                // Frames without an index belong to an input that was not planned to the end.
+                // Frames without an index belong to an input whose planning was interrupted.
                 let current: Vec<_> =
                     kept.iter().filter(|kept| !is_outdated(kept)).filter_map(CacheEntry::stem).collect();
                 let is_outdated = |name: &str| !current.contains(&name);

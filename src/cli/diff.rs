@@ -33,12 +33,12 @@ const LEAST_MEMORY: u64 = 16;
 
 /// List what changed between two inputs: sizes, targets, code objects, kernels, files and metadata
 ///
-/// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of artifacts, of
-/// one kind or of two. Code objects are equal if all of their bytes are. Kernels are equal if names and sizes in the
-/// symbol tables are.
+/// Inputs are wheels, trees, binaries, splits (a directory with host/, or of wheels), artifacts or directories of
+/// artifacts. The two may be of different kinds. Code objects are equal if all of their bytes are. Kernels are equal if
+/// names and sizes in the symbol tables are.
 ///
-/// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something did, 2 wrong command line,
-/// unreadable, or the output cannot be written.
+/// Exit codes: 0 compared, and nothing grew by more than --fail-above allows, 1 something grew by more, 2 wrong command
+/// line, unreadable input, or the output cannot be written.
 #[derive(Debug, Args)]
 pub(super) struct Compare {
     /// The input before: a wheel, a tree, a binary, a split, an artifact or a directory of artifacts
@@ -47,8 +47,8 @@ pub(super) struct Compare {
     /// The input after
     after: PathBuf,
 
-    /// Exit with 1 if the host part, a target or a download grew by more than so many percent. What is new has no size to
-    /// grow from, and counts in the download
+    /// Exit with 1 if the host part, a target or a download grew by more than this many percent. New targets have no
+    /// size to grow from, but count in the download
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 
@@ -64,8 +64,8 @@ pub(super) struct Compare {
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Write a page, which needs no other file and no network; "-" writes it to stdout. Tables are then printed only if
-    /// --json or --markdown is given, too
+    /// Write a self-contained HTML page; "-" writes it to stdout. Tables are then printed only if --json or --markdown
+    /// is given, too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -89,7 +89,7 @@ impl Compare {
             eprintln!("kpackfs: warning: {}", message(warning));
         }
         match self.write(&diff) {
-            // What reads the output may stop early, which changes nothing about the growth.
+            // The reader of the output may stop early. That does not change the exit code.
             Err(error) if !is_broken_pipe(&error) => return Ok(unreadable(&error)),
             _ => {}
         }

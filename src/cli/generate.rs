@@ -1,4 +1,4 @@
-//! `kpackfs generate`: what an installation has in addition to the program; for `scripts/install`.
+//! `kpackfs generate`: the files of an installation other than the program, for `scripts/install`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use super::{Cli, mount8};
 const KPACKFS_1: &str = include_str!("../../packaging/man/kpackfs.1");
 const MOUNT_KPACKFS_8: &str = include_str!("../../packaging/man/mount.kpackfs.8");
 
-/// Where the mount options belong in mount.kpackfs(8).
+/// Where the mount options are inserted in mount.kpackfs(8).
 const OPTIONS: &str = ".\\\" OPTIONS\n";
 
-/// Write man pages and shell completions into a directory, as they belong into /usr/share
+/// Write man pages and shell completions into a directory, in the layout of /usr/share
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(super) struct Generate {
-    /// An existing directory or one to be made
+    /// An existing or new directory
     directory: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Generate {
         ];
         for (shell, place) in shells {
             let made = generate_to(shell, &mut Cli::command(), "kpackfs", below(place)?)?;
-            // Where bash-completion looks for the completions of `kpackfs`.
+            // The file name under which bash-completion finds the completions of `kpackfs`.
             fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
         }
         Ok(ExitCode::SUCCESS)

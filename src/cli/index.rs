@@ -18,8 +18,8 @@ use crate::source::EntryKind;
 
 /// Build the index of an input in advance, so that mounting and reading start at once
 ///
-/// The files of a wheel are compared with its RECORD. The index is kept in the cache directory. It is used by every later
-/// mount, split and inspect with any options; sizes of archives and wheels only by those with the same options.
+/// The files of a wheel are compared with its RECORD. The index is stored in the cache directory. Every later mount,
+/// split and inspect uses it, with any options. Only the sizes of archives and wheels depend on the options.
 #[derive(Debug, Args)]
 pub(super) struct IndexArguments {
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(super) struct IndexArguments {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// Leave out the sizes of archives and wheels, for which all code objects have to be compressed
+    /// Omit the sizes of archives and wheels, which require all code objects to be compressed
     #[arg(long)]
     without_sizes: bool,
 }
@@ -60,7 +60,7 @@ impl IndexArguments {
     }
 }
 
-/// Goes through the deflate streams of all members once, so that each can be read from anywhere.
+/// Decodes the deflate streams of all members once, so that reading can start anywhere.
 fn look_into_members(prepared: &Prepared) {
     let members: Vec<_> = prepared
         .input

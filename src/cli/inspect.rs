@@ -38,8 +38,8 @@ pub(super) struct Inspect {
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
 
-    /// Write a page with pictures and all numbers, which needs no other file and no network; "-" writes it to stdout. Tables
-    /// are then printed only if --json or --markdown is given, too
+    /// Write a self-contained HTML page with pictures and all numbers; "-" writes it to stdout. Tables are then printed
+    /// only if --json or --markdown is given, too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ impl Inspect {
     }
 }
 
-/// Looks for device code that stays where it is.
+/// Searches for device code that cannot be moved.
 fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
     let Prepared { input, plan, resources, .. } = prepared;
     let progress = PlanProgress::default();

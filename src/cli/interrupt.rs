@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM while something is written: what is not complete is removed before the process ends.
+//! SIGINT and SIGTERM while output is written: incomplete output is removed before the process ends.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,14 +11,14 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::fs::signals::{self, ENDING, Signal};
 
-/// The directory that goes when the process is interrupted.
+/// The directory to remove when the process is interrupted.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// As often removing is tried while other threads still write.
+/// The most attempts to remove the directory while other threads still write to it.
 const TRIES: usize = 100;
 
-/// Has these signals remove what is [unfinished]. Call it before this process has a second thread: a signal goes to any thread
-/// that does not block it.
+/// Makes these signals remove the [unfinished] directory. Call it before this process has a second thread: a signal
+/// goes to any thread that does not block it.
 pub(super) fn watch() -> anyhow::Result<()> {
     let signals: Vec<Signal> = ENDING.into_iter().filter(|&signal| !signals::is_ignored(signal)).collect();
     signals::block(&signals).context("sigprocmask")?;
@@ -28,9 +28,9 @@ pub(super) fn watch() -> anyhow::Result<()> {
 
 fn listen(signals: &[Signal]) {
     let Ok(signal) = signals::wait(signals) else { return };
-    // The next one ends the process at once.
+    // The next signal ends the process at once.
     signals::unblock(signals).ok();
-    // It stays locked, so that no other thread gives anything its name, or says why it cannot write any more.
+    // It stays locked, so that no other thread publishes output or reports a failure to write.
     let unfinished = unfinished();
     if let Some(directory) = &*unfinished {
         remove(directory);
@@ -38,13 +38,13 @@ fn listen(signals: &[Signal]) {
     signals::die_of(signal)
 }
 
-/// The directory that goes when the process is interrupted. It does not go while this is locked.
+/// The directory to remove when the process is interrupted. It is not removed while this is locked.
 pub(super) fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
     UNFINISHED.lock()
 }
 
 fn remove(directory: &Path) {
-    // A file that is made in a directory which is being removed is in its way.
+    // A file that is created meanwhile makes the removal fail.
     for _ in 0..TRIES {
         if delete(directory).is_ok() || directory.symlink_metadata().is_err() {
             return;
@@ -52,7 +52,7 @@ fn remove(directory: &Path) {
     }
 }
 
-/// Deletes a directory, with what is in directories that even their owner cannot write to.
+/// Deletes a directory, including directories inside that even their owner cannot write to.
 pub(super) fn delete(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

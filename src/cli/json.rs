@@ -1,4 +1,4 @@
-//! What commands print as JSON. `docs/json.md` describes it field by field, and `docs/schema` for programs.
+//! JSON output. `docs/json.md` describes it field by field, and `docs/schema` for programs.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::view::JSON_VERSION;
 
-/// A report with the version of its form.
+/// A report with the version of the JSON output.
 #[derive(Serialize)]
 struct Versioned<'a, T> {
     json_version: u32,

@@ -21,7 +21,7 @@ use crate::memory::Budget;
 use crate::resources::Resources;
 use crate::source::open_file;
 
-/// Open and make .kpack archives and offload bundles
+/// List, extract and create .kpack archives and offload bundles
 #[derive(Debug, Args)]
 pub(super) struct Kpack {
     #[command(subcommand)]
@@ -37,15 +37,15 @@ enum KpackCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Print the numbers and sizes for each target only
+        /// Print only numbers and sizes for each target
         #[arg(short, long, conflicts_with = "json")]
         summary: bool,
     },
-    /// Make archives of code objects, or of the code of a fat binary
+    /// Create archives from code objects, or from the code of a fat binary
     Create(Create),
-    /// Make an offload bundle of code objects, which is not compressed
+    /// Create an uncompressed offload bundle from code objects
     Bundle {
-        /// Code objects, each for another target
+        /// Code objects, each for a different target
         #[arg(required = true)]
         file: Vec<PathBuf>,
         /// File to write
@@ -54,15 +54,16 @@ enum KpackCommand {
     },
     /// Write the code objects of an archive to files
     ///
-    /// With --binary and --target there has to be exactly one, which is written to the file OUT, or to standard output if that is
-    /// `-`. Without them, or if OUT is a directory or ends with a slash, each gets a file of its own there.
+    /// With --binary and --target, which must select exactly one, it is written to the file OUT, or to standard output
+    /// if OUT is `-`. Without them, or if OUT is a directory or ends with a slash, each is written to a file of its own
+    /// in that directory.
     Extract {
         /// The archive
         file: PathBuf,
         /// File or directory to write to
         #[arg(short, long, value_name = "OUT")]
         output: PathBuf,
-        /// Only this binary, as the archive names it, with or without #INDEX
+        /// Only this binary, by its name in the archive, with or without #INDEX
         #[arg(long, value_name = "NAME")]
         binary: Option<String>,
         /// Only this target
@@ -77,7 +78,7 @@ enum KpackCommand {
         /// Directory to write to
         #[arg(short, long, value_name = "DIR", alias = "output-dir")]
         output: PathBuf,
-        /// Only this target; without features it stands for all with the same processor
+        /// Only this target; without features it selects all targets of the same processor
         #[arg(long, value_name = "TARGET", alias = "gfx-arch")]
         target: Option<TargetId>,
     },
@@ -123,7 +124,7 @@ fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Binaries, code objects and bytes for each target.
+/// Prints the number of names, code objects and bytes for each target.
 fn summarise(reader: &ArchiveReader, out: &mut impl Write) -> anyhow::Result<()> {
     for target in &reader.toc().gfx_arches {
         let entries: Vec<_> = reader.entries().filter(|(_, of, _)| of == target).collect();
@@ -142,7 +143,7 @@ fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str
     let reader = open(file)?;
     let is_directory = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
     let is_one = binary.is_some() && target.is_some() && !is_directory;
-    // One code object at a time takes what its frame needs.
+    // With no budget, one code object is decompressed at a time.
     let budget = Budget::new(0);
     let is_wanted = |key: &str, of: &str| {
         let name = key.rsplit_once('#').map_or(key, |(name, _)| name);
@@ -178,7 +179,8 @@ fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str
     Ok(())
 }
 
-/// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`; a name that leaves the directory is refused.
+/// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is
+/// refused.
 fn file_name(key: &str, target: &str) -> anyhow::Result<PathBuf> {
     let name = format!("{}.{target}.hsaco", key.replace('#', "."));
     let path = crate::source::EntryPath::new(name.as_bytes()).with_context(|| format!("{name:?}"))?;

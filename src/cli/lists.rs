@@ -1,4 +1,5 @@
-//! Options with several values, as rocm-kpack's tools take them: `--databases rocblas miopen`, `--gpu-targets gfx942 gfx1100`.
+//! Options with several values, in the syntax of rocm-kpack's tools: `--databases rocblas miopen`, `--gpu-targets
+//! gfx942 gfx1100`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -6,14 +7,14 @@ use std::path::Path;
 use crate::database::Handler;
 use crate::gpu::{SPIRV, TargetId};
 
-/// What the values of an option are.
+/// The kind of an option's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
-    /// Names of databases. The option without a value means something, too.
+    /// Names of databases. The option may also have no value.
     Databases,
     /// Targets and families.
     Targets,
-    /// Requirements, which may have blanks and commas in them.
+    /// Requirements, which may contain blanks and commas.
     Requirements,
 }
 
@@ -25,7 +26,7 @@ const LISTS: [(&str, Values); 5] = [
     ("--device-requires-dist", Values::Requirements),
 ];
 
-/// Ties each value of a list to its option, so that the input can follow a list.
+/// Joins each value of a list to its option, so that the input can follow a list.
 pub(super) fn bind(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().peekable();
     let mut bound = Vec::new();
@@ -52,7 +53,7 @@ pub(super) fn bind(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
         if bound.len() == before {
             match values {
                 Values::Databases => bound.push(tied(OsStr::new(""))),
-                // For clap to complain about.
+                // clap reports the error.
                 Values::Targets => bound.push(argument),
                 Values::Requirements => {}
             }
@@ -62,8 +63,8 @@ pub(super) fn bind(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
 }
 
 impl Values {
-    /// Whether a word is a value, the first one or a further one. A list of targets goes on as long as words are targets, the
-    /// others up to the name of an existing file.
+    /// Whether a word is a value of the list. A list of targets continues while words are targets; other lists continue
+    /// up to the name of an existing file.
     fn go_on(self, word: &OsStr, is_first: bool) -> bool {
         if word.as_encoded_bytes().starts_with(b"-") {
             return false;
@@ -80,13 +81,13 @@ impl Values {
     }
 }
 
-/// What stands between commas and blanks.
+/// The values between commas and blanks.
 fn pieces(text: &str) -> Vec<&str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|piece| !piece.is_empty()).collect()
 }
 
-/// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`. Names of
-/// files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
+/// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`.
+/// Names of files can be target IDs as well (`torch.whl`, `gfx942-tree`), but none of these.
 fn is_target(word: &str) -> bool {
     let Ok(target) = word.parse::<TargetId>() else { return false };
     let Some(name) = target.processor().strip_prefix("gfx") else { return word == SPIRV };
@@ -163,7 +164,7 @@ mod tests {
                 );
             }
         }
-        // What is no target is complained about, and not taken for the input.
+        // An invalid target is an error, and is not taken for the input.
         assert_eq!(bound(&["--gpu-targets", "GFX942", "x"]), ["--gpu-targets=GFX942", "x"]);
         assert_eq!(bound(&["--gpu-targets", "-o", "x"]), ["--gpu-targets", "-o", "x"]);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Where messages go: those of the file system while it serves, such as members that cannot be read, and the like.
+//! The destination of log messages.
 //!
-//! They go to stderr; those of a daemon to the system's log, once it has left the terminal. glibc's syslog(3) speaks to
-//! /dev/log, at which journald listens as well. If there is a log file, everything goes there.
+//! They go to stderr. A daemon's messages go to the system's log once it has left the terminal: glibc's syslog(3)
+//! writes to /dev/log, where journald listens as well. If there is a log file, all messages go there.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
@@ -27,13 +27,13 @@ use super::terminal::message;
 static FILE: OnceLock<File> = OnceLock::new();
 static IS_DETACHED: AtomicBool = AtomicBool::new(false);
 
-/// To be called once, before anything can be said. `RUST_LOG` says what is (default: warnings and errors).
+/// Starts logging. Call it once, before the first message. `RUST_LOG` selects messages (default: warnings and errors).
 pub(super) fn start() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let terminal =
         layer().fmt_fields(fields()).with_writer(terminal).with_ansi(io::stderr().is_terminal()).without_time();
     let file = layer().fmt_fields(fields()).with_writer(file).with_ansi(false);
-    // It is there once in a process. The log has its own column for the level, in which it can be looked for.
+    // There is one per process. The log has its own column for the level.
     let system = Syslog::new(c"kpackfs", Options::LOG_PID, Facility::Daemon);
     let system = system.map(|syslog| {
         let writer = syslog.with_filter(|_| is_detached() && FILE.get().is_none());
@@ -48,7 +48,7 @@ pub(super) fn start() {
     registry().with(filter).with(terminal).with(file).with(system).init();
 }
 
-/// Writes the fields of a message on one line: `path` and others come from inputs.
+/// Writes the fields of a message on one line, escaped: `path` and others come from inputs.
 fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     let write = |writer: &mut Writer<'_>, field: &Field, value: &dyn Debug| {
         let value = message(&format!("{value:?}"));
@@ -57,19 +57,19 @@ fn fields() -> impl for<'writer> FormatFields<'writer> + Send + Sync + 'static {
     debug_fn(write).delimited(" ")
 }
 
-/// Has everything appended to a file from now on.
+/// Appends all messages to a file from now on.
 pub(super) fn to_file(path: &Path) -> anyhow::Result<()> {
-    // Opening a FIFO waits for a reader, and writing to it for one that reads.
+    // Opening a FIFO waits for a reader, and writing to it waits until the reader reads.
     if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
         bail!("--log-file {}: it is a FIFO; name a file", path.display());
     }
     let file = OpenOptions::new().append(true).create(true).open(path);
-    // That there is one already cannot be: there is one command in a process.
+    // A process runs one command, so the file is set once.
     FILE.set(file.with_context(|| format!("--log-file {}", path.display()))?).ok();
     Ok(())
 }
 
-/// Has everything go to the system's log from now on, unless there is a log file: nobody is at the terminal any more.
+/// Sends messages to the system's log from now on, unless there is a log file: nobody is at the terminal any more.
 pub(super) fn to_system() {
     IS_DETACHED.store(true, Ordering::Relaxed);
 }

@@ -38,7 +38,7 @@ use clap::{Parser, Subcommand};
 
 use crate::report::table;
 
-/// Exit code for everything that went wrong but the command line itself (which is 2, clap's).
+/// Exit code for all errors except a wrong command line (which is 2, clap's).
 const FAILURE: u8 = 1;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
@@ -68,7 +68,7 @@ enum Command {
     Generate(generate::Generate),
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command in the arguments.
 pub fn run() -> ExitCode {
     if let Err(error) = prepare::check_address_space(0) {
         eprintln!("kpackfs: {error}");
@@ -113,8 +113,8 @@ impl Command {
     }
 }
 
-/// An error with its causes. Errors that quote their cause themselves are not followed by it once more, and a cause that
-/// names the same file does without what named it before.
+/// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
+/// error with the same file name is omitted.
 fn text(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
@@ -127,7 +127,7 @@ fn text(error: &anyhow::Error) -> String {
     })
 }
 
-/// The reader of the output may stop reading. `serde_json` wraps what a writer answers.
+/// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
         Some(json) => json.io_error_kind(),

@@ -21,7 +21,7 @@ use crate::view::{self, HOST, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
 ///
-/// Returns when the mount can be used. `kpackfs umount` or umount(8) end it.
+/// Returns when the mount is ready. `kpackfs umount` or umount(8) ends it.
 #[derive(Debug, Args)]
 pub(super) struct Mount {
     /// A wheel, an unpacked wheel, an install tree, an artifact or a directory of artifacts; several wheels that belong
@@ -39,12 +39,13 @@ pub(super) struct Mount {
     #[command(flatten)]
     serving: Serving,
 
-    /// Overlay these targets on host/ itself, so that programs run from there; "auto" asks the kernel for the GPUs
+    /// Overlay these targets on host/ itself, so that programs run from there; "auto" stands for the GPUs of this
+    /// machine
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
     arch: Vec<String>,
 
-    /// List thin views for these sets of GPUs as well, such as gfx1036+gfx1100; "auto" asks the kernel for the GPUs, and
-    /// the link thin/auto leads to the view for all of them
+    /// List thin views for these sets of GPUs as well, such as gfx1036+gfx1100; "auto" stands for the GPUs of this
+    /// machine, and thin/auto is a link to the view for all of them
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
     thin: Vec<String>,
 }
@@ -78,7 +79,7 @@ impl Mount {
         Ok(keys)
     }
 
-    /// The thin views that are asked for; `topology` is where the kernel describes the GPUs.
+    /// The requested thin views. `topology` is where the kernel describes the GPUs.
     fn thin_views(&self, topology: &Path) -> anyhow::Result<ThinViews> {
         let mut views = ThinViews::default();
         for name in &self.thin {
@@ -118,19 +119,19 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
     });
     let total_bytes = sizes.sum();
     let tree = view::lay_out_with(input, plan, wheels.as_ref(), arch, thin, reports)?;
-    // What planning needed is given back to the system when nothing happens for a while.
+    // Memory used for planning is returned to the system after a while.
     resources.budget.touch();
     Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
 }
 
-/// End a mount of kpackfs
+/// Unmount a kpackfs mount
 #[derive(Debug, Args)]
 pub(super) struct Umount {
-    /// Where it is mounted
+    /// The mount point
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Detach it now, even if it is in use, and end it when nobody uses it any more
+    /// Detach the mount now, even if it is in use; it ends when it is no longer used
     #[arg(short, long)]
     lazy: bool,
 }

@@ -1,4 +1,4 @@
-//! kpackfs as mount(8) and mount.fuse3 call it.
+//! kpackfs as called by mount(8) and mount.fuse3.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,10 +12,11 @@ use super::Cli;
 use super::terminal::message;
 use crate::fs::FsError;
 
-/// Options of `kpackfs mount` that are no mount options: mount(8) has arguments of its own for what they do.
+/// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them.
 const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
 
-/// The caller, if it is one of these: mount(8) by the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o …`.
+/// The caller, if it is one of these: mount(8) through the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o
+/// …`.
 pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
     let (program, arguments) = arguments.split_first()?;
     if Path::new(program).file_name()?.as_bytes().starts_with(b"mount.") {
@@ -28,7 +29,7 @@ pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
     (has_options && !is_command(first)).then_some(Caller::Fuse)
 }
 
-/// Mounts as mount(8) has it done; gives mount(8)'s exit codes.
+/// Mounts on behalf of mount(8), and returns mount(8)'s exit codes.
 pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
     let name = match caller {
         Caller::Mount => "mount.kpackfs",
@@ -71,14 +72,14 @@ pub(super) fn options() -> Vec<KnownOption> {
     known.collect()
 }
 
-/// How it is called, and with which options: `mount.kpackfs --help`.
+/// The text of `mount.kpackfs --help`: usage and options.
 fn help(name: &str) -> String {
     let names: Vec<_> =
         options().into_iter().map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name }).collect();
     format!(
         "Usage: {name} INPUT DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION...]]\n\n\
          Mounts a wheel or an install tree split by GPU architecture; mount(8) calls it for -t kpackfs.\n\n  \
-         -f  do everything but mounting\n  \
+         -f  do everything except mounting\n  \
          -N  mount in this mount namespace\n  \
          -o  {}\n\n\
          They are the options of `kpackfs mount`, which `kpackfs mount --help` explains; see also mount.kpackfs(8).\n",
@@ -86,7 +87,8 @@ fn help(name: &str) -> String {
     )
 }
 
-/// What is wrong; below it, clap shows how to call `kpackfs mount`, which nobody did.
+/// The first line of clap's message. The following lines show the usage of `kpackfs mount`, which the user did not
+/// call.
 fn first_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line)

@@ -1,4 +1,4 @@
-//! Options that everything which plans a split has in common.
+//! Options that all commands share that plan a split.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::split::{Packaging, PlanOptions, Statement};
 use crate::view::WheelOptions;
 use crate::wheel::{self, DosTime, VariantLabel, WheelError};
 
-/// What to split.
+/// The input.
 #[derive(Clone, Debug, Args)]
 pub(super) struct InputOptions {
     /// A wheel, an unpacked wheel, an install tree, a tar archive of one, a binary, an artifact or a directory of artifacts;
@@ -23,15 +23,15 @@ pub(super) struct InputOptions {
     #[arg(required_unless_present_any = ["input_path", "artifact_dir", "input_dir"])]
     input: Vec<PathBuf>,
 
-    /// Another way to name INPUT, that of `split_python_wheels`
+    /// Another name of INPUT, as in `split_python_wheels`
     #[arg(long = "input", id = "input_path", value_name = "INPUT", conflicts_with = "input", hide_short_help = true)]
     named: Option<PathBuf>,
 
-    /// Other ways to name INPUT, those of `split_artifacts`; it has to be an artifact or to hold some
+    /// Another name of INPUT, as in `split_artifacts`; it must be an artifact or contain some
     #[arg(long, alias = "batch-artifact-parent-dir", value_name = "INPUT", conflicts_with_all = ["input", "input_path"], hide_short_help = true)]
     artifact_dir: Option<PathBuf>,
 
-    /// An earlier name of --artifact-dir, which counts if there is no other.
+    /// An earlier name of --artifact-dir, used if no other is given.
     #[arg(long, value_name = "INPUT", hide = true)]
     input_dir: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub(super) struct InputOptions {
 impl InputOptions {
     pub(super) fn path(&self) -> &Path {
         let named = self.named.as_deref().or(self.artifact_dir.as_deref()).or(self.input_dir.as_deref());
-        // One of them is there, or there would be no command.
+        // clap requires one of them.
         self.input.first().map(PathBuf::as_path).or(named).unwrap_or(Path::new(""))
     }
 
@@ -48,7 +48,7 @@ impl InputOptions {
         if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
     }
 
-    /// The artifacts that the input is or holds.
+    /// The artifacts, if the input is one or contains some.
     pub(super) fn artifacts(&self, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
         let is_named = !self.input.is_empty() || self.named.is_some() || self.artifact_dir.is_some();
         if self.input_dir.is_some() && is_named {
@@ -64,7 +64,7 @@ impl InputOptions {
     }
 }
 
-/// The artifacts that a single input is or holds.
+/// The artifacts, if a single input is one or contains some.
 pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     match inputs {
         [input] => prepare_artifacts(input, options),
@@ -72,7 +72,7 @@ pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow
     }
 }
 
-/// How to split.
+/// Options of a split.
 #[derive(Clone, Debug, Args)]
 pub(super) struct SplitOptions {
     #[command(flatten)]
@@ -87,11 +87,11 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "NAME", alias = "artifact-prefix", help_heading = "Split")]
     group: Option<String>,
 
-    /// An earlier name of --artifact-prefix, which counts if there is no other.
+    /// An earlier name of --artifact-prefix, used if no other is given.
     #[arg(long, value_name = "NAME", hide = true)]
     component_name: Option<String>,
 
-    /// How archives store code objects: zstd or none
+    /// Compression of code objects in archives: zstd or none
     #[arg(long, value_name = "SCHEME", default_value = "zstd", help_heading = "Split")]
     compression: Compression,
 
@@ -99,16 +99,16 @@ pub(super) struct SplitOptions {
     #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22), help_heading = "Split")]
     compression_level: i32,
 
-    /// What the names of device wheels begin with [default: amd-NAME-device]
+    /// Prefix of the names of device wheels [default: amd-NAME-device]
     #[arg(long, value_name = "PREFIX", help_heading = "Wheels")]
     device_package_prefix: Option<String>,
 
-    /// Requirements of device wheels, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; those with @GFXARCH@ are left out of
+    /// Requirements of device wheels, such as "rocm-sdk-device-@GFXARCH@ == 7.1"; those with @GFXARCH@ are omitted from
     /// wheels for families
     #[arg(long, value_name = "REQUIREMENT", num_args = 1.., value_parser = requirement, help_heading = "Wheels")]
     device_requires_dist: Vec<String>,
 
-    /// Make a variant wheel, too
+    /// Also make a variant wheel
     #[arg(long, help_heading = "Wheels")]
     pub(super) generate_variant_wheel: bool,
 
@@ -122,8 +122,8 @@ pub(super) struct SplitOptions {
     #[command(flatten)]
     pub(super) cache: CacheOptions,
 
-    /// Keep compressed code objects on disk, up to this size for all inputs, and at most half of the free space; 0 keeps
-    /// none. `split` keeps them only if this is given [default: 4096]
+    /// Keep compressed code objects on disk, up to this size for all inputs and at most half of the free space; 0 keeps
+    /// none. `split` keeps them only if this option is given [default: 4096]
     #[arg(long, value_name = "MIB", alias = "keep-frames", value_parser = clap::value_parser!(u64).range(0..=1 << 30), help_heading = "Resources")]
     frame_cache: Option<u64>,
 
@@ -136,7 +136,8 @@ pub(super) struct SplitOptions {
     pub(super) jobs: Option<u16>,
 }
 
-/// Options of rocm-kpack's tools that mean nothing here. They are accepted, so that what calls those tools can call this one.
+/// Options of rocm-kpack's tools without effect here. They are accepted so that callers of those tools can call this
+/// one.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Ignored {
     #[arg(long, value_name = "PATH", hide = true)]
@@ -150,7 +151,7 @@ pub(super) struct Ignored {
 }
 
 impl Ignored {
-    /// Says on stderr which of them are there.
+    /// Prints which of them were given on stderr.
     pub(super) fn note(&self) {
         let given = [
             ("--clang-offload-bundler", self.clang_offload_bundler.is_some()),
@@ -169,36 +170,36 @@ fn requirement(text: &str) -> Result<String, WheelError> {
     wheel::check_requirement(text).map(|()| text.to_owned())
 }
 
-/// More threads than any machine has cores would only take its memory.
+/// More threads than any machine has cores would only use memory.
 pub(super) const MOST_JOBS: i64 = 1024;
 
-/// Where the indexes of inputs are.
+/// The location of indexes.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CacheOptions {
-    /// Directory of the indexes, which keep what was found out about each input [default: ~/.cache/kpackfs, or
-    /// what the variable `KPACKFS_CACHE_DIR` names]
+    /// Directory of the indexes, which store results about each input [default: ~/.cache/kpackfs, or the value of the
+    /// variable `KPACKFS_CACHE_DIR`]
     #[arg(long, value_name = "DIR", global = true, help_heading = "Resources")]
     cache_dir: Option<PathBuf>,
 
-    /// Keep nothing, and use nothing that was kept
+    /// Neither read nor write the cache directory
     #[arg(long, help_heading = "Resources")]
     no_cache: bool,
 }
 
 impl CacheOptions {
-    /// The directory; `None` if there is to be none, for which an empty variable stands, too.
+    /// The directory; `None` if indexes are disabled, which an empty variable does, too.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         if self.no_cache {
             return None;
         }
         let named = self.cache_dir.clone().or_else(default_directory);
         let directory = named.filter(|directory| !directory.as_os_str().is_empty())?;
-        // A daemon writes to it after it has changed its directory.
+        // A daemon writes to it after changing its working directory.
         Some(std::path::absolute(&directory).unwrap_or(directory))
     }
 }
 
-/// What the variable names, or the user's place for what can be made again (XDG Base Directory Specification).
+/// The directory in the variable, or else the user's cache directory (XDG Base Directory Specification).
 fn default_directory() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("KPACKFS_CACHE_DIR") {
         return Some(named.into());
@@ -209,7 +210,7 @@ fn default_directory() -> Option<PathBuf> {
 }
 
 impl SplitOptions {
-    /// Says on stderr which options have no effect.
+    /// Prints options without effect on stderr.
     pub(super) fn note_ignored(&self) {
         self.ignored.note();
         if self.component_name.is_some() && self.group.is_some() {
@@ -217,13 +218,12 @@ impl SplitOptions {
         }
     }
 
-    /// The compressed code objects of an input.
+    /// The frame store of an input.
     pub(super) fn frame_store(&self, input: &Path) -> FrameStore {
         FrameStore::open(self.cache.directory().as_deref(), input, self.frame_cache.map(|size| size << 20))
     }
 
-    /// What wheels are to be like. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set
-    /// (reproducible-builds.org).
+    /// The options of wheels. Their files have the time of `SOURCE_DATE_EPOCH`, if it is set (reproducible-builds.org).
     pub(super) fn to_wheel_options(&self) -> anyhow::Result<WheelOptions> {
         let stamp = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(seconds) => DosTime::of(seconds.parse().context("SOURCE_DATE_EPOCH")?),
@@ -241,12 +241,12 @@ impl SplitOptions {
             stamp,
             fingerprint: 0,
         };
-        // Of all the options that wheels depend on, and of the program that makes them.
+        // A hash of all options that wheels depend on, and of the program's version.
         let identity = format!("{} {options:?} {:?}", env!("CARGO_PKG_VERSION"), self.to_options(Packaging::Bundles)?);
         Ok(WheelOptions { fingerprint: crc32fast::hash(identity.as_bytes()), ..options })
     }
 
-    /// What the planner wants to know.
+    /// The options of planning.
     pub(super) fn to_options(&self, packaging: Packaging) -> anyhow::Result<PlanOptions> {
         let root = |name: &String| match name.trim_matches('/') {
             "" | "." => Ok(EntryPath::root()),

@@ -1,8 +1,8 @@
-//! The directory that parts are written to. It may hold other things: a build has one for all of its components. Only what would
-//! be overwritten is refused, or replaced on request.
+//! The output directory. It may contain other files: a build has one directory for all of its components. A part with
+//! an existing name is refused, or replaced on request.
 //!
-//! Parts are written to a hidden directory in it, and get their names when all of them are complete. What fails, is interrupted or
-//! killed before leaves what was there.
+//! Parts are written to a hidden directory inside and renamed when all of them are complete. A run that fails, is
+//! interrupted or is killed before that leaves the existing files unchanged.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -18,30 +18,30 @@ use super::interrupt::{delete, unfinished};
 use crate::resources::Resources;
 use crate::source::EntryPath;
 
-/// As many names as a message says.
+/// The most names in a message.
 const NAMED: usize = 3;
 
-/// What the names of hidden directories begin with.
+/// The prefix of hidden directories.
 const PREFIX: &str = ".kpackfs-partial-";
 
-/// What the name begins with that something has while another takes its place, where the file system cannot exchange the two.
+/// The prefix of the name that a replaced part has for a moment, if the file system cannot exchange two names.
 const ASIDE: &str = ".kpackfs-replaced-";
 
-/// How often a hidden directory is made again that another process took for one that was left behind.
+/// The most times that a hidden directory is created again because another process removed it as left behind.
 const TRIES: usize = 100;
 
-/// An output that is being written. Dropped before it is published, it leaves nothing.
+/// An output that is being written. If it is dropped before it is published, nothing is left.
 pub(super) struct Output {
     place: PathBuf,
     hidden: TempDir,
-    /// Locked as long as this process lives, so that nobody takes the directory for one that was left behind.
+    /// Held as long as this process lives, so that no other process removes the directory as left behind.
     _lock: File,
     parts: Vec<OutputPart>,
-    /// What goes when the parts are there, and nothing takes its place.
+    /// Parts that are removed without a replacement.
     gone: Vec<PathBuf>,
 }
 
-/// Something that is written to `staged` and belongs to `place`.
+/// A part that is written to `staged` and renamed to `place`.
 struct OutputPart {
     staged: PathBuf,
     place: PathBuf,
@@ -49,8 +49,8 @@ struct OutputPart {
 }
 
 impl Output {
-    /// Makes the directory `place`, if nothing is at `parts` and `gone` in it or `force` has that replaced. Code objects are compressed once;
-    /// until they are written they lie in the directory, in a file without a name.
+    /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it, unless `force` is set.
+    /// Code objects are compressed once: until they are written, they are kept in an unnamed file in the directory.
     pub(super) fn prepare(
         place: &Path,
         parts: &[PathBuf],
@@ -84,7 +84,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Where what belongs to `place` is written until all is complete.
+    /// Adds a part, and returns where it is written until all parts are complete.
     fn add(&mut self, place: &Path, may_replace: bool) -> PathBuf {
         let staged = self.staged(place);
         self.parts.push(OutputPart { staged: staged.clone(), place: place.to_owned(), may_replace });
@@ -92,16 +92,16 @@ impl Output {
     }
 
     fn staged(&self, place: &Path) -> PathBuf {
-        // Messages name it, so it keeps its name.
+        // Its name appears in messages, so the staged part has the same name.
         self.hidden.path().join(place.strip_prefix(&self.place).unwrap_or(place))
     }
 
-    /// Views, and where each is written until all are complete.
+    /// The views, with the paths where they are written until all are complete.
     pub(super) fn views(&self, views: &[(EntryPath, PathBuf)]) -> Vec<(EntryPath, PathBuf)> {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
     }
 
-    /// Adds a file that belongs to the parts and replaces that of others.
+    /// Adds a file that replaces an existing one.
     pub(super) fn write_file(&mut self, place: &Path, text: &str) -> anyhow::Result<()> {
         let staged = self.add(place, true);
         let name = || staged.display().to_string();
@@ -111,11 +111,11 @@ impl Output {
         fs::write(&staged, text).with_context(name)
     }
 
-    /// Gives everything its name. Nothing has a new one if this fails.
+    /// Renames everything. If this fails, nothing has been renamed.
     pub(super) fn publish(self) -> anyhow::Result<()> {
         // An interrupt waits until this is done.
         let _unfinished = unfinished();
-        // What goes is deleted with the hidden directory.
+        // Replaced parts are deleted with the hidden directory.
         let gone = self.gone.iter().enumerate().map(|(number, place)| {
             let staged = self.hidden.path().join(format!("{ASIDE}{number}"));
             OutputPart { staged: place.clone(), place: staged, may_replace: false }
@@ -145,7 +145,7 @@ impl Drop for Output {
 }
 
 impl OutputPart {
-    /// Gives it its name. What was there before is where it was written.
+    /// Renames the part. A replaced part gets the name of the staged one.
     fn publish(&self) -> io::Result<()> {
         if let Some(directory) = self.place.parent() {
             fs::create_dir_all(directory)?;
@@ -170,7 +170,7 @@ impl OutputPart {
     fn rename(&self, flags: RenameFlags) -> io::Result<()> {
         let (staged, place) = (Movable::new(&self.staged), Movable::new(&self.place));
         let result = match renameat_with(CWD, &self.staged, CWD, &self.place, flags) {
-            // Some file systems have no such flags (rename(2)), as NFS and 9p.
+            // Some file systems lack these flags (rename(2)), such as NFS and 9p.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if flags == RenameFlags::EXCHANGE => self.exchange(),
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if self.place.symlink_metadata().is_err() => {
                 fs::rename(&self.staged, &self.place)
@@ -187,7 +187,8 @@ impl OutputPart {
         result
     }
 
-    /// Exchanges both in three steps. Killed in between, it leaves what was replaced under a name that the next run names.
+    /// Exchanges both in three steps. If the process is killed in between, the next run reports the name of the
+    /// replaced part.
     fn exchange(&self) -> io::Result<()> {
         let mut name = std::ffi::OsString::from(ASIDE);
         name.push(self.place.file_name().unwrap_or_default());
@@ -204,11 +205,12 @@ impl OutputPart {
     }
 }
 
-/// A directory can be moved to another one only by a user who may write to it, since its `..` changes (`may_write`).
+/// Permissions to restore after a move. Only a user who may write to a directory can move it to another one, since its
+/// `..` changes (`may_write`).
 struct Movable(Option<Permissions>);
 
 impl Movable {
-    /// Has it be writable for a moment if it is a directory that is not.
+    /// Makes a directory writable if it is not.
     fn new(path: &Path) -> Self {
         let metadata =
             path.symlink_metadata().ok().filter(|metadata| metadata.is_dir() && metadata.mode() & 0o200 == 0);
@@ -229,7 +231,7 @@ impl Movable {
 fn check_input(taken: &[&PathBuf], input: &Path) -> anyhow::Result<()> {
     let input = input.canonicalize().unwrap_or_else(|_| input.to_owned());
     for place in taken {
-        // A link is replaced, not what it leads to.
+        // A link is replaced, not its target.
         if !place.is_symlink() && place.canonicalize().is_ok_and(|place| input.starts_with(place)) {
             bail!("{}: it is the input or holds it, and is not replaced", place.display());
         }
@@ -237,11 +239,11 @@ fn check_input(taken: &[&PathBuf], input: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a hidden directory, locked.
+/// Creates a hidden directory, and locks it.
 fn hidden_in(place: &Path) -> io::Result<(TempDir, File)> {
     for _ in 0..TRIES {
         let directory = Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(place)?;
-        // Another process may have taken it for one that was left behind, before it was locked.
+        // Another process may have removed it as left behind before it was locked.
         match lock(directory.path()) {
             Ok(Some(lock)) => return Ok((directory, lock)),
             Ok(None) => {}
@@ -252,7 +254,7 @@ fn hidden_in(place: &Path) -> io::Result<(TempDir, File)> {
     Err(io::Error::other("other processes remove what is made there"))
 }
 
-/// Locks a directory. `None` if another process has it, or has removed it.
+/// Locks a directory. `None` if another process has locked or removed it.
 fn lock(directory: &Path) -> io::Result<Option<File>> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(directory)?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -262,7 +264,7 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     Ok(is_there.then_some(file))
 }
 
-/// Deletes what processes that were killed have left in an output directory, and names what only a user can judge.
+/// Deletes what killed processes have left in an output directory. Reports names that only the user can judge.
 fn clear(output: &Path) {
     let entries = fs::read_dir(output).into_iter().flatten().flatten();
     for entry in entries {

@@ -47,7 +47,7 @@ fn only_what_would_be_overwritten_is_refused() {
     assert!(error.contains("out/c, and 2 more: ") && !error.contains("out/d"), "{error}");
 }
 
-/// An output with an old part, which is not writable, and something else.
+/// An output with an old part, which is not writable, and an unrelated file.
 fn old() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out");
@@ -91,7 +91,7 @@ fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
     let (directory, output) = old();
     let new = prepare(&output, &["part", "new", "last"], true, &directory.path().join("in")).unwrap();
     write(&new, "new");
-    // As if it had not been written.
+    // One part was not written.
     fs::remove_dir_all(&new.parts[2].staged).unwrap();
     assert!(new.publish().unwrap_err().to_string().contains("out/last"));
     assert_eq!(
@@ -99,7 +99,7 @@ fn nothing_has_a_new_name_if_one_part_cannot_have_it() {
         (vec!["other".into(), "part".into()], vec!["old".into()])
     );
     assert_eq!(output.join("part").metadata().unwrap().mode() & 0o777, 0o555);
-    // What came meanwhile is not replaced by a run that may not.
+    // A run without --force does not replace a part that was created meanwhile.
     let new = prepare(&output, &["new", "late"], false, &directory.path().join("in")).unwrap();
     write(&new, "new");
     fs::create_dir(output.join("late")).unwrap();

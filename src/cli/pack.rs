@@ -1,4 +1,4 @@
-//! `kpackfs kpack create` and `kpackfs kpack bundle`: archives and offload bundles made of code objects.
+//! `kpackfs kpack create` and `kpackfs kpack bundle`: archives and offload bundles from code objects.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -24,7 +24,7 @@ use crate::split::{self, Plan};
 /// Memory for caches and compressors, in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// What an archive is called of which nothing else says it.
+/// The default group of archives.
 const GROUP: &str = "kernels";
 
 /// Files with their names in archives and their paths.
@@ -32,27 +32,28 @@ type Contents = Vec<(String, PathBuf, Arc<dyn Content>)>;
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Code objects, and directories of them. Archives name a file by its path below the directory, or as it was named
+    /// Code objects, and directories of them. Their names in archives are the paths below the directory, or the paths
+    /// as given
     #[arg(required_unless_present = "from_binary")]
     file: Vec<PathBuf>,
 
-    /// Directory that gets `GROUP_TARGET.kpack` for each target, or with the end `.kpack` the archive for the only one
+    /// Directory for `GROUP_TARGET.kpack` for each target, or a file name ending in .kpack if there is only one target
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// What the code is for [default: what its ELF header names]
+    /// Target of the code [default: the one in its ELF header]
     #[arg(long, value_name = "TARGET")]
     target: Option<TargetId>,
 
-    /// Take the code of this fat binary, under the names that its wrappers ask for once `split` has split it
+    /// Take the code of this fat binary, under the names that its wrappers look up after `split`
     #[arg(long, value_name = "BINARY", conflicts_with = "file")]
     from_binary: Option<PathBuf>,
 
-    /// What archives are called [default: the name of the only directory or of the binary, or "kernels"]
+    /// Name of the archives [default: the name of the only directory or of the binary, or "kernels"]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
 
-    /// How archives store code objects: zstd or none
+    /// Compression of code objects in archives: zstd or none
     #[arg(long, value_name = "SCHEME", default_value = "zstd")]
     compression: Compression,
 
@@ -80,7 +81,7 @@ impl Create {
         Ok(())
     }
 
-    /// The archives that `split` makes for a binary, with their names.
+    /// The archives that `split` would make for a binary, with their names.
     fn of_binary(&self, binary: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<(String, Arc<ArchiveRope>)>> {
         let options = split::PlanOptions {
             group: self.group.clone(),
@@ -132,7 +133,7 @@ impl Create {
         Ok(objects.into_iter().map(archive).collect())
     }
 
-    /// All files that are named or in directories that are.
+    /// All files that were named, and all files in directories that were named.
     fn contents(&self, resources: &Arc<Resources>) -> anyhow::Result<Contents> {
         let mut contents = Vec::new();
         for place in &self.file {
@@ -150,7 +151,7 @@ impl Create {
         Ok(contents)
     }
 
-    /// A file as a code object. What was not named itself and is none is left out.
+    /// A file as a code object. Other files are skipped, unless they were named.
     fn object(&self, path: &Path, content: Arc<dyn Content>) -> anyhow::Result<Option<CodeObject>> {
         let object = code_object(path, content, self.target.as_ref());
         match object {
@@ -194,7 +195,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path) -> anyhow::Result<()> {
     write(&bundle_of(&objects)?, output)
 }
 
-/// A code object for `target`, or for what its header names.
+/// A code object for `target`, or else for the target in its header.
 fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>) -> anyhow::Result<CodeObject> {
     let mut header = vec![0; CODE_HEADER.min(usize::try_from(content.size()).unwrap_or(CODE_HEADER))];
     content.peek(&mut header)?;
@@ -211,7 +212,7 @@ fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>
     Ok(CodeObject::new(target, content))
 }
 
-/// The name of a file in archives: its path as it was named, or its own name if that leads elsewhere.
+/// The name of a file in archives: its path as it was given, or its base name if that path leads out of the directory.
 fn name_of(path: &Path) -> anyhow::Result<EntryPath> {
     let named = path.strip_prefix(".").unwrap_or(path);
     let of = |path: &Path| EntryPath::new(path.as_os_str().as_encoded_bytes());
@@ -220,13 +221,13 @@ fn name_of(path: &Path) -> anyhow::Result<EntryPath> {
         .with_context(|| path.display().to_string())
 }
 
-/// A name as archives hold it.
+/// A name for archives.
 fn text(path: &Path, name: &EntryPath) -> anyhow::Result<String> {
     let name = std::str::from_utf8(name.as_bytes());
     Ok(name.with_context(|| format!("{}: archives need names in UTF-8", path.display()))?.to_owned())
 }
 
-/// Writes a file, in the place of what has its name.
+/// Writes a file. Replaces an existing one.
 fn write(content: &dyn Content, path: &Path) -> anyhow::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;

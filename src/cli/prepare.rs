@@ -22,18 +22,17 @@ use crate::view::WheelSet;
 /// An input with its plan.
 pub(super) struct Prepared {
     pub(super) input: Input,
-    /// What of it was split.
+    /// The split binaries of the input.
     pub(super) joined: Joined,
     pub(super) plan: Plan,
     pub(super) wheels: Option<WheelSet>,
-    /// What the split is restricted to.
+    /// The restrictions of the split.
     pub(super) statement: Statement,
     pub(super) resources: Arc<Resources>,
 }
 
 impl Prepared {
-    /// Compares the members of a wheel with its RECORD, so that nothing that is wrong there is passed on, and nothing that is
-    /// damaged.
+    /// Compares the members of a wheel with its RECORD, so that neither wrong digests nor damaged files are copied.
     pub(super) fn check_claims(&self) -> anyhow::Result<()> {
         let Some(wheels) = &self.wheels else { return Ok(()) };
         let progress = MakingProgress::default();
@@ -48,16 +47,17 @@ impl Prepared {
     }
 }
 
-/// Has as many threads plan and compress as the user wants.
+/// Sets the number of threads that plan and compress.
 pub(super) fn set_jobs(jobs: Option<u16>) -> anyhow::Result<()> {
     let Some(jobs) = jobs else { return Ok(()) };
     rayon::ThreadPoolBuilder::new().num_threads(jobs.into()).build_global().context("--jobs")
 }
 
-/// Address space that is needed in addition to what --memory allows: stacks, the program itself, and what the list of an input takes.
+/// Address space in addition to --memory, in bytes: stacks, the program itself, and the list of an input.
 const BESIDE: u64 = 192 << 20;
 
-/// Fails if the address space is limited (`ulimit -v`) to less than work with so much memory needs: running out of it would abort.
+/// Fails if the address space is limited (`ulimit -v`) to less than this much memory needs. Running out of it would
+/// abort the process.
 pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
     let needed = memory.saturating_add(BESIDE);
     match getrlimit(Resource::As).current {
@@ -71,7 +71,7 @@ pub(super) fn check_address_space(memory: u64) -> anyhow::Result<()> {
     }
 }
 
-/// What all work shares, with as many threads and as much memory as the user wants.
+/// The resources, with the user's limits on threads and memory.
 pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<Arc<Resources>> {
     check_address_space(options.memory << 20)?;
     set_jobs(options.jobs)?;
@@ -81,12 +81,12 @@ pub(super) fn resources(input: &Path, options: &SplitOptions) -> anyhow::Result<
     Ok(Resources::with_store(options.memory << 20, memory, options.frame_store(input)))
 }
 
-/// Plans, and tells on stderr what could not be split.
+/// Plans a split, and prints warnings on stderr.
 pub(super) fn prepare(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
     prepare_listed(inputs, options, Input::open)
 }
 
-/// The same of an input that `list` lists.
+/// Like [`prepare`], for an input that `list` lists.
 pub(super) fn prepare_listed(
     inputs: &[PathBuf],
     options: &SplitOptions,
@@ -117,7 +117,7 @@ pub(super) fn prepare_listed(
     Ok(Prepared { input, joined, plan, wheels, statement: Statement::of(&choices), resources })
 }
 
-/// Saves the index. Without it the next run takes longer, no more.
+/// Saves the index. Without it the next run takes longer, but is not wrong.
 pub(super) fn save_index(resources: &Resources) {
     if let Err(error) = resources.index.save() {
         eprintln!("kpackfs: warning: the index of the input cannot be saved: {error}");

@@ -1,4 +1,4 @@
-//! Progress bars: on a terminal, for work that takes long enough to wait for.
+//! Progress bars: on a terminal, for work that takes long enough.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::table::size;
 
-/// How often a bar looks at the numbers.
+/// Time between two updates of a bar.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Into how many steps a bar is divided.
+/// The resolution of a bar.
 const STEPS: u64 = 1000;
 
-/// How far a bar is, in [`STEPS`]. It never runs backwards, though `total` grows while there turns out to be more to do.
+/// The position of a bar in [`STEPS`]. It never goes back, although `total` may grow.
 #[derive(Default)]
 struct Position(u64);
 
@@ -27,8 +27,8 @@ impl Position {
     }
 }
 
-/// Does `work`, and meanwhile shows how much of `total` bytes is done. How long the rest takes is not said: bytes that are found in
-/// a cache, inflated, or compressed differ by a factor of a hundred.
+/// Runs `work`, and shows how much of `total` bytes is done. The remaining time is not shown: cached, inflated and
+/// compressed bytes differ in cost by a factor of a hundred.
 pub(super) fn show_bytes<T: Send>(
     title: &'static str,
     done: &AtomicU64,

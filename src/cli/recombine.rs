@@ -18,7 +18,8 @@ use crate::resources::Resources;
 use crate::split::{Packaging, PlanProgress, Statement};
 use crate::view::{Recombined, Shards};
 
-/// Join the artifacts of several builds to packages: host code of one, device code of all by groups of GPUs
+/// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
+/// of GPUs
 ///
 /// A shard is a directory of artifacts, as `kpackfs split` writes them or as a build leaves them.
 #[derive(Debug, Args)]
@@ -28,27 +29,27 @@ pub(super) struct Recombine {
     #[arg(required_unless_present = "config_path")]
     config: Option<PathBuf>,
 
-    /// The directory that holds the shards
+    /// The directory of the shards
     #[arg(required_unless_present = "shards_path")]
     shards: Option<PathBuf>,
 
-    /// Another way to name CONFIG, that of rocm-kpack
+    /// Another name of CONFIG, as in rocm-kpack
     #[arg(long = "config", id = "config_path", value_name = "CONFIG", requires = "shards_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
     named_config: Option<PathBuf>,
 
-    /// Another way to name SHARDS, that of rocm-kpack
+    /// Another name of SHARDS, as in rocm-kpack
     #[arg(long = "input-shards-dir", id = "shards_path", value_name = "SHARDS", requires = "config_path", conflicts_with_all = ["config", "shards"], hide_short_help = true)]
     named_shards: Option<PathBuf>,
 
-    /// Directory to write to; it may hold other things
+    /// Directory to write to; it may contain other files
     #[arg(short, long, value_name = "DIR", alias = "output-dir", group = "destination", conflicts_with = "serving")]
     output: Option<PathBuf>,
 
-    /// Replace what has the names of what is written, and all packages of its components that are in DIR from an earlier time
+    /// Replace files and directories that have the names of the output, and all packages of the same components in DIR
     #[arg(long, requires = "output")]
     force: bool,
 
-    /// Show the packages at an existing directory instead
+    /// Mount the packages at an existing directory instead
     #[arg(long, value_name = "MOUNT_POINT", group = "destination")]
     mount: Option<PathBuf>,
 
@@ -56,7 +57,7 @@ pub(super) struct Recombine {
     #[arg(long, value_name = "NAME")]
     component: Vec<String>,
 
-    /// Put .kpm manifests next to the archives, for old runtimes
+    /// Write .kpm manifests next to the archives, for old runtimes
     #[arg(long)]
     kpm: bool,
 
@@ -72,7 +73,7 @@ pub(super) struct Recombine {
 
 impl Recombine {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        // One way or the other both are named, or there would be no command.
+        // clap requires both in one form or the other.
         let either =
             |one: &Option<PathBuf>, other: &Option<PathBuf>| one.clone().or_else(|| other.clone()).unwrap_or_default();
         let config = either(&self.config, &self.named_config);
@@ -99,7 +100,7 @@ impl Recombine {
         self.serving.serve(&shards, mount_point, served)
     }
 
-    /// What the packages are restricted to.
+    /// The restrictions of the packages.
     fn statement(&self) -> anyhow::Result<Statement> {
         Ok(Statement::of(&self.options.to_options(Packaging::Processors)?))
     }

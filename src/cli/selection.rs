@@ -1,4 +1,4 @@
-//! Options that say which targets and databases a split is about.
+//! Options that select targets and databases.
 
 use anyhow::Context;
 use clap::Args;
@@ -7,18 +7,18 @@ use crate::database::{Databases, TORCH_FAT};
 use crate::gpu::{BundleKey, TargetId, TargetIdError};
 use crate::split::Packaging;
 
-/// Which targets and databases.
+/// The selection of targets and databases.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
     /// Only these GPU targets or families [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
     gpu_targets: Option<Vec<TargetId>>,
 
-    /// Not these GPU targets or families, such as the gfx906 that compilers make code for when no target is named
+    /// Omit these GPU targets or families, such as gfx906, for which compilers make code if no target is named
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
     exclude_targets: Vec<TargetId>,
 
-    /// The kernel databases that leave the host part; "" for none [default: all]
+    /// The kernel databases to move out of the host part; "" for none [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., alias = "split-databases", help_heading = "Split")]
     databases: Option<Vec<String>>,
 
@@ -32,23 +32,23 @@ fn target(text: &str) -> Result<TargetId, TargetIdError> {
 }
 
 impl Selection {
-    /// The device parts that are wanted; all if `None`.
+    /// The wanted device parts; all if `None`.
     pub(super) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
         self.gpu_targets.as_ref().map(|targets| targets.iter().map(|target| packaging.key_of(target)).collect())
     }
 
-    /// The device parts that are not wanted.
+    /// The device parts to omit.
     pub(super) fn exclude_targets(&self, packaging: Packaging) -> Vec<BundleKey> {
         self.exclude_targets.iter().map(|target| packaging.key_of(target)).collect()
     }
 
-    /// The handlers that the user named, if any.
+    /// The handlers that the user chose, if any.
     pub(super) fn chosen_databases(&self) -> anyhow::Result<Option<Databases>> {
         let is_chosen = self.databases.is_some() || self.wheel_type.is_some();
         is_chosen.then(|| self.databases()).transpose()
     }
 
-    /// The handlers that are asked which database a file belongs to.
+    /// The handlers that are asked for the database of a file.
     pub(super) fn databases(&self) -> anyhow::Result<Databases> {
         match (&self.databases, &self.wheel_type) {
             (Some(names), _) => {

@@ -1,4 +1,4 @@
-//! Options of everything that mounts, and how they are carried out.
+//! Options of all commands that mount, and their implementation.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::artifact::{FoundArtifacts, find, shards};
 use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
 use crate::source::is_stream;
 
-/// How to mount and serve.
+/// Options of mounting and serving.
 #[derive(Debug, Args)]
 #[group(id = "serving")]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
@@ -24,12 +24,12 @@ pub(super) struct Serving {
     #[arg(long, help_heading = "Mount")]
     allow_other: bool,
 
-    /// Let nobody run programs from the mount, or load libraries
+    /// Prevent programs from being run, and libraries from being loaded, from the mount
     #[arg(long, help_heading = "Mount")]
     noexec: bool,
 
-    /// Have no file read by the kernel itself (FUSE passthrough), so that the mount can be a layer of an overlayfs that is one of
-    /// another, as in containers in containers
+    /// Do not let the kernel read files by itself (FUSE passthrough), so that the mount can be a layer of an overlayfs
+    /// that is a layer of another one, as in containers in containers
     #[arg(long, help_heading = "Mount")]
     no_passthrough: bool,
 
@@ -37,11 +37,12 @@ pub(super) struct Serving {
     #[arg(long, value_name = "FILE", help_heading = "Mount")]
     log_file: Option<PathBuf>,
 
-    /// Write a line to the open file with this number when the mount can be used; it ends without one if there is none
+    /// Write a line to the open file with this number when the mount is ready; if mounting fails, the file is closed
+    /// without one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..), help_heading = "Mount")]
     ready_fd: Option<i32>,
 
-    /// Do everything but mounting
+    /// Do everything except mounting
     #[arg(long, help_heading = "Mount")]
     fake: bool,
 
@@ -50,12 +51,12 @@ pub(super) struct Serving {
     namespace: Option<PathBuf>,
 }
 
-/// A path that stays the same when a daemon changes its directory.
+/// An absolute path, which stays valid when a daemon changes its working directory.
 pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
-/// Refuses what cannot be read at any place for as long as a mount lasts: streams, as input or as artifacts of it.
+/// Refuses input that cannot be read at random: compressed streams, also as artifacts.
 fn check_mountable(source: &Path) -> anyhow::Result<()> {
     let artifacts = |place: &Path| match find(place) {
         Ok(Some(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
@@ -74,7 +75,8 @@ fn check_mountable(source: &Path) -> anyhow::Result<()> {
 }
 
 impl Serving {
-    /// Mounts what `prepare` makes of `source`, and serves it. In the background, `prepare` runs in the daemon.
+    /// Mounts the tree that `prepare` makes from `source`, and serves it. In the background, `prepare` runs in the
+    /// daemon.
     pub(super) fn serve(
         &self,
         source: &Path,
@@ -82,7 +84,7 @@ impl Serving {
         prepare: impl FnOnce() -> anyhow::Result<Served>,
     ) -> anyhow::Result<()> {
         check_mountable(source)?;
-        // Before anything is opened that could get this number.
+        // Before any file is opened that could get this number.
         let ready = self.ready_fd.map(ReadyFile::inherit).transpose()?;
         if let Some(path) = &self.log_file {
             log::to_file(path)?;
@@ -101,7 +103,7 @@ impl Serving {
         }
         let usable = || {
             if self.foreground {
-                // The reader may be gone.
+                // stderr may be closed.
                 writeln!(std::io::stderr(), "kpackfs: mounted on {}", mount_point.display()).ok();
             } else {
                 log::to_system();

@@ -32,12 +32,12 @@ pub(super) struct Split {
     #[command(flatten)]
     options: SplitOptions,
 
-    /// Directory to write to; it may hold other things
+    /// Directory to write to; it may contain other files
     #[arg(short, long, value_name = "DIR", alias = "output-dir")]
     output: PathBuf,
 
-    /// Replace what has the names of what is written. With --format directory and without --view, also replace all parts of
-    /// an earlier split in DIR
+    /// Replace files and directories that have the names of the output. With --format directory and without --view,
+    /// also replace all parts of an earlier split in DIR
     #[arg(long)]
     force: bool,
 
@@ -45,9 +45,10 @@ pub(super) struct Split {
     #[arg(long, value_enum, default_value_t = OutputFormat::Directory, alias = "output-format")]
     format: OutputFormat,
 
-    /// Write this view only, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default: host
-    /// and every device part; every GPU with --format thin-wheel, where views are called gfx942 or gfx1100+gfx1036]. With
-    /// --format wheel, fat is the wheel that a host wheel and its device wheels were split from
+    /// Write only this view, such as host, gfx942, merged/gfx942 or thin/gfx942; may be given several times [default:
+    /// host and every device part; every GPU with --format thin-wheel, where views are named gfx942 or
+    /// gfx1100+gfx1036]. With --format wheel, the view fat is the wheel from which a host wheel and its device wheels
+    /// were made
     #[arg(long, value_name = "VIEW")]
     view: Vec<String>,
 
@@ -62,11 +63,11 @@ pub(super) struct Split {
     writing: Writing,
 }
 
-/// How views are written.
+/// Options of writing views.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct Writing {
-    /// Share blocks with the files of an input that is a directory, as `cp --reflink` does: where the filesystem can, or else fail,
-    /// or never
+    /// Share blocks with the files of an input directory, as `cp --reflink` does: where the filesystem supports it,
+    /// always (or fail), or never
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
     reflink: When,
 }
@@ -94,7 +95,7 @@ enum OutputFormat {
     Directory,
     /// A .whl file for each part of a wheel
     Wheel,
-    /// A self-contained .whl file for each GPU, in a directory of its name
+    /// A self-contained .whl file for each GPU, in a directory with its name
     ThinWheel,
 }
 
@@ -126,7 +127,7 @@ impl Split {
         let views = self.directories(&prepared.plan)?;
         let stated = match self.format {
             OutputFormat::Directory => Some(self.stated(&prepared, &views)?),
-            // Wheels say so themselves.
+            // Wheels contain their statement.
             OutputFormat::Wheel | OutputFormat::ThinWheel => None,
         };
         match (self.format, &prepared.wheels) {
@@ -161,14 +162,14 @@ impl Split {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What the directory is to say of the split.
+    /// The statement for the output directory.
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
         StatementChange::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
     }
 
-    /// Names device parts in the directory that no split says to be its own.
+    /// Reports device parts in the output directory that belong to no known split.
     fn warn_of_others(&self, views: &[(EntryPath, PathBuf)]) {
         let entries = std::fs::read_dir(&self.output).into_iter().flatten().filter_map(Result::ok);
         let is_key = |path: &PathBuf| {
@@ -186,7 +187,7 @@ impl Split {
         }
     }
 
-    /// Refuses options that would do nothing with this format.
+    /// Refuses options without effect in this format.
     fn check_usage(&self) -> Result<(), clap::Error> {
         let of_wheels = || self.view.iter().any(|view| view.trim_start_matches('/').starts_with(WHEELS));
         let problem = match self.format {
@@ -206,7 +207,7 @@ impl Split {
         Err(clap::Error::raw(ErrorKind::ArgumentConflict, format!("{problem}\n")))
     }
 
-    /// Whether there is something to do.
+    /// Fails if there is nothing to do.
     fn check(&self, prepared: &Prepared) -> anyhow::Result<()> {
         let (input, plan) = (self.source.path().display(), &prepared.plan);
         if !matches!(self.format, OutputFormat::Directory)
@@ -221,7 +222,7 @@ impl Split {
         }
         if !plan.unsplit.is_empty() {
             return match self.format {
-                // What a host part is like whose binaries stayed fat is for `verify` to tell.
+                // `verify` reports a host part whose binaries stayed fat.
                 OutputFormat::Directory => Ok(()),
                 OutputFormat::Wheel | OutputFormat::ThinWheel => {
                     bail!("{input}: none of its fat binaries can be split; the warnings say why")
@@ -243,7 +244,7 @@ impl Split {
     ) -> anyhow::Result<()> {
         if let Some((view, _)) = views.iter().find(|(view, _)| tree.resolve(ROOT, view).is_none()) {
             bail!(
-                "--view {view}: there is no such view; there are {}, and what is in {MERGED}/ and {THIN}/",
+                "--view {view}: there is no such view; there are {}, and those in {MERGED}/ and {THIN}/",
                 names(tree)
             );
         }
@@ -260,7 +261,7 @@ impl Split {
         output.publish()
     }
 
-    /// Makes room for views, and for what is said of them.
+    /// Prepares the output for views and their statement.
     fn prepare_output(
         &self,
         views: &[(EntryPath, PathBuf)],
@@ -301,7 +302,8 @@ impl Split {
         output.publish()
     }
 
-    /// Writes the parts of a wheel, and `others`. `place` says which node of the tree shows a part, and where to write it.
+    /// Writes the parts of a wheel, and `others`. `place` returns the node of a part in the tree, and the path to write
+    /// it to.
     fn write_parts(
         &self,
         wheels: &WheelSet,
@@ -348,7 +350,7 @@ impl Split {
     }
 }
 
-/// Names binaries that keep all of their code in thin views.
+/// Reports binaries that keep all of their code in thin views.
 fn warn_of_fat(plan: &Plan) {
     for path in &plan.unsplit {
         let path = message(&path.to_string());
@@ -356,13 +358,13 @@ fn warn_of_fat(plan: &Plan) {
     }
 }
 
-/// Whether a split can have written a part of this name.
+/// Whether a split may have written a part of this name.
 fn is_part(path: &EntryPath) -> bool {
     let first = path.components().next().unwrap_or_default();
     begins_with_target(first) || RESERVED.iter().any(|name| first == name.as_bytes())
 }
 
-/// Clears set-ID bits, and names on stderr what had some: a copy would run with the rights of the user who makes it.
+/// Clears set-ID bits, and reports the files on stderr: a copy would run with the rights of the user who makes it.
 pub(super) fn clear_set_id(tree: &mut Tree) {
     if let [first, rest @ ..] = &*tree.clear_set_id() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
@@ -376,7 +378,7 @@ fn names(tree: &Tree) -> String {
     children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Says which device wheels of a host wheel were not given. Host wheels that are made again do not require them any more.
+/// Reports device wheels of a host wheel that were not given. New host wheels do not require them any more.
 fn warn_of_missing_devices(wheels: &WheelSet) {
     if let [first, rest @ ..] = &*wheels.missing_devices() {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
@@ -384,7 +386,7 @@ fn warn_of_missing_devices(wheels: &WheelSet) {
     }
 }
 
-/// Makes the archives that are in these views, all of them together, and writes the views.
+/// Makes the archives of these views, all of them together, and writes the views.
 pub(super) fn write_with_archives(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],

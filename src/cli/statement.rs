@@ -1,4 +1,4 @@
-//! What `split` writes next to its parts for `verify`: what it was asked for, and which parts there are.
+//! The statement that `split` writes with its parts for `verify`: the restrictions and the list of parts.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::source::EntryPath;
 use crate::split::Statement;
 use crate::view::REPORTS;
 
-/// A statement, and what the new parts replace in addition to what has their names.
+/// A statement, and parts of an earlier split that are replaced in addition to those with the same names.
 pub(super) struct StatementChange {
     file: PathBuf,
     statement: Statement,
@@ -20,8 +20,8 @@ pub(super) struct StatementChange {
 }
 
 impl StatementChange {
-    /// What is to be said in `output` once the parts are written. If these are a whole split, it takes the place of the
-    /// earlier one there; otherwise its parts are added to it. `is_part` says whether a name can be that of a part, since
+    /// The statement for `output` after the parts are written. If they are a whole split, it replaces the earlier
+    /// statement; otherwise the parts are added to that. `is_part` says whether a name can be that of a part, since
     /// nothing else may be replaced.
     pub(super) fn new(
         output: &Path,
@@ -50,7 +50,7 @@ impl StatementChange {
         Ok(stated)
     }
 
-    /// What an earlier split said.
+    /// The statement of an earlier split.
     fn earlier(&self) -> anyhow::Result<Option<Statement>> {
         let name = || self.file.display().to_string();
         let bytes = match fs::read(&self.file) {
@@ -71,7 +71,7 @@ impl StatementChange {
         self.replaced.iter().cloned()
     }
 
-    /// Adds it to an output.
+    /// Adds the statement to an output.
     pub(super) fn write(&self, output: &mut Output) -> anyhow::Result<()> {
         output.write_file(&self.file, &self.statement.to_json())
     }

@@ -16,21 +16,21 @@ use super::terminal::escaped;
 use crate::fs::find_mount;
 use crate::view::REPORTS;
 
-/// How often a live view looks.
+/// Time between two updates of a live view.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Show what a mount has done so far and what it is doing
+/// Show the work that a mount has done and what it is doing
 #[derive(Debug, Args)]
 pub(super) struct StatusArguments {
-    /// Where it is mounted
+    /// The mount point
     #[arg(value_name = "MOUNT_POINT")]
     place: PathBuf,
 
-    /// Look again each second, with what was done in that second, until the mount ends
+    /// Update each second, with the work of that second, until the mount ends
     #[arg(short, long)]
     watch: bool,
 
-    /// Print the mount's status.json as it is
+    /// Print the mount's status.json unchanged
     #[arg(long, conflicts_with = "watch")]
     json: bool,
 }
@@ -55,13 +55,13 @@ impl StatusArguments {
         loop {
             out.flush()?;
             thread::sleep(PERIOD);
-            // Nothing is kept open in between, so that the mount can be ended.
+            // No file is kept open in between, so that the mount can be unmounted.
             if find_mount(&self.place).ok().as_ref() != Some(&mount) {
                 return Ok(ExitCode::SUCCESS);
             }
             let before = std::mem::replace(&mut now, parsed(&read()?)?);
             if io::stdout().is_terminal() {
-                // Home, and clear from there (ECMA-48: CUP, ED).
+                // Cursor home, and clear from there (ECMA-48: CUP, ED).
                 write!(out, "\x1b[H\x1b[J")?;
             }
             show(&mut out, &mount.mount_point, &now, Some(&before))?;
@@ -69,7 +69,7 @@ impl StatusArguments {
     }
 }
 
-/// Prints a status; with an earlier one also what was done since, per second.
+/// Prints a status. With an earlier one, also the work per second since then.
 fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>) -> io::Result<()> {
     let text = |name: &str| now.get(name).and_then(Value::as_str).unwrap_or_default();
     let uptime = seconds(now);
@@ -148,7 +148,7 @@ fn number(group: &Value, name: &str) -> Option<u64> {
     group.get(name)?.as_u64()
 }
 
-/// The numbers of an object, but not times, which do not add up.
+/// The numbers of an object, without times, which cannot be subtracted.
 fn numbers(group: Option<&Value>) -> impl Iterator<Item = (&str, u64)> {
     let fields = group.and_then(Value::as_object).into_iter().flatten();
     fields

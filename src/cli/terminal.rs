@@ -1,13 +1,14 @@
-//! Text for a terminal. Names come from inputs, and may hold what moves the cursor, renames the window or forges a line.
+//! Text for a terminal. Names come from inputs, and may contain sequences that move the cursor, rename the window or
+//! forge a line.
 
 use std::fmt::Display;
 
 pub(super) use crate::report::escaped;
 
-/// As many characters as a message has at most; paths can be megabytes long.
+/// The most characters of a message. Paths can be megabytes long.
 const LONGEST: usize = 600;
 
-/// A message: escaped, and without its middle if it is longer than anyone reads.
+/// A message: escaped, and with its middle omitted if it is too long.
 pub(super) fn message(text: &impl Display) -> String {
     let text = text.to_string();
     let text = escaped(&text);

@@ -11,31 +11,32 @@ use crate::gpu::GpuSet;
 use crate::source::{EntryPath, Input};
 use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
 
-/// What versions thin wheels have.
+/// The versions of thin wheels.
 #[derive(Debug, Args)]
 pub(super) struct Versions {
-    /// Thin wheels keep the version of the input, which is the default: a directory has those for one GPU only
+    /// Thin wheels keep the version of the input (default); a directory contains thin wheels for one GPU only
     #[arg(long, conflicts_with = "local_version")]
     keep_version: bool,
 
-    /// Thin wheels name the GPU in a local version, such as 2.10.0+rocm7.1.gfx942. It sorts above the plain version
+    /// Versions of thin wheels name the GPU, such as 2.10.0+rocm7.1.gfx942. They sort above the plain version
     #[arg(long)]
     local_version: bool,
 }
 
 impl Versions {
-    /// Whether they name the GPU.
+    /// Whether versions name the GPU.
     pub(super) fn are_local(&self) -> bool {
         self.local_version
     }
 
-    /// Whether the user says something of them.
+    /// Whether the user chose one.
     pub(super) fn are_given(&self) -> bool {
         self.keep_version || self.local_version
     }
 }
 
-/// The thin wheels for these GPUs, all that are listed if there are none: where the tree has each, and where it is written to.
+/// The thin wheels for these GPUs, or all that are listed if none are given: the node in the tree, and the path to
+/// write it to.
 pub(super) fn thin_wheels(
     tree: &Tree,
     wheels: &WheelSet,
@@ -66,7 +67,7 @@ pub(super) fn thin_wheels(
     Ok(places)
 }
 
-/// Names signatures of the input's RECORD, which no thin wheel has.
+/// Reports signatures of the input's RECORD, which thin wheels do not have.
 pub(super) fn warn_of_signatures(input: &Input) {
     let Some(dist_info) = input.dist_info() else { return };
     for name in [b"RECORD.jws", b"RECORD.p7s"] {
@@ -88,7 +89,7 @@ fn listed(tree: &Tree) -> Vec<String> {
     children.into_iter().flatten().map(|child| String::from_utf8_lossy(child.name).into_owned()).collect()
 }
 
-/// The name of a set of GPUs as views have it, of one that is in another order or has the directory in front.
+/// The name of a set of GPUs in views. `view` may list them in another order or have the directory as a prefix.
 fn gpus_of(view: &str) -> String {
     let name = view.trim_matches('/');
     let name = [THIN, THIN_WHEELS].iter().find_map(|place| name.strip_prefix(place)?.strip_prefix('/')).unwrap_or(name);

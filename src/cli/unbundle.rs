@@ -1,4 +1,4 @@
-//! `kpackfs kpack unbundle`: code objects out of fat binaries and offload bundles.
+//! `kpackfs kpack unbundle`: extracts code objects from fat binaries and offload bundles.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ use crate::source::open_file;
 /// Memory for decompressed bundles, in bytes.
 const MEMORY: u64 = 256 << 20;
 
-/// The most bytes that are skipped between two bundles of a file.
+/// The most padding between two bundles of a file, in bytes.
 const GAP: u64 = 1 << 16;
 
 /// Writes the code objects of `files` to `output`, as `<file>.<number of the wrapper or bundle>.<target>.hsaco`.
@@ -69,7 +69,7 @@ fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
         bundles.push(read_bundle(at, content.size())?);
         next = match bundle_size(&content, at, content.size()) {
             Some(size) if size > 0 => next_bundle(&content, at + size)?,
-            // A bundle that does not tell its size is the last.
+            // A bundle that does not state its size is the last one.
             _ => None,
         };
     }
@@ -79,7 +79,7 @@ fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
     Ok(bundles)
 }
 
-/// Where the next bundle begins, behind padding.
+/// The offset of the next bundle, after padding.
 fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u64>> {
     let available = content.size().saturating_sub(from).min(GAP);
     let mut bytes = vec![0; usize::try_from(available)?];
@@ -90,7 +90,7 @@ fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u
     Ok(found.then_some(from + padding as u64))
 }
 
-/// A code object may be larger than the memory, so it goes to the file piece by piece.
+/// Writes a code object in pieces, since it may be larger than the memory.
 fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
     let mut file = new_file(path)?;
     export::copy(&*object.content, file.as_file_mut(), path, &AtomicU64::new(0))?;
@@ -98,7 +98,7 @@ fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
     file.persist_noclobber(path).map(drop).with_context(|| path.display().to_string())
 }
 
-/// A file for what belongs to `path`. It gets this name when it is complete.
+/// A temporary file for `path`. It gets this name when it is complete.
 pub(super) fn new_file(path: &Path) -> anyhow::Result<NamedTempFile> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut name = Builder::new();

@@ -21,25 +21,26 @@ use crate::verify::{self, FindingGroup, VerifyOptions, VerifyProgress, VerifyRep
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
-/// More findings than these begin with a summary.
+/// More findings than this are preceded by a summary.
 const MOST_WITHOUT_SUMMARY: usize = 10;
-/// Exit code if nothing can be said about it.
+/// Exit code if nothing could be checked.
 const UNREADABLE: u8 = 2;
 
 /// Check a split: binaries, archives, and that every kernel is found
 ///
-/// Where there is a RECORD, as in wheels, every file that it names is compared with its SHA-256 and size there, and METADATA
-/// says which wheels belong together. A split that was restricted by --gpu-targets and the like says so itself.
+/// If there is a RECORD, as in wheels, every file in it is compared with its SHA-256 and size. METADATA shows which
+/// wheels belong together. A split that was restricted by --gpu-targets and the like contains a statement of that.
 ///
-/// Exit codes: 0 everything was checked and nothing is wrong, 1 something is, 2 wrong command line, unreadable, or nothing there to verify.
+/// Exit codes: 0 everything was checked and nothing is wrong, 1 something is wrong, 2 wrong command line, unreadable
+/// input, or nothing to verify.
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// A split (a directory that holds host/), an installation, artifacts, a directory of artifacts or of wheels, a binary,
-    /// an archive; or the host part and the device parts, as directories or wheels, in any order
+    /// A split (a directory that contains host/), an installation, artifacts, a directory of artifacts or of wheels, a
+    /// binary, an archive; or the host part and the device parts, as directories or wheels, in any order
     #[arg(required_unless_present = "artifacts_dir")]
     path: Vec<PathBuf>,
 
-    /// Another way to name PATH, that of `verify_artifacts`
+    /// Another name of PATH, as in `verify_artifacts`
     #[arg(long, value_name = "PATH", conflicts_with = "path", hide_short_help = true)]
     artifacts_dir: Option<PathBuf>,
 
@@ -47,7 +48,8 @@ pub(super) struct Verify {
     #[arg(long, value_name = "FAT")]
     against: Option<PathBuf>,
 
-    /// PATH is a thin view for these GPUs, such as gfx942 or gfx1036+gfx1100; only a tree that was copied from thin/ needs it
+    /// PATH is a thin view for these GPUs, such as gfx942 or gfx1036+gfx1100; needed only for a copy of a directory in
+    /// thin/
     #[arg(long, value_name = "GPUS")]
     thin: Option<GpuSet>,
 

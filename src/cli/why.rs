@@ -22,18 +22,19 @@ const MEMORY: u64 = 64 << 20;
 
 /// Exit code if code is not found.
 const NOT_FOUND: u8 = 1;
-/// Exit code if nothing can be said.
+/// Exit code if there is no answer.
 const UNREADABLE: u8 = 2;
 
-/// Explain why a HIP runtime finds no kernel, and what mends it
+/// Explain why a HIP runtime finds no kernel, and how to fix it
 ///
-/// It does what a runtime does with each library, without loading it: wrappers, marker, environment, every archive that would be
-/// tried, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not seen but follow from how runtimes work.
+/// It follows the steps of a runtime for each library, without loading it: wrappers, marker, environment, all archives
+/// in order, packages, and the runtime itself. The first line is the answer. Lines marked "model" are not observed but
+/// follow from how runtimes work.
 ///
-/// Exit codes: 0 found, 1 not found, 2 wrong command line, or unreadable.
+/// Exit codes: 0 found, 1 not found, 2 wrong command line, or unreadable input.
 #[derive(Debug, Args)]
 pub(super) struct Why {
-    /// Libraries, or directories that hold some: site-packages, an installation, a view of a mount
+    /// Libraries, or directories of libraries: site-packages, an installation, a view of a mount
     #[arg(required_unless_present_any = ["python", "pid"])]
     path: Vec<PathBuf>,
 
@@ -41,11 +42,11 @@ pub(super) struct Why {
     #[arg(long, value_name = "TARGET", value_delimiter = ',', default_value = "auto")]
     target: Vec<String>,
 
-    /// Only libraries of this file name
+    /// Only libraries with this file name
     #[arg(long, value_name = "NAME")]
     binary: Option<String>,
 
-    /// Only this wrapper, by its number
+    /// Only the wrapper with this number
     #[arg(long, value_name = "N")]
     wrapper: Option<usize>,
 
@@ -57,7 +58,7 @@ pub(super) struct Why {
     #[arg(long, value_name = "PID", conflicts_with = "path")]
     pid: Option<u32>,
 
-    /// Print what was seen for all libraries, not only for those without code
+    /// Print the evidence for all libraries, not only for those without code
     #[arg(long)]
     all: bool,
 
@@ -65,7 +66,7 @@ pub(super) struct Why {
     #[arg(long)]
     json: bool,
 
-    /// Where the kernel describes the GPUs
+    /// Directory of the kernel's description of GPUs
     #[arg(long, value_name = "DIR", default_value = KFD_TOPOLOGY, hide = true)]
     topology: PathBuf,
 }
@@ -115,7 +116,7 @@ impl Why {
         let mut gpus = devices(&self.topology).context("--target auto")?;
         for name in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
             let Some(list) = variables.get(OsStr::new(name)).and_then(|list| list.to_str()) else { continue };
-            // Runtimes stop at the first number that is none of a GPU; UUIDs are not understood here.
+            // Runtimes stop at the first number that is not that of a GPU. UUIDs are not supported here.
             let numbers = list.split(',').map_while(|number| number.trim().parse::<usize>().ok());
             gpus = numbers.map_while(|number| gpus.get(number).cloned()).collect();
             if gpus.is_empty() {
@@ -129,7 +130,7 @@ impl Why {
         let command = answer.command.as_ref().map(|command| format!("; run: {command}")).unwrap_or_default();
         writeln!(out, "{}", message(&format!("{}{command}", answer.sentence)))?;
         for problem in &answer.unread {
-            writeln!(out, "not looked into: {}", message(problem))?;
+            writeln!(out, "not read: {}", message(problem))?;
         }
         for lookup in answer.lookups.iter().filter(|it| self.all || it.cause.is_some() || answer.lookups.len() == 1) {
             writeln!(out, "\n{}", message(&format!("{} on {}:", lookup.library, lookup.target)))?;
@@ -145,7 +146,7 @@ impl Why {
     }
 }
 
-/// Where an interpreter has its packages.
+/// The directory of an interpreter's packages.
 fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
     let script = "import sysconfig, sys; sys.stdout.write(sysconfig.get_paths()['platlib'])";
     let output = Command::new(python).args(["-c", script]).output();
@@ -167,7 +168,7 @@ fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
     Ok(bytes.split(|&byte| byte == 0).filter_map(pair).collect())
 }
 
-/// The files that a process has mapped, each once.
+/// The files that a process has mapped, without duplicates.
 fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let path = format!("/proc/{pid}/maps");
     let bytes = fs::read(&path).context(path)?;
