@@ -1,4 +1,4 @@
-//! Gives the shared library the name under which HIP looks for it.
+//! Sets the name under which HIP looks for the shared library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

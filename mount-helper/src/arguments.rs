@@ -1,13 +1,13 @@
-//! From the arguments of mount(8) to those of `kpackfs mount`.
+//! Converts the arguments of mount(8) to those of `kpackfs mount`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::list::split;
 
-/// Options of mount(8), fstab and FUSE that concern others, or that hold for every mount of kpackfs anyway: it is read-only,
-/// without devices and set-uid programs, and checks permissions. Which of them reach a helper: libmount, `MNT_NOHLPS` in
-/// src/optmap.c.
+/// Options of mount(8), fstab and FUSE that are not for kpackfs, or that hold for every mount of kpackfs anyway: it is
+/// read-only, has no devices and no set-uid programs, and checks permissions. libmount's `MNT_NOHLPS` (src/optmap.c)
+/// decides which of them reach a helper.
 const IGNORED: [&str; 41] = [
     "ro",
     "rw",
@@ -52,12 +52,12 @@ const IGNORED: [&str; 41] = [
     "default_permissions",
 ];
 
-/// Whose arguments they are.
+/// The program that passes the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// mount(8), of its helper.
+    /// mount(8), which calls its helper.
     Mount,
-    /// mount.fuse3 or a user, of a FUSE filesystem.
+    /// mount.fuse3, or a user who mounts as with other FUSE filesystems.
     Fuse,
 }
 
@@ -66,11 +66,11 @@ pub enum Caller {
 pub struct KnownOption {
     /// Its long name, without dashes before it.
     pub name: String,
-    /// Whether it takes a value.
+    /// Whether the option takes a value.
     pub takes_value: bool,
 }
 
-/// What is asked for.
+/// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MountRequest {
     source: OsString,
@@ -79,7 +79,7 @@ pub struct MountRequest {
 }
 
 impl MountRequest {
-    /// Reads the arguments behind the program's name. An error names the argument.
+    /// Parses the arguments after the program's name. An error names the argument.
     pub fn parse(
         caller: Caller,
         arguments: impl IntoIterator<Item = OsString>,
@@ -92,7 +92,7 @@ impl MountRequest {
             match (caller, argument.as_bytes()) {
                 (Caller::Mount, b"-f") => request.options.push("--fake".into()),
                 (Caller::Fuse, b"-f") => request.options.push("--foreground".into()),
-                // Sloppy (one thread in FUSE), no mtab, verbose: all the same here.
+                // Sloppy (one thread in FUSE), no mtab, verbose: these change nothing here.
                 (_, b"-s" | b"-n" | b"-v") => {}
                 (_, b"-o" | b"-t" | b"-N") => {
                     let missing = || format!("{} needs a value", argument.display());
@@ -103,7 +103,7 @@ impl MountRequest {
                         _ => {}
                     }
                 }
-                // The options may follow without a space, as getopt(3) has it.
+                // The list may follow without a space, as getopt(3) allows.
                 (_, [b'-', b'o', list @ ..]) => request.read_options(OsStr::from_bytes(list), known)?,
                 (_, [b'-', _, ..]) => return Err(format!("unknown option {}", argument.display())),
                 _ => names.push(argument),
@@ -114,7 +114,7 @@ impl MountRequest {
         Ok(Self { source, directory, ..request })
     }
 
-    /// The arguments of `kpackfs`.
+    /// The arguments for `kpackfs`.
     pub fn to_command(&self) -> Vec<OsString> {
         let names = [OsStr::new("--"), &self.source, &self.directory].map(OsString::from);
         std::iter::once(OsString::from("mount")).chain(self.options.iter().cloned()).chain(names).collect()
@@ -129,10 +129,10 @@ impl MountRequest {
             let given = String::from_utf8_lossy(name.unwrap_or_default());
             match (&*given, value) {
                 (name, _) if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
-                // The last one counts, as in mount(8): `user,exec`.
+                // The last option counts, as in mount(8): `user,exec`.
                 ("exec", None) => self.options.retain(|option| option != "--noexec"),
                 (name, None) if IGNORED.contains(&name) => {}
-                // Whose mount it is.
+                // The name of the user who mounted it.
                 ("user", Some(_)) => {}
                 ("remount", None) => {
                     return Err("a kpackfs cannot be remounted: unmount it and mount it again".to_owned());
@@ -144,9 +144,9 @@ impl MountRequest {
     }
 }
 
-/// An option of `kpackfs mount`; between the words of its name may be underscores, as in `allow_other`.
+/// An option of `kpackfs mount`. Underscores may separate the words of its name, as in `allow_other`.
 fn to_argument(given: &str, value: Option<&[u8]>, known: &[KnownOption]) -> Result<OsString, String> {
-    // `group` alone is mount(8)'s, and a program that rewrites lists may not see the difference.
+    // `group` alone is an option of mount(8), and a program that rewrites lists may not see the difference.
     let name = if given == "group-name" { "group".to_owned() } else { given.replace('_', "-") };
     match (known.iter().find(|option| option.name == name), value) {
         (None, _) => Err(format!("unknown mount option {given}")),

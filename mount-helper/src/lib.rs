@@ -1,9 +1,9 @@
-//! What mount(8) and mount.fuse3 ask kpackfs for: their arguments become those of `kpackfs mount`.
+//! Converts what mount(8) and mount.fuse3 ask for to arguments of `kpackfs mount`.
 //!
 //! mount(8) calls `/sbin/mount.kpackfs SOURCE DIRECTORY [-s] [-f] [-n] [-v] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, where
 //! `-f` means that nothing is to be mounted (util-linux, `mnt_context_prepare_helper` and `exec_helper` in libmount).
-//! mount.fuse3 calls `kpackfs SOURCE DIRECTORY -o OPTIONS` (libfuse, util/mount.fuse.c), as people do who know other FUSE
-//! filesystems; there `-f` means the foreground.
+//! mount.fuse3 calls `kpackfs SOURCE DIRECTORY -o OPTIONS` (libfuse, util/mount.fuse.c). Users of other FUSE
+//! filesystems call it in the same way. There `-f` means the foreground.
 
 mod arguments;
 mod list;

@@ -1,7 +1,7 @@
 //! Lists of mount options: `ro,arch="gfx942,gfx1100",log-file=/a\,b`.
 
-/// Splits a list at commas. A comma belongs to a value between quotation marks, as libmount has it (`ul_optstr_next`), and
-/// behind a backslash, as libfuse has it (`fuse_opt_parse`); both disappear.
+/// Splits a list at commas. A comma belongs to the value between quotation marks, as in libmount (`ul_optstr_next`),
+/// and after a backslash, as in libfuse (`fuse_opt_parse`). Both marks are removed.
 pub(crate) fn split(list: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let mut options = Vec::new();
     let mut option = Vec::new();

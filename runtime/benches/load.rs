@@ -1,7 +1,7 @@
-//! Time and memory of opening a large archive, of one load, and of loads by many threads.
+//! Measures time and memory of opening a large archive, of one load, and of loads by many threads.
 //!
-//! `cargo bench -p rocm-kpack -- ARCHIVE [ARCHIVE…]`, or without arguments with archives that are made here: 250 MB of frames of
-//! random code objects, and the same uncompressed. Each measurement is a process of its own, with a warm page cache.
+//! `cargo bench -p rocm-kpack -- ARCHIVE [ARCHIVE…]`. Without arguments it makes archives of 250 MB of frames of random
+//! code objects, and the same uncompressed. Each measurement runs in a process of its own, with a warm page cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,7 +42,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Opens, and loads the last code object.
+/// Opens the archive, and loads its last code object.
 fn one(path: &Path) -> Result<(), Error> {
     let before = memory();
     let start = Instant::now();
@@ -82,7 +82,7 @@ fn schedule() -> (Duration, Duration) {
     (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
 }
 
-/// What a thread did: bytes, and the time that it ran, waited for a core, and waited for anything else.
+/// What a thread did: the bytes it loaded, and the time that it ran, waited for a core, and waited for anything else.
 #[derive(Default)]
 struct Work {
     bytes: usize,
@@ -91,7 +91,7 @@ struct Work {
     blocked: Duration,
 }
 
-/// Loads everything once, by this many threads.
+/// Loads all code objects once, shared out among this many threads.
 fn many(path: &Path, threads: usize) -> Result<(), Error> {
     let archive = open(path)?;
     let entries = entries(&archive)?;
@@ -133,7 +133,7 @@ fn many(path: &Path, threads: usize) -> Result<(), Error> {
 #[expect(clippy::unwrap_used, reason = "made for tests")]
 mod archives;
 
-/// Something that zstd makes five times smaller, as it does real code objects.
+/// Bytes that zstd makes five times smaller, like real code objects.
 fn code(number: u64, size: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut code = Vec::with_capacity(size + 40);

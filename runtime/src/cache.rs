@@ -1,4 +1,4 @@
-//! The way from a wrapper to its code object.
+//! Finds the code object of a wrapper.
 
 use std::collections::HashMap;
 use std::env;
@@ -17,12 +17,12 @@ use crate::object::Object;
 use crate::search;
 use crate::toc::TocEntry;
 
-/// What the environment says.
+/// What the environment variables say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// `ROCM_KPACK_PATH`: archives that are looked into instead of those of markers.
+    /// `ROCM_KPACK_PATH`: archives that are searched instead of those of markers.
     pub path: Vec<PathBuf>,
-    /// `ROCM_KPACK_PATH_PREFIX`: archives that are looked into before those of markers.
+    /// `ROCM_KPACK_PATH_PREFIX`: archives that are searched before those of markers.
     pub path_prefix: Vec<PathBuf>,
     /// `ROCM_KPACK_DISABLE`: nothing is loaded.
     pub is_disabled: bool,
@@ -38,7 +38,7 @@ impl Environment {
 
     /// Takes the variables from elsewhere, such as another process.
     pub fn of(value: impl Fn(&str) -> Option<OsString>) -> Self {
-        // Set to nothing or to something that begins with 0 is not set.
+        // A variable that is empty or begins with 0 counts as not set.
         let is_on = |name| value(name).is_some_and(|text| text.as_bytes().first().is_some_and(|&first| first != b'0'));
         let paths = |name| {
             let text = value(name).unwrap_or_default().into_vec();
@@ -53,28 +53,28 @@ impl Environment {
         }
     }
 
-    /// The archives to look into for a marker of `binary` with these search paths, in order.
+    /// The archives to search for a marker of `binary` with these search paths, in order.
     pub fn archive_paths(&self, search_paths: &[String], binary: &Path, candidates: &[String]) -> Vec<PathBuf> {
         if !self.path.is_empty() {
             return self.path.clone();
         }
         let directory = binary.parent().unwrap_or(Path::new(""));
         let named = search::archive_paths(search_paths, candidates);
-        // An absolute path takes the place of the directory.
+        // An absolute path replaces the directory.
         self.path_prefix.iter().cloned().chain(named.into_iter().map(|path| directory.join(path))).collect()
     }
 }
 
-/// Archives that stay open, by path, and the environment. Any number of threads can load at once: they share only the list
-/// of archives, for as long as it takes to look one up.
+/// Open archives by path, and the environment. Any number of threads can load at once. They share only the list of
+/// archives, and lock it only to look one up.
 #[derive(Debug)]
 pub struct Cache {
     environment: Environment,
     slots: Mutex<HashMap<PathBuf, Arc<Slot>>>,
 }
 
-/// A place for an archive. It is opened by one thread while others wait; one that cannot be opened is tried again, since it
-/// may be installed later.
+/// A place for an archive. One thread opens it while others wait. If it cannot be opened, the next load tries again,
+/// since it may be installed later.
 #[derive(Debug, Default)]
 struct Slot {
     archive: OnceLock<Arc<Archive<ArchiveFile>>>,
@@ -119,12 +119,12 @@ impl Cache {
         self.load_with(marker, binary, index, targets, |found| found.archive.read(&found.entry))
     }
 
-    /// Fails if the environment forbids loading.
+    /// Fails if `ROCM_KPACK_DISABLE` forbids loading.
     pub(crate) fn check_enabled(&self) -> Result<(), Error> {
         if self.environment.is_disabled { Err(Error::Disabled) } else { Ok(()) }
     }
 
-    /// Goes to one archive after the other that offers one of the targets, until `take` gets the code object out of one.
+    /// Tries each archive that offers one of the targets, until `take` gets the code object out of one.
     pub(crate) fn load_with<T>(
         &self,
         marker: &Marker,
@@ -167,12 +167,12 @@ impl Cache {
         Err(last)
     }
 
-    /// The archives to look into, in order.
+    /// The archives to search, in order.
     fn paths(&self, marker: &Marker, binary: &Path, candidates: &[String]) -> Vec<PathBuf> {
         self.environment.archive_paths(&marker.kpack_search_paths, binary, candidates)
     }
 
-    /// The archive at a path; `None` if there is none that can be used.
+    /// The archive at a path; `None` if it is missing or cannot be used.
     fn archive(&self, path: &Path) -> Option<Arc<Archive<ArchiveFile>>> {
         let slot =
             Arc::clone(self.slots.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default());

@@ -1,4 +1,4 @@
-//! Why something cannot be had, and the numbers that C gets for it.
+//! Why something failed, and the error codes of the C interface.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub enum ErrorCode {
     ArchNotFound = 14,
 }
 
-/// Why an archive, or a part of it, cannot be had.
+/// Why an archive, or a part of it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The caller broke the interface's rules.
@@ -33,10 +33,10 @@ pub enum Error {
     /// There is no such file.
     #[error("there is no such file")]
     FileNotFound,
-    /// Its bytes cannot be had.
+    /// The file's bytes cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It is no archive, or not a valid one.
+    /// It is not an archive, or not a valid one.
     #[error("{0}")]
     Malformed(String),
     /// It is an archive of another version.
@@ -45,10 +45,10 @@ pub enum Error {
     /// MessagePack that is broken, or describes something else.
     #[error("MessagePack: {0}")]
     MessagePack(String),
-    /// It has no code object under this name for this target.
+    /// It has no code object with this name and target.
     #[error("it has no code object {0}")]
     NoKernel(String),
-    /// A stored code object does not become what the table of contents promises.
+    /// A stored code object does not decompress to what the table of contents promises.
     #[error("{0}")]
     Frame(String),
     /// There is not enough memory.
@@ -63,7 +63,7 @@ pub enum Error {
     /// What a wrapper points at is no marker.
     #[error("the metadata is no marker: {0}")]
     Metadata(String),
-    /// There is no archive at any of the paths.
+    /// There is no archive at any of this many paths.
     #[error("there is no archive at any of {0} paths")]
     NoArchive(usize),
     /// No archive is for any of the targets.
@@ -72,7 +72,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The number that C gets.
+    /// The code that C callers get.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Argument(_) => ErrorCode::InvalidArgument,

@@ -13,11 +13,11 @@ use crate::source::Source;
 
 /// A file that is open for reading.
 ///
-/// Archives are releases that nobody changes. One that is changed all the same is noticed before each load by its size and
-/// time, and answers with an I/O error from then on. A file that shrinks while a load reads its mapping would end the
-/// process with SIGBUS, as would a page that cannot be read; so only files on local disks are mapped, where the first takes
-/// a program that truncates an installed file in the very millisecond, and the second a broken disk. Everything else (FUSE,
-/// NFS, …) is read with pread, which answers with an error in both cases.
+/// Archives are taken for immutable releases. Each load first compares size and modification time with those at
+/// opening. If they changed, it fails with an I/O error, and so do all later loads. If a mapped file shrinks during a
+/// load, or a page of it cannot be read, the process ends with SIGBUS. Therefore only files on local filesystems are
+/// mapped. There, SIGBUS needs a program that truncates an installed file during a load, or a broken disk. All other
+/// files (FUSE, NFS, …) are read with pread, which returns an error in both cases.
 #[derive(Debug)]
 pub struct ArchiveFile {
     file: File,
@@ -25,7 +25,7 @@ pub struct ArchiveFile {
     map: Option<Mmap>,
 }
 
-/// What tells that a file is still what it was.
+/// Tells whether a file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     size: u64,
@@ -60,7 +60,8 @@ impl ArchiveFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
         }
         let stamp = FileStamp::of(&metadata);
-        // A mapping may fail, for want of address space or because a filesystem has none; reading does as well.
+        // Mapping may fail for lack of address space, or because a filesystem does not support it. Reading works as
+        // well.
         let map = if stamp.size > 0 && is_local(&file) { map(&file).ok() } else { None };
         Ok(Self { file, stamp, map })
     }
@@ -73,7 +74,7 @@ impl ArchiveFile {
 
 #[expect(unsafe_code, reason = "mapping a file")]
 fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: the file may be changed by others, which `ArchiveFile` checks for as far as one can.
+    // SAFETY: the file may be changed by others, which `ArchiveFile` checks for as far as possible.
     unsafe { Mmap::map(file) }
 }
 
@@ -102,7 +103,7 @@ impl Source for ArchiveFile {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        // Copying out of the mapping would be no faster, and could meet a page that is gone.
+        // Copying out of the mapping would be no faster, and could access a page that no longer exists.
         self.file.read_exact_at(buffer, offset)
     }
 
@@ -142,7 +143,7 @@ mod tests {
         file.check().unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_len(4).unwrap();
         assert!(file.check().is_err());
-        // Replaced, as package managers do it, the old one stays as it was.
+        // If the file is replaced, as package managers do, the old one keeps its bytes.
         fs::write(&path, "other bytes").unwrap();
         let file = ArchiveFile::open(&path).unwrap();
         fs::remove_file(&path).unwrap();

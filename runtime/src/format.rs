@@ -6,11 +6,11 @@ use crate::error::{Error, malformed};
 pub const HEADER_SIZE: u64 = 64;
 /// The first bytes of an archive.
 pub const MAGIC: &[u8; 4] = b"KPAK";
-/// The only version there is.
+/// The only version that exists.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a header that have a meaning. The table of contents can begin right behind them: rocm-kpack's library asks for no
-/// more, and its tests make such archives (`runtime/tests/test_kpack_api.cpp`).
+/// Bytes of a header that have a meaning. The table of contents can begin directly after them: rocm-kpack's library
+/// requires no more, and its tests make such archives (`runtime/tests/test_kpack_api.cpp`).
 pub(crate) const HEADER_FIELDS: usize = 16;
 
 /// How code objects are stored.
@@ -31,8 +31,8 @@ impl Scheme {
         }
     }
 
-    /// Reads a name. A scheme that is not known is an error: taking it for `none`, as rocm-kpack does, would hand
-    /// compressed bytes out as code.
+    /// Parses a name. An unknown scheme is an error: treating it as `none`, as rocm-kpack does, would return compressed
+    /// bytes as code.
     pub(crate) fn of_name(name: &str) -> Result<Self, Error> {
         let known = [Self::None, Self::ZstdPerKernel].into_iter().find(|scheme| scheme.name() == name);
         known.ok_or_else(|| malformed(format!("unknown compression scheme {name:?}")))

@@ -1,5 +1,6 @@
-//! zstd frames become the code object that the table of contents promises, or an error. Usually it is one frame; zstd's own
-//! functions, and so rocm-kpack's library, take several for their concatenation, and skippable ones for nothing.
+//! Decompresses zstd frames, and fails unless they become the code object that the table of contents promises. Usually
+//! it is one frame. As in zstd's own functions, and so in rocm-kpack's library, several frames become their
+//! concatenation, and skippable ones become nothing.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -9,15 +10,15 @@ use zstd::zstd_safe::{self, DCtx};
 use crate::error::Error;
 use crate::uninit;
 
-/// What the shortest block of a frame, 4 bytes, becomes at most (RFC 8878, 3.1.1.2: `Block_Maximum_Size` is 128 KiB).
+/// What the shortest block of a frame, 4 bytes, can decompress to (RFC 8878, 3.1.1.2: `Block_Maximum_Size` is 128 KiB).
 const BLOCK: (u64, u64) = (4, 128 << 10);
 
 thread_local! {
-    /// A zstd context takes some 100 KB and time to set up; each thread keeps one.
+    /// A zstd context takes some 100 KB, and time to set up. So each thread keeps one.
     static CONTEXT: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
 }
 
-/// Fails if frames cannot become `size` bytes: before memory is taken for them.
+/// Fails if frames cannot become `size` bytes. This is checked before memory is allocated for them.
 pub(crate) fn check(frames: &[u8], size: u64) -> Result<(), Error> {
     let claimed = content_size(frames)?;
     if claimed.is_some_and(|claimed| claimed != size) {
@@ -30,7 +31,7 @@ pub(crate) fn check(frames: &[u8], size: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What all frames together say to become; `None` if one does not say it. A skippable frame becomes nothing.
+/// The sum of the content sizes that frames declare; `None` if one declares none. A skippable frame becomes nothing.
 fn content_size(frames: &[u8]) -> Result<Option<u64>, Error> {
     let (mut rest, mut total) = (frames, Some(0_u64));
     loop {
@@ -45,7 +46,7 @@ fn content_size(frames: &[u8]) -> Result<Option<u64>, Error> {
     }
 }
 
-/// Fills `code` with what frames become, and returns it initialized. Fails unless it is as long.
+/// Decompresses frames into `code`, and returns it initialized. Fails unless they fill it exactly.
 pub(crate) fn decompress<'b>(frames: &[u8], code: &'b mut [MaybeUninit<u8>]) -> Result<&'b mut [u8], Error> {
     CONTEXT.with_borrow_mut(|kept| {
         let context = match kept {

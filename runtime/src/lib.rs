@@ -1,12 +1,12 @@
-//! The `.kpack` archive of rocm-kpack, version 1, and the way from a split binary to its code objects.
+//! The `.kpack` archive of rocm-kpack, version 1, and how the code objects of a split binary are found.
 //!
 //! An archive holds code objects by binary, wrapper index and target. Layout, all integers little-endian: `KPAK`, u32
 //! version, u64 offset of the table of contents, zeros up to byte 64, the code objects, and at the end the table of contents
 //! in MessagePack. With the scheme `none` code objects stand one after the other; with `zstd-per-kernel` there is a u32
 //! count, and for each code object a u32 length and a zstd frame.
 //!
-//! [`Archive`] reads one, from a file or from whatever else is a [`Source`]. [`Cache`] finds the code object that a wrapper
-//! of a split binary asks for. Built as a shared library, this is `librocm_kpack.so.0` with the C interface of
+//! [`Archive`] reads one, from a file or from any other [`Source`]. [`Cache`] finds the code object that a wrapper of a
+//! split binary asks for. Built as a shared library, this crate is `librocm_kpack.so.0` with the C interface of
 //! `include/rocm_kpack/kpack.h`.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What is mapped at an address of this process.
+//! Finds what is mapped at an address of this process.
 
 use std::borrow::Cow;
 use std::ffi::{OsString, c_int, c_void};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel appends to the name of a file that is not there any more.
+/// What the kernel appends to the name of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// A line of `/proc/self/maps` (`proc_pid_maps(5)`).
@@ -50,24 +50,25 @@ impl Mapping {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether this goes on where the other ends, with the same file or likewise without one.
+    /// Whether this mapping starts where the other ends, with the same file, or with no file like the other.
     fn continues(&self, other: &Self) -> bool {
         let same = (&self.device, self.inode, &self.name) == (&other.device, other.inode, &other.name);
         self.start == other.end && self.is_readable && same
     }
 
-    /// The file; `None` if it has none, or one without a path.
+    /// The file; `None` if the mapping has no file, or one without a path.
     fn path(&self) -> Option<PathBuf> {
         if self.inode == 0 || !self.name.starts_with(b"/") {
             return None;
         }
-        // The kernel writes a line feed as four characters, and nothing else (fs/seq_file.c: seq_path with "\n").
+        // The kernel escapes a line feed as four characters, and escapes nothing else (fs/seq_file.c: seq_path with
+        // "\n").
         let path = PathBuf::from(OsString::from_vec(replace(&self.name, b"\\012", b"\n")));
         match self.name.strip_suffix(DELETED) {
-            // Its directory may still be there, and the archives with it: packages get upgraded under running programs.
+            // The file's directory may still exist, and the archives in it: packages get upgraded while programs run.
             Some(name) if !path.exists() => {
                 let name = replace(name, b"\\012", b"\n");
-                // A memfd or shared memory was never anywhere.
+                // A memfd or shared memory never had a directory.
                 let path = PathBuf::from(OsString::from_vec(name));
                 path.parent().is_some_and(|parent| parent != Path::new("/")).then_some(path)
             }
@@ -91,49 +92,49 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The mappings from the one that holds `address` on.
+/// The mappings, starting with the one that contains `address`.
 fn mappings_from(address: usize) -> impl Iterator<Item = Mapping> {
     let lines = File::open("/proc/self/maps").into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
     let mappings = lines.map_while(Result::ok).filter_map(|line| Mapping::parse(&line));
     mappings.skip_while(move |mapping| !mapping.holds(address))
 }
 
-/// The file that is mapped at an address, and the address's offset in it.
+/// The file that is mapped at an address, and the offset of the address in it.
 pub(crate) fn file_at(address: usize) -> Option<(PathBuf, u64)> {
     let mapping = mappings_from(address).next()?;
     let offset = mapping.offset.checked_add((address - mapping.start) as u64)?;
     Some((mapping.path()?, offset))
 }
 
-/// The bytes that can be read from `address` on, up to `most`: to the end of the segment of the program or library that holds
-/// it, or else as far as memory can be read.
+/// The bytes that can be read from `address`, at most `most`. They end with the segment of the program or library that
+/// contains the address. Outside of these, they end where memory cannot be read.
 #[expect(unsafe_code, reason = "memory of the caller is read")]
 pub(crate) unsafe fn bytes_at<'a>(address: *const u8, most: usize) -> Cow<'a, [u8]> {
     let start = address.addr();
-    // SAFETY: the caller keeps what is there, and mapped is all of it.
+    // SAFETY: the caller keeps these bytes, and all of them are mapped.
     let borrowed = |end: usize| unsafe { std::slice::from_raw_parts(address, most.min(end - start)) };
     if let Some(end) = segment_end(start) {
         return Cow::Borrowed(borrowed(end));
     }
     match copied(start, most) {
         Some(bytes) => Cow::Owned(bytes),
-        // A sandbox without that system call.
+        // A sandbox may forbid that system call.
         None => Cow::Borrowed(mapping_end(start).map_or(&[], borrowed)),
     }
 }
 
-/// The least distance between two places where reading can become impossible.
+/// The smallest distance between two addresses at which reading can become impossible.
 const PAGE: usize = 4096;
 
-/// The bytes from `address` to the first one that cannot be read, up to `most`. The kernel finds out where that is, which is
-/// cheaper than reading `/proc/self/maps`, and does not depend on what other threads unmap meanwhile. `None` if the kernel
-/// refuses the call itself.
+/// The bytes from `address` to the first one that cannot be read, at most `most`. The kernel finds that place. This is
+/// cheaper than reading `/proc/self/maps`, and does not depend on what other threads unmap meanwhile. `None` if the
+/// kernel refuses the call itself.
 #[expect(unsafe_code, reason = "std has no process_vm_readv")]
 fn copied(address: usize, most: usize) -> Option<Vec<u8>> {
     let mut bytes: Vec<u8> = Vec::new();
     bytes.try_reserve_exact(most).ok()?;
     let last = address.checked_add(most)?;
-    // A piece for each page: a piece is transferred as a whole or not at all (process_vm_readv(2)).
+    // One piece for each page, since a piece is transferred completely or not at all (process_vm_readv(2)).
     let starts = std::iter::successors(Some(address), |start| (start / PAGE + 1).checked_mul(PAGE));
     let starts: Vec<usize> = starts.take_while(|&start| start < last).collect();
     let ends = starts.iter().skip(1).copied().chain([last]);
@@ -143,7 +144,8 @@ fn copied(address: usize, most: usize) -> Option<Vec<u8>> {
         .map(|(&start, end)| libc::iovec { iov_base: std::ptr::without_provenance_mut(start), iov_len: end - start });
     let remote: Vec<_> = remote.collect();
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
-    // SAFETY: `local` is room for `most` bytes; what cannot be read of `remote` is an error and no access.
+    // SAFETY: `local` has room for `most` bytes. The kernel does not access what cannot be read of `remote`: it stops
+    // before it, or fails.
     let read = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
     };
@@ -160,7 +162,7 @@ fn copied(address: usize, most: usize) -> Option<Vec<u8>> {
 fn mapping_end(address: usize) -> Option<usize> {
     let mut mappings = mappings_from(address);
     let mut last = mappings.next().filter(|mapping| mapping.is_readable)?;
-    // Changed permissions and advice split mappings.
+    // Changed permissions and `madvise` split mappings.
     for next in mappings {
         if !next.continues(&last) {
             break;
@@ -170,14 +172,14 @@ fn mapping_end(address: usize) -> Option<usize> {
     Some(last.end)
 }
 
-/// What is looked for among segments, and what was found.
+/// What is searched for among segments, and what was found.
 struct Search {
     address: usize,
     end: Option<usize>,
 }
 
-/// The end of the readable segment that holds an address. Asking the dynamic loader is cheaper than reading thousands of lines, which
-/// a process with many libraries has.
+/// The end of the readable segment that contains an address. Asking the dynamic loader is cheaper than reading the
+/// thousands of lines that `/proc/self/maps` has in a process with many libraries.
 #[expect(unsafe_code, reason = "the dynamic loader is asked through C")]
 fn segment_end(address: usize) -> Option<usize> {
     let mut search = Search { address, end: None };
@@ -188,7 +190,8 @@ fn segment_end(address: usize) -> Option<usize> {
 
 #[expect(unsafe_code, reason = "called from C")]
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: libc::size_t, search: *mut c_void) -> c_int {
-    // SAFETY: `segment_end` passes a `Search`, and the loader a description of one of its objects, with that many headers.
+    // SAFETY: `segment_end` passes a `Search`. The loader passes a description of one of its objects, with that many
+    // headers.
     let (search, info, headers) = unsafe {
         let info = &*info;
         let headers = if info.dlpi_phdr.is_null() {
@@ -239,7 +242,7 @@ mod tests {
     #[expect(unsafe_code, reason = "reads memory that is there, or is not")]
     fn reading_ends_with_the_object() {
         static CONSTANT: [u8; 16] = [7; 16];
-        // SAFETY: the memory outlives what is made of it here.
+        // SAFETY: the memory outlives all references to it here.
         let read = |address: *const u8, most| unsafe { bytes_at(address, most) };
         let in_program = read(CONSTANT.as_ptr(), 1 << 40);
         assert!((16..1 << 40).contains(&in_program.len()), "{}", in_program.len());
@@ -258,10 +261,10 @@ mod tests {
         let mut map = memmap2::MmapMut::map_anon(4 * PAGE).unwrap();
         map.fill(7);
         let start = map.as_mut_ptr();
-        // SAFETY: the last of four pages, which nothing looks at.
+        // SAFETY: the last of four pages, which is not accessed later.
         assert_eq!(unsafe { libc::mprotect(start.add(3 * PAGE).cast(), PAGE, libc::PROT_NONE) }, 0);
         // Also across pages whose permissions differ.
-        // SAFETY: the first of four pages, which is not written to any more.
+        // SAFETY: the first of four pages, which is no longer written to.
         assert_eq!(unsafe { libc::mprotect(start.cast(), PAGE, libc::PROT_READ) }, 0);
         for (from, most, expected) in [
             (0, 64 << 10, 3 * PAGE),
@@ -271,7 +274,7 @@ mod tests {
             (3 * PAGE - 1, 100, 1),
             (3 * PAGE, 100, 0),
         ] {
-            // SAFETY: the map outlives what is made of it here.
+            // SAFETY: the map outlives all references to it here.
             let read = unsafe { bytes_at(start.add(from), most) };
             assert!(read.len() == expected && read.iter().all(|&byte| byte == 7), "{from}, {most}: {}", read.len());
             assert_eq!(copied(start.addr() + from, most).unwrap().len(), expected, "without /proc/self/maps");

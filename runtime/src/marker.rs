@@ -12,7 +12,7 @@ pub(crate) const MAX_MARKER: usize = 64 << 10;
 /// More search paths than any marker has.
 const MAX_PATHS: u32 = 1 << 10;
 
-/// Says which archives may hold a binary's code objects, and under which name.
+/// Names the archives that may contain a binary's code objects, and the binary's name in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Marker {
     /// Paths of archives, relative to the binary's directory, in which `@GFXARCH@` stands for the target.
@@ -27,7 +27,7 @@ impl Marker {
         encode(self)
     }
 
-    /// Reads a marker; bytes behind it, and 64 KiB after its beginning, do not matter.
+    /// Decodes a marker. Bytes after it, and bytes more than 64 KiB after its beginning, do not matter.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let bytes = bytes.get(..MAX_MARKER).unwrap_or(bytes);
         decode(bytes).map_err(|error| Error::Metadata(error.to_string()))
@@ -51,7 +51,7 @@ fn decode(bytes: &[u8]) -> Result<Marker, Error> {
     })
 }
 
-/// An array of strings, of `most` at most.
+/// An array of at most `most` strings.
 pub(crate) fn texts(cursor: &mut Cursor<'_>, most: u32) -> Result<Vec<String>, Error> {
     let count = cursor.array()?;
     if count > most {

@@ -1,4 +1,4 @@
-//! MessagePack, read in place: a table of contents can have megabytes, of which a lookup needs a few hundred bytes.
+//! MessagePack, read in place: a table of contents can take megabytes, of which a lookup needs a few hundred bytes.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use rmp::decode;
 
 use crate::error::Error;
 
-/// A position in MessagePack. Every method reads one value, or the beginning of one, and goes behind it.
+/// A position in MessagePack. Every method reads one value, or the beginning of one, and moves past it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -57,11 +57,12 @@ impl<'a> Cursor<'a> {
         decode::read_int(&mut self.rest).map_err(broken)
     }
 
-    /// Goes behind a value of any kind. Neither depth nor claimed lengths cost anything: what is still to come is a number.
+    /// Skips a value of any kind. Neither nesting depth nor claimed lengths cost memory: what is left to skip is one
+    /// number.
     pub(crate) fn skip(&mut self) -> Result<(), Error> {
         let mut values = 1_u64;
         while let Some(after) = values.checked_sub(1) {
-            // Each of them takes at least a byte.
+            // Each value takes at least one byte.
             if values > self.rest.len() as u64 {
                 return Err(Error::MessagePack("it is truncated".to_owned()));
             }
@@ -70,12 +71,12 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Goes behind a value, or into a map or an array; gives the number of values in it.
+    /// Skips a value, or enters a map or an array. Returns the number of values in it.
     fn enter(&mut self) -> Result<u64, Error> {
         let (bytes, values) = match decode::read_marker(&mut self.rest).map_err(|error| broken(error.0))? {
             Marker::FixPos(_) | Marker::FixNeg(_) | Marker::Null | Marker::True | Marker::False => (0, 0),
             Marker::U8 | Marker::I8 => (1, 0),
-            // An extension has a byte that tells its kind.
+            // An extension has one byte for its type.
             Marker::U16 | Marker::I16 | Marker::FixExt1 => (2, 0),
             Marker::FixExt2 => (3, 0),
             Marker::U32 | Marker::I32 | Marker::F32 => (4, 0),

@@ -1,4 +1,4 @@
-//! A code object in an archive, found but not read yet.
+//! A code object that was found in an archive, but not read yet.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -9,10 +9,11 @@ use crate::frame;
 use crate::source::{self, Source};
 use crate::toc::Blob;
 
-/// The largest code object that is read, in bytes. AMDGPU code is addressed by signed 32-bit offsets, so that none is larger.
+/// The largest code object that is read, in bytes. AMDGPU code is addressed by signed 32-bit offsets, so none is
+/// larger.
 pub const MAX_OBJECT_SIZE: u64 = 1 << 31;
 
-/// Knows how long the code object is, having checked that what is stored can become that.
+/// A code object of known length. It was checked that the stored bytes can become that many bytes.
 pub(crate) struct Object<'a, S> {
     source: &'a S,
     size: usize,
@@ -48,7 +49,7 @@ impl<'a, S: Source> Object<'a, S> {
         self.size
     }
 
-    /// Writes it to memory of exactly its size, and returns that initialized.
+    /// Writes the code object to memory of exactly its size, and returns that memory initialized.
     pub(crate) fn write_to<'b>(&self, code: &'b mut [MaybeUninit<u8>]) -> Result<&'b mut [u8], Error> {
         match &self.stored {
             Stored::Plain(offset) => source::read_at(self.source, *offset, code),

@@ -1,16 +1,17 @@
-//! Where a loader looks for the code of a device, and in which order.
+//! Where a loader searches for the code of a device, and in which order.
 
-/// What a search path has instead of the target.
+/// The placeholder for the target in a search path.
 pub const PLACEHOLDER: &str = "@GFXARCH@";
 
-/// What HIP writes before a target.
+/// The prefix that HIP writes before a target.
 const PREFIX: &str = "amdgcn-amd-amdhsa--";
 
-/// Each feature doubles the number of candidates; real targets have two at most.
+/// The most features that are combined. Each feature doubles the number of candidates; real targets have at most two.
 const MAX_FEATURES: usize = 6;
 
-/// The targets whose code runs on a device of `target`, the most specific first: with all of its features, then with fewer of
-/// them, of equally many with the earlier ones. A target with more features than any has answers only to its own name.
+/// The targets whose code runs on a device of `target`, the most specific first. The list begins with all features,
+/// then come fewer; among equally many, the earlier features come first. A target with more than `MAX_FEATURES`
+/// features has only its own name as candidate.
 pub fn candidates(target: &str) -> Vec<String> {
     let target = target.strip_prefix(PREFIX).unwrap_or(target);
     let mut parts = target.split(':').filter(|part| !part.is_empty());
@@ -41,8 +42,8 @@ pub fn all_candidates<'a>(targets: impl IntoIterator<Item = &'a str>) -> Vec<Str
     all
 }
 
-/// The paths of all archives that may have code for these candidates, in the order of search paths. In each, the first
-/// [`PLACEHOLDER`] stands for a candidate.
+/// The paths of all archives that may have code for these candidates, in the order of search paths. In each path, a
+/// candidate replaces the first [`PLACEHOLDER`].
 pub fn archive_paths(search_paths: &[String], candidates: &[String]) -> Vec<String> {
     let expand = |path: &String| -> Vec<String> {
         if path.contains(PLACEHOLDER) {
@@ -54,8 +55,8 @@ pub fn archive_paths(search_paths: &[String], candidates: &[String]) -> Vec<Stri
     search_paths.iter().flat_map(expand).collect()
 }
 
-/// The archives that a loader looks into, each with the target that it asks for: by candidate, and then in the order of
-/// archives. `offers` tells whether an archive exists and lists a target.
+/// The archives that a loader searches, each with the target that it asks for. They are ordered by candidate, then by
+/// archive. `offers` returns whether an archive exists and lists a target.
 pub fn steps<'a, A: Copy>(
     candidates: &'a [String],
     archives: &'a [A],

@@ -10,23 +10,23 @@ use crate::uninit;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Source: Send + Sync {
-    /// Length in bytes. It never changes.
+    /// Length in bytes, which never changes.
     fn size(&self) -> u64;
 
-    /// Fills `buffer` with the bytes that start at `offset`. Fails unless there are as many.
+    /// Fills `buffer` with the bytes from `offset` on. Fails if there are fewer.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// The bytes themselves, for a source that has them in memory. `None` outside of it.
+    /// The bytes themselves, for a source in memory. `None` if they are not in memory, or out of range.
     fn borrow(&self, _offset: u64, _length: usize) -> Option<&[u8]> {
         None
     }
 
-    /// The file whose bytes these are. What is read of a file needs no memory that was zeroed before.
+    /// The file that contains these bytes. Reading from a file needs no memory that was zeroed before.
     fn file(&self) -> Option<&File> {
         None
     }
 
-    /// Fails if the bytes are not the ones any more that were there at first.
+    /// Fails if the bytes have changed since the source was opened.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
@@ -40,7 +40,7 @@ pub(crate) fn bytes(source: &impl Source, offset: u64, length: usize) -> Result<
     uninit::vec(length, |bytes| read_at(source, offset, bytes)).map(Cow::Owned)
 }
 
-/// Fills memory that need not be initialized.
+/// Fills memory that may be uninitialized.
 pub(crate) fn read_at<'b>(
     source: &impl Source,
     offset: u64,
@@ -54,7 +54,7 @@ pub(crate) fn read_at<'b>(
     Ok(bytes)
 }
 
-/// An empty vector with room for `length` elements.
+/// An empty vector with capacity for `length` elements.
 pub(crate) fn reserved<T>(length: usize) -> Result<Vec<T>, Error> {
     let mut elements = Vec::new();
     let no_memory = |_| Error::Memory(length.saturating_mul(size_of::<T>()));

@@ -8,13 +8,13 @@ use crate::msgpack::Cursor;
 use crate::source::Source;
 use crate::toc::Blob;
 
-/// More code objects than any archive has (torch for one GPU has some thousands). Each takes 16 bytes of the index, but an
-/// archive of zeros could claim one every 4 bytes.
+/// More code objects than any archive has (torch for one GPU has some thousands). Each takes 16 bytes of the index, but
+/// an archive of zeros could claim one every 4 bytes.
 const MAX_STORED: usize = 1 << 20;
 
 const TRUNCATED: &str = "its frames are truncated";
 
-/// Finds all of them, checking that they are in the file and no part of the table of contents.
+/// Finds all stored code objects. Checks that they are inside the file and outside the table of contents.
 pub(crate) fn index(
     source: &impl Source,
     scheme: Scheme,
@@ -54,7 +54,7 @@ fn index_blobs(mut cursor: Cursor<'_>, is_apart: impl Fn(Blob) -> bool) -> Resul
     Ok(blobs)
 }
 
-/// Frames are found by going from length to length; archives have no index of them.
+/// Finds frames by following their lengths; archives have no index of frames.
 fn index_frames(source: &impl Source, region: Blob) -> Result<Vec<Blob>, Error> {
     let truncated = || malformed(TRUNCATED);
     let end = region.end().ok_or_else(truncated)?;

@@ -1,4 +1,4 @@
-//! The table of contents as it is written.
+//! The table of contents as it is stored.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct Toc {
     pub format_version: u32,
     /// The product that the archive belongs to.
     pub group_name: String,
-    /// The architecture family; the splitters write the target here.
+    /// The architecture family; splitters (kpackfs and rocm-kpack) write the target here.
     pub gfx_arch_family: String,
     /// The targets that a loader finds in this archive.
     pub gfx_arches: Vec<String>,
@@ -20,13 +20,13 @@ pub struct Toc {
     /// Where the zstd frames begin.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zstd_offset: Option<u64>,
-    /// How many bytes count, lengths and frames take.
+    /// Bytes of the count, lengths and frames together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zstd_size: Option<u64>,
-    /// Where each code object is, with the scheme `none`.
+    /// Where each code object is; only with the scheme `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blobs: Option<Vec<Blob>>,
-    /// By binary and wrapper (`lib/libx.so#0`), then by target.
+    /// Code objects by binary and wrapper (`lib/libx.so#0`), then by target.
     pub toc: BTreeMap<String, BTreeMap<String, TocEntry>>,
 }
 

@@ -1,4 +1,4 @@
-//! Memory that is written once: a code object of 64 MB need not be zeroed before it is read.
+//! Memory that is written once. A code object of 64 MB need not be zeroed before it is read.
 
 #![expect(unsafe_code, reason = "uninitialized memory becomes a slice of bytes after it was written")]
 
@@ -21,7 +21,7 @@ pub(crate) fn vec(
     let memory = bytes.spare_capacity_mut().get_mut(..length).unwrap_or_default();
     let (at, expected) = (memory.as_ptr().cast::<u8>(), memory.len());
     let filled = fill(memory)?;
-    // Nothing but this memory, initialized, is a `&mut [u8]` at its address.
+    // Only this memory, initialized, is a `&mut [u8]` at its address.
     if filled.as_ptr() != at || filled.len() != expected || expected != length {
         return Err(io::Error::other("memory was not filled").into());
     }
@@ -30,14 +30,14 @@ pub(crate) fn vec(
     Ok(bytes)
 }
 
-/// Zeros.
+/// Fills memory with zeros.
 pub(crate) fn zeroed(memory: &mut [MaybeUninit<u8>]) -> &mut [u8] {
     memory.fill(MaybeUninit::new(0));
     // SAFETY: all of it was written just now.
     unsafe { &mut *(std::ptr::from_mut(memory) as *mut [u8]) }
 }
 
-/// Fills memory with the bytes of a file that start at `offset`. Fails unless there are as many.
+/// Fills memory with the bytes of a file from `offset` on. Fails if there are fewer.
 pub(crate) fn read_exact_at<'b>(
     file: &File,
     offset: u64,
@@ -64,7 +64,7 @@ pub(crate) fn read_exact_at<'b>(
     Ok(unsafe { &mut *(std::ptr::from_mut(memory) as *mut [u8]) })
 }
 
-/// Memory that zstd writes to, from its beginning.
+/// Memory that zstd fills from its beginning.
 pub(crate) struct Filled<'b> {
     memory: &'b mut [MaybeUninit<u8>],
     /// Bytes that were written.
@@ -84,7 +84,7 @@ impl<'b> Filled<'b> {
     }
 }
 
-// SAFETY: pointer and capacity are those of the memory, and no more is read than was written.
+// SAFETY: pointer and capacity are those of the memory, and only bytes that were written are read.
 unsafe impl WriteBuf for Filled<'_> {
     fn as_slice(&self) -> &[u8] {
         let written = self.memory.get(..self.length).unwrap_or_default();

@@ -7,13 +7,13 @@ use crate::msgpack::Cursor;
 use crate::source::reserved;
 use crate::toc::{Blob, TocEntry};
 
-/// More targets than any archive lists; torch has 30 in all.
+/// More targets than any archive lists. All archives of torch together have 30.
 const MAX_TARGETS: u32 = 1 << 12;
 
-/// More names than any archive has; torch for one GPU has some thousands.
+/// More names than any archive has. Torch's archive for one GPU has some thousands.
 const MAX_NAMES: u32 = 1 << 20;
 
-/// What there is to know before the first lookup.
+/// What is read of the table of contents before the first lookup.
 #[derive(Debug)]
 pub(super) struct ArchiveDirectory {
     /// Bytes of the table of contents.
@@ -29,7 +29,8 @@ pub(super) struct ArchiveDirectory {
 }
 
 impl ArchiveDirectory {
-    /// Reads the top level, and checks that the rest is MessagePack whose numbers are numbers.
+    /// Reads the top level. Checks that the rest is MessagePack and that the fields that should be integers are
+    /// integers.
     pub(super) fn read(toc: &[u8]) -> Result<Self, Error> {
         let mut targets = Vec::new();
         let (mut scheme, mut offset, mut size, mut blobs, mut names) = (Scheme::None, None, None, None, Vec::new());
@@ -62,7 +63,7 @@ impl ArchiveDirectory {
         self.names.len()
     }
 
-    /// The code objects under a name: a cursor at the map of targets.
+    /// The code objects of a name: a cursor at the map of targets.
     pub(super) fn find<'a>(&self, toc: &'a [u8], name: &str) -> Option<Cursor<'a>> {
         let found = self.names.binary_search_by(|&at| name_at(toc, at).cmp(&Some(name))).ok()?;
         let mut cursor = cursor_at(toc, *self.names.get(found)?);
@@ -84,8 +85,8 @@ pub(super) fn walk<'a>(
     Ok(toc.len() - cursor.left())
 }
 
-/// Goes behind the list of blobs. As rocm-kpack's library, this one refuses to open an archive in which an offset, a size or
-/// an ordinal is no integer. Other defects of a description concern only those who want that code object.
+/// Skips the list of blobs. Like rocm-kpack's library, this one refuses to open an archive in which an offset, a size
+/// or an ordinal is not an integer. Other defects of a description only fail the load of that code object.
 fn skip_blobs(cursor: &mut Cursor<'_>) -> Result<(), Error> {
     if !cursor.is_array() {
         return cursor.skip();
@@ -96,20 +97,20 @@ fn skip_blobs(cursor: &mut Cursor<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes behind the code objects of a name.
+/// Skips the code objects of a name.
 fn skip_entries(cursor: &mut Cursor<'_>) -> Result<(), Error> {
     skip_pairs(cursor, |_, cursor| skip_numbers(cursor, &["ordinal", "original_size"]))
 }
 
-/// Goes behind a map in which the values of these keys have to be integers.
+/// Skips a map in which the values of these keys must be integers.
 fn skip_numbers(cursor: &mut Cursor<'_>, numbers: &[&str]) -> Result<(), Error> {
     skip_pairs(cursor, |key, cursor| {
         if key.is_some_and(|key| numbers.contains(&key)) { cursor.integer().map(drop) } else { cursor.skip() }
     })
 }
 
-/// Goes behind a map, by `value` behind each of its values, or behind a value of another kind. A key is `None` if it is no
-/// text.
+/// Skips a map, calling `value` to skip each of its values; skips any other value as it is. A key is `None` if it is
+/// not text.
 fn skip_pairs<'a>(
     cursor: &mut Cursor<'a>,
     mut value: impl FnMut(Option<&'a str>, &mut Cursor<'a>) -> Result<(), Error>,
@@ -126,13 +127,14 @@ fn skip_pairs<'a>(
     Ok(())
 }
 
-/// Positions of the keys of a map, sorted by key. Of equal keys the last counts, as for everybody who fills a map in order.
+/// Positions of the keys of a map, sorted by key. Of equal keys the last one counts, as if a map were filled in order.
 fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
     let count = cursor.map()?;
     if count > MAX_NAMES {
         return Err(malformed(format!("it has more than {MAX_NAMES} names")));
     }
-    // A name, a map, and in it a target with a map take six bytes; the length is not believed if there are fewer.
+    // A name, a map, and in it a target with a map take six bytes. With fewer bytes left per name, the length is not
+    // believed.
     let mut names = reserved(usize::try_from(count).unwrap_or(usize::MAX).min(cursor.left() / 6))?;
     for _ in 0..count {
         let at = toc.len() - cursor.left();
@@ -140,7 +142,7 @@ fn positions(toc: &[u8], cursor: &mut Cursor<'_>) -> Result<Vec<u32>, Error> {
         skip_entries(cursor)?;
         names.push(u32::try_from(at).map_err(|_| malformed("its table of contents is too long"))?);
     }
-    // Archives as kpackfs and rocm-kpack write them are sorted already.
+    // Archives written by kpackfs and rocm-kpack are sorted already.
     names.sort_unstable_by(|&one, &other| name_at(toc, one).cmp(&name_at(toc, other)).then(one.cmp(&other)));
     names.reverse();
     names.dedup_by(|one, kept| name_at(toc, *one) == name_at(toc, *kept));

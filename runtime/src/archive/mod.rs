@@ -1,4 +1,4 @@
-//! Reading an archive that anyone may have written.
+//! Reads archives, which may come from untrusted sources.
 
 mod directory;
 
@@ -19,30 +19,30 @@ use crate::stored;
 use crate::toc::{Blob, Toc, TocEntry};
 use crate::uninit;
 
-/// The largest table of contents that is read, in bytes. One of 20,000 code objects takes 3 MB.
+/// The largest table of contents that is read, in bytes. A table of 20,000 code objects takes 3 MB.
 const MAX_TOC: u64 = 256 << 20;
 
-/// An archive that has been opened. Everything can be asked from many threads at once; nothing is locked but the first use
-/// of the index of code objects.
+/// An open archive. All methods can be called from many threads at once. Only the first use of the index of code
+/// objects takes a lock.
 pub struct Archive<S> {
     source: S,
     toc: TocBytes,
     /// Where the table of contents begins.
     toc_offset: u64,
     directory: ArchiveDirectory,
-    /// Where code objects are, by ordinal; made when the first one is read.
+    /// Where code objects are, by ordinal. Computed when the first one is read.
     stored: OnceLock<Vec<Blob>>,
     indexing: Mutex<()>,
 }
 
-/// The bytes of the table of contents: kept, or in the source's memory, where there are so many.
+/// The bytes of the table of contents: a copy, or a borrow if the source is in memory.
 enum TocBytes {
     Owned(Vec<u8>),
     Borrowed(usize),
 }
 
 impl<S: Source> Archive<S> {
-    /// Reads the header, and the table of contents as far as lookups need it.
+    /// Reads the header, and as much of the table of contents as lookups need.
     pub fn open(source: S) -> Result<Self, Error> {
         let size = source.size();
         if size == 0 {
@@ -54,7 +54,7 @@ impl<S: Source> Archive<S> {
         let mut header = [0; HEADER_FIELDS];
         source.read_at(0, &mut header)?;
         let offset = read_header(header, size)?;
-        // Its length is in no header, and code objects may come behind it.
+        // The header does not give its length, and code objects may follow it.
         let most = usize::try_from((size - offset).min(MAX_TOC)).map_err(|_| malformed("it is too large"))?;
         let bytes = source::bytes(&source, offset, most)?;
         let directory = ArchiveDirectory::read(&bytes)?;
@@ -74,7 +74,7 @@ impl<S: Source> Archive<S> {
         &self.directory.targets
     }
 
-    /// Whether it is for exactly this target.
+    /// Whether the archive lists exactly this target.
     pub fn offers(&self, target: &str) -> bool {
         self.targets().iter().any(|offered| offered == target)
     }
@@ -132,7 +132,7 @@ impl<S: Source> Archive<S> {
         blob.copied().ok_or_else(|| malformed(format!("there is no ordinal {}", entry.ordinal)))
     }
 
-    /// Where all stored code objects are, by ordinal. Made once, while others wait; failures are not kept.
+    /// Where all stored code objects are, by ordinal. Computed once, while other callers wait. A failure is not kept.
     pub fn index(&self) -> Result<&[Blob], Error> {
         if let Some(stored) = self.stored.get() {
             return Ok(stored);

@@ -1,4 +1,4 @@
-//! Archives by themselves.
+//! Functions that read one archive.
 
 use std::ffi::{CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::file::ArchiveFile;
 pub struct Handle {
     archive: Archive<ArchiveFile>,
     targets: Vec<CString>,
-    /// Made when the first one is asked for.
+    /// Computed when the first name is asked for.
     names: OnceLock<Vec<CString>>,
 }
 
@@ -64,14 +64,14 @@ pub unsafe extern "C" fn kpack_open(path: *const c_char, archive: *mut *mut Hand
 pub unsafe extern "C" fn kpack_close(archive: *mut Handle) {
     guarded(|| {
         if !archive.is_null() {
-            // SAFETY: it comes from `kpack_open`, and is not used any more.
+            // SAFETY: it comes from `kpack_open`, and the caller no longer uses it.
             drop(unsafe { Box::from_raw(archive) });
         }
         Ok(())
     });
 }
 
-/// Tells how many targets there are.
+/// Returns the number of targets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_get_architecture_count(archive: *const Handle, count: *mut usize) -> ErrorCode {
     guarded(|| {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn kpack_get_architecture_count(archive: *const Handle, co
     })
 }
 
-/// Tells one of the targets.
+/// Returns one of the targets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_get_architecture(
     archive: *const Handle,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn kpack_get_architecture(
     })
 }
 
-/// Tells how many names there are.
+/// Returns the number of names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_get_binary_count(archive: *const Handle, count: *mut usize) -> ErrorCode {
     guarded(|| {
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn kpack_get_binary_count(archive: *const Handle, count: *
     })
 }
 
-/// Tells one of the names.
+/// Returns one of the names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_get_binary(
     archive: *const Handle,

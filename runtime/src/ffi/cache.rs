@@ -1,4 +1,4 @@
-//! The way from a wrapper to its code object.
+//! Functions that find the code object of a wrapper.
 
 use std::ffi::{OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorCode};
 use crate::maps;
 use crate::marker::{MAX_MARKER, Marker};
 
-/// Makes a cache, and reads the environment.
+/// Creates a cache, and reads the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_cache_create(cache: *mut *mut Cache) -> ErrorCode {
     guarded(|| {
@@ -26,14 +26,14 @@ pub unsafe extern "C" fn kpack_cache_create(cache: *mut *mut Cache) -> ErrorCode
 pub unsafe extern "C" fn kpack_cache_destroy(cache: *mut Cache) {
     guarded(|| {
         if !cache.is_null() {
-            // SAFETY: it comes from `kpack_cache_create`, and is not used any more.
+            // SAFETY: it comes from `kpack_cache_create`, and the caller no longer uses it.
             drop(unsafe { Box::from_raw(cache) });
         }
         Ok(())
     });
 }
 
-/// Tells which file is mapped at an address.
+/// Returns the file that is mapped at an address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kpack_discover_binary_path(
     address: *const c_void,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn kpack_load_code_object(
         };
         (*code_object, *size) = (std::ptr::null_mut(), 0);
         cache.check_enabled()?;
-        // SAFETY: there are `arch_count` strings; those that are null are left out.
+        // SAFETY: there are `arch_count` strings; null ones are left out.
         let targets: Vec<&str> = unsafe {
             let given = std::slice::from_raw_parts(archs, arch_count);
             let given = given.iter().filter_map(|&arch| string(arch, "arch").ok());

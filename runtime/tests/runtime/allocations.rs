@@ -13,22 +13,22 @@ thread_local! {
 #[global_allocator]
 static WATCH: Watch = Watch;
 
-/// The largest piece of memory that this thread asked for so far.
+/// The largest piece of memory that this thread asked for so far, in bytes.
 pub(crate) fn largest_allocation() -> usize {
     LARGEST.get()
 }
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: everything is done by the system's.
+// SAFETY: all methods forward to the system's allocator.
 unsafe impl GlobalAlloc for Watch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.set(LARGEST.get().max(layout.size()));
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

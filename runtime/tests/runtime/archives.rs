@@ -1,10 +1,10 @@
-//! Archives that are made for a test or a bench.
+//! Makes archives for tests and benches.
 
 use std::collections::BTreeMap;
 
 use rocm_kpack::{Blob, HEADER_SIZE, Scheme, Toc, TocEntry, VERSION, header};
 
-/// An archive of code objects by name and target. It lists `targets`.
+/// An archive of code objects by name and target, which lists `targets`.
 pub(crate) fn archive(scheme: Scheme, targets: &[&str], codes: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut stored = Vec::new();
     let mut blobs = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn archive(scheme: Scheme, targets: &[&str], codes: &[(&str, &str, &[
     around(&stored, &toc.encode())
 }
 
-/// Header, code objects, table of contents.
+/// A header, code objects and a table of contents.
 pub(crate) fn around(stored: &[u8], toc: &[u8]) -> Vec<u8> {
     [&header(HEADER_SIZE + stored.len() as u64), stored, toc].concat()
 }

@@ -1,4 +1,4 @@
-//! C and C++ programs that are compiled against the header and linked to the shared library, as it is installed.
+//! C and C++ programs that are compiled with the installed header and linked to the installed shared library.
 
 use std::ffi::CString;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::archives::{archive, around};
 use crate::malformed::with_toc;
 
-/// The interface, and nothing else.
+/// All symbols of the interface.
 const SYMBOLS: [&str; 14] = [
     "kpack_cache_create",
     "kpack_cache_destroy",
@@ -61,7 +61,8 @@ fn nothing_but_the_interface_is_exported() {
     assert!(String::from_utf8(dynamic).unwrap().contains("soname: [librocm_kpack.so.0]"));
 }
 
-/// An archive with the smallest header there can be: the table of contents right behind 16 bytes, and the code behind that.
+/// An archive with the smallest possible header: the table of contents directly after 16 bytes, and the code after
+/// that.
 fn little() -> Vec<u8> {
     let toc = |offset: usize| {
         let entry = json!({"type": "hsaco", "ordinal": 0, "original_size": 4});
@@ -69,14 +70,14 @@ fn little() -> Vec<u8> {
         json!({"group_name": "a name of some length", "gfx_arches": ["gfx942"], "blobs": blobs, "toc": {"lib/x.so#0": {"gfx942": entry}}})
     };
     let encoded = |offset: usize| rmp_serde::to_vec_named(&toc(offset)).unwrap();
-    // Each number from 128 to 255 has two bytes.
+    // Each number from 128 to 255 takes two bytes.
     let length = encoded(200).len();
     assert!((112..240).contains(&length));
     let header = [&b"KPAK\x01\0\0\0"[..], &16_u64.to_le_bytes()].concat();
     [header, encoded(16 + length), b"code".to_vec()].concat()
 }
 
-/// Writes what the program expects.
+/// Writes the files that the program expects.
 #[expect(unsafe_code, reason = "std makes no FIFO")]
 fn fill(directory: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(directory.join(name), bytes).unwrap();
@@ -101,7 +102,7 @@ fn fill(directory: &Path) {
     };
     write("magic", &patched(0));
     write("version", &patched(4));
-    // The first frame begins behind header, count and length.
+    // The first frame follows the header, the count and its length.
     write("damaged.kpack", &patched(72));
     let zeros = vec![0; 64 << 20];
     write("large.kpack", &archive(Scheme::ZstdPerKernel, &["gfx942"], &[("lib/x.so#0", "gfx942", &zeros)]));
@@ -125,7 +126,7 @@ fn fill(directory: &Path) {
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
 }
 
-/// Compiles and runs the program with what pkg-config says, or would say.
+/// Compiles and runs the program with pkg-config's options, or with the options that it would give.
 fn check(compiler: &str, options: &[&str]) {
     if !has(compiler) {
         return;
@@ -162,7 +163,7 @@ fn check(compiler: &str, options: &[&str]) {
     assert!(log.lines().count() > 3 && log.lines().all(|line| line.starts_with("kpack: ")), "{log}");
 }
 
-/// A project of `CMake` finds the package, and its program runs without `LD_LIBRARY_PATH`; versions are told apart.
+/// A `CMake` project finds the package, and its program runs without `LD_LIBRARY_PATH`. Versions are told apart.
 #[test]
 fn cmake_projects_find_the_package() {
     if !has("cmake") || !has("cc") || !has("make") {

@@ -1,4 +1,4 @@
-//! The runtime library as its users meet it: through C, with archives of every kind, from many threads.
+//! Tests the runtime library as its users use it: through C, with archives of every kind, from many threads.
 
 #![allow(missing_docs, reason = "tests")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]

@@ -1,4 +1,4 @@
-//! Every kind of malformed archive has an error code, and costs no memory that the file does not have.
+//! Every kind of malformed archive has an error code, and no memory is allocated for bytes that the file does not have.
 
 use std::ffi::CString;
 use std::fs;
@@ -47,7 +47,7 @@ fn changed(mut toc: Value, pointer: &str, value: Option<Value>) -> Value {
     toc
 }
 
-/// A compressed archive with these bytes where count, lengths and frames are, and a value changed.
+/// A compressed archive with these bytes in place of count, lengths and frames, and with one value changed.
 fn packed(stored: &[u8], pointer: &str, value: impl Into<Option<Value>>) -> Vec<u8> {
     let mut toc = plain();
     toc["compression_scheme"] = json!("zstd-per-kernel");
@@ -65,7 +65,7 @@ fn frame() -> Vec<u8> {
     zstd::bulk::compress(CODE, 3).unwrap()
 }
 
-/// A frame of zeros that tells its size or not.
+/// A frame of zeros that declares its size, or does not.
 fn zeros(size: usize, tells: bool) -> Vec<u8> {
     let mut compressor = zstd::bulk::Compressor::new(3).unwrap();
     compressor.set_parameter(zstd::zstd_safe::CParameter::ContentSizeFlag(tells)).unwrap();
@@ -78,14 +78,14 @@ fn patched(at: usize, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Kind, bytes, what opening answers, and what loading answers.
+/// Kind, bytes, the code from opening, and the code from loading.
 type Kind = (&'static str, Vec<u8>, ErrorCode, ErrorCode);
 
 fn kinds() -> Vec<Kind> {
     [headers(), tables(), compressed()].concat()
 }
 
-/// Header, and where the table of contents is.
+/// Archives with a wrong header or offset of the table of contents.
 fn headers() -> Vec<Kind> {
     let good = with_toc(CODE, &plain());
     vec![
@@ -115,7 +115,7 @@ fn headers() -> Vec<Kind> {
     ]
 }
 
-/// The table of contents, and uncompressed code objects.
+/// Archives with a wrong table of contents, or wrong uncompressed code objects.
 fn tables() -> Vec<Kind> {
     let entry = "/toc/x#0/gfx90a";
     let field = |name: &str| format!("{entry}/{name}");
@@ -165,12 +165,12 @@ fn tables() -> Vec<Kind> {
     ]
 }
 
-/// Compressed code objects.
+/// Archives with wrong compressed code objects.
 fn compressed() -> Vec<Kind> {
     let original_size = "/toc/x#0/gfx90a/original_size";
     let (head, tail) = ("/zstd_size", Some(json!(framed(&frame()).len())));
     let mut lying = frame();
-    // The content size is the byte behind magic and descriptor.
+    // The content size is the byte after the magic and the descriptor.
     lying[5] += 1;
     let mut claims_gigabyte = zstd::bulk::compress(&vec![0; 1 << 20], 3).unwrap();
     let claim = claims_gigabyte.windows(4).position(|bytes| bytes == (1_u32 << 20).to_le_bytes()).unwrap();
@@ -226,7 +226,7 @@ fn compressed() -> Vec<Kind> {
     ]
 }
 
-/// What opening an archive in a file and loading `x#0` for gfx90a answer.
+/// The codes from opening an archive in a file and from loading `x#0` for gfx90a.
 #[expect(unsafe_code, reason = "calls the C interface")]
 fn answers(path: &Path) -> (ErrorCode, ErrorCode) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -259,17 +259,17 @@ fn every_kind_has_an_error_code() {
     assert!(largest_allocation() < 4 << 20, "{} bytes at once", largest_allocation());
 }
 
-/// Bytes before the table of contents, the table, and bytes behind it; with the offset that `toc` is given.
+/// Bytes before the table of contents, the table, and bytes after it. `toc` gets its offset.
 fn placed(before: &[u8], toc: &Value, behind: &[u8]) -> Vec<u8> {
     let header = [&b"KPAK\x01\0\0\0"[..], &(16 + before.len() as u64).to_le_bytes()].concat();
     [&header, before, &rmp_serde::to_vec_named(toc).unwrap(), behind].concat()
 }
 
-/// rocm-kpack's library takes a table of contents at any offset from 16 on; its own tests have it there.
+/// rocm-kpack's library accepts a table of contents at any offset from 16 on, and its own tests use that.
 #[test]
 fn a_header_has_sixteen_bytes_at_least() {
     let blob = |offset: usize| changed(plain(), "/blobs/0/offset", Some(json!(offset)));
-    // A number below 256 has two bytes, one below 65536 three.
+    // A number below 256 takes two bytes, one below 65536 three.
     let length_of = |toc: &dyn Fn(usize) -> Value| {
         let guess = rmp_serde::to_vec_named(&toc(200)).unwrap().len();
         rmp_serde::to_vec_named(&toc(16 + guess)).unwrap().len()
@@ -307,7 +307,7 @@ fn a_header_has_sixteen_bytes_at_least() {
     }
 }
 
-/// zstd takes frames one after the other for their concatenation, and skippable frames for nothing (RFC 8878, 3).
+/// zstd decompresses consecutive frames to their concatenation, and skippable frames to nothing (RFC 8878, 3).
 #[test]
 fn a_code_object_may_have_several_frames() {
     let part = |range: std::ops::Range<usize>| zstd::bulk::compress(&CODE[range], 3).unwrap();
@@ -346,7 +346,7 @@ fn a_code_object_may_have_several_frames() {
     }
 }
 
-/// A table of contents that says something twice: the last one counts, and names stay sorted.
+/// If a table of contents has equal names, the last one counts, and names stay sorted.
 #[test]
 fn of_equal_names_the_last_counts() {
     let entry =
@@ -365,7 +365,7 @@ fn of_equal_names_the_last_counts() {
 }
 
 proptest! {
-    /// Whatever bytes change, both interfaces say the same, and nothing panics.
+    /// Whatever bytes change, both interfaces return the same, and nothing panics.
     #[test]
     fn any_change_has_an_answer(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -386,7 +386,7 @@ proptest! {
     }
 }
 
-/// The same inputs that fuzzing starts with, and what it found.
+/// Loads the seeds of the fuzz target, and the inputs that fuzzing found.
 #[test]
 fn what_fuzzing_found_is_mended() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/regressions/runtime_archive");

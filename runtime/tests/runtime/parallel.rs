@@ -10,7 +10,7 @@ use crate::archives::archive;
 const THREADS: usize = 8;
 const OBJECTS: usize = 100;
 
-/// A code object of some KB that no other is like.
+/// A code object of some KB, different from all others.
 fn code(number: usize) -> Vec<u8> {
     (0..2000 + number * 17).flat_map(|at| (at * (number + 1)).to_le_bytes()).collect()
 }
@@ -47,7 +47,8 @@ fn all_threads_get_the_right_code() {
     }
 }
 
-/// A mapped file and bytes in memory agree. (Files that are not mapped are those of the tests of mounts.)
+/// A mapped file and the same bytes in memory give the same results. (The tests of mounts cover files that are not
+/// mapped.)
 #[test]
 fn a_file_and_its_bytes_say_the_same() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Which archive a code object comes from.
+//! Tests which archive a code object comes from.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use rocm_kpack::{Cache, Environment, Marker, Scheme};
 
 use crate::archives::archive;
 
-/// An archive: its path, the targets that it lists, and its code objects by name and target. Each code object is the text
-/// "path name target".
+/// An archive: its path, the targets that it lists, and its code objects by name and target. Each code object is the
+/// text "path name target".
 type Shelved = (&'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
-/// Archives, as a split and an installation have them.
+/// Archives as a split and an installation have them.
 const SHELF: [Shelved; 11] = [
     (".kpack/t_gfx942.kpack", &["gfx942"], &[("lib/x.so#0", "gfx942"), ("lib/x.so#1", "gfx942")]),
     (".kpack/t_gfx942:xnack+.kpack", &["gfx942:xnack+"], &[("lib/x.so#1", "gfx942:xnack+")]),
@@ -21,7 +21,7 @@ const SHELF: [Shelved; 11] = [
     (".kpack/t_gfx90a:xnack+.kpack", &["gfx90a:xnack+"], &[("lib/x.so#1", "gfx90a:xnack+")]),
     (".kpack/t_gfx9-4-generic.kpack", &["gfx9-4-generic"], &[("lib/x.so#3", "gfx9-4-generic")]),
     (".kpack/t_gfx11-generic.kpack", &["gfx11-generic"], &[("lib/x.so#0", "gfx11-generic")]),
-    // Lists a target that it is not named after, and has a code object for one that it does not list.
+    // It lists a target that it is not named after, and has a code object for a target that it does not list.
     (".kpack/t_gfx1030.kpack", &["gfx1030", "gfx1031"], &[("lib/x.so#0", "gfx1031"), ("lib/x.so#0", "gfx1032")]),
     (
         "all.kpack",
@@ -55,7 +55,7 @@ fn cases() -> Vec<Case> {
     vec![
         case(0, &["gfx942"], found("t_gfx942.kpack lib/x.so#0 gfx942")),
         case(0, &["amdgcn-amd-amdhsa--gfx942"], found("t_gfx942.kpack lib/x.so#0 gfx942")),
-        // Features: the most specific archive that has it, and not the first that lists the target.
+        // Features: the most specific archive that has the code object, not the first one that lists the target.
         case(1, &["gfx942:xnack+"], found("t_gfx942:xnack+.kpack lib/x.so#1 gfx942:xnack+")),
         case(0, &["gfx942:xnack+"], found("t_gfx942.kpack lib/x.so#0 gfx942")),
         case(1, &["gfx942:sramecc+:xnack+"], found("t_gfx942:sramecc+.kpack lib/x.so#1 gfx942:sramecc+")),
@@ -63,23 +63,23 @@ fn cases() -> Vec<Case> {
         case(1, &["gfx942:sramecc-:xnack-"], found("t_gfx942.kpack lib/x.so#1 gfx942")),
         case(2, &["gfx90a:xnack+"], found("t_gfx90a.kpack lib/x.so#2 gfx90a")),
         case(1, &["gfx90a:xnack-"], Err(KernelNotFound)),
-        // Generic targets: HIP asks for them after the own one.
+        // Generic targets: HIP asks for them after the device's own target.
         case(3, &["gfx942:xnack+", "gfx9-4-generic:xnack+"], found("t_gfx9-4-generic.kpack lib/x.so#3 gfx9-4-generic")),
         case(0, &["gfx942:xnack+", "gfx9-4-generic:xnack+"], found("t_gfx942.kpack lib/x.so#0 gfx942")),
         case(0, &["gfx1100", "gfx11-generic"], found("t_gfx11-generic.kpack lib/x.so#0 gfx11-generic")),
         case(0, &["gfx11-generic", "gfx942"], found("t_gfx11-generic.kpack lib/x.so#0 gfx11-generic")),
         case(1, &["gfx11-generic", "gfx942"], found("t_gfx942.kpack lib/x.so#1 gfx942")),
-        // Nothing: no archive at all, none for the target, none with the name.
+        // Failures: no archive at all, none for the target, none with the name.
         case(0, &["gfx1200"], Err(ArchiveNotFound)),
         case(0, &["gfx1030:xnack+"], Err(KernelNotFound)),
         case(4, &["gfx942", "gfx9-4-generic"], Err(KernelNotFound)),
         case(4_000_000_000, &["gfx942"], Err(KernelNotFound)),
         case(0, &[""], Err(ArchiveNotFound)),
-        // An archive is opened because of one target, and offers another.
+        // An archive is opened because of one target, and offers another one.
         case(0, &["gfx1031", "gfx1030"], found("t_gfx1030.kpack lib/x.so#0 gfx1031")),
         case(0, &["gfx1031"], Err(ArchiveNotFound)),
         case(0, &["gfx1032", "gfx1030"], Err(KernelNotFound)),
-        // Several search paths; direct ones; absolute ones are in a test of their own.
+        // Several search paths, and paths without a placeholder. Absolute paths have their own test.
         Case {
             paths: &["../nothing.kpack", "../other.kpack"],
             ..case(0, &["gfx942"], found("other.kpack lib/x.so#0 gfx942"))
@@ -98,18 +98,18 @@ fn cases() -> Vec<Case> {
             paths: &["../broken.kpack", "../all.kpack"],
             ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))
         },
-        // A target comes before an archive: the first archive has only the second one.
+        // The order of targets comes before the order of archives: the first archive has only the second target.
         Case {
             paths: &["../other.kpack", "../all.kpack"],
             ..case(0, &["gfx90a", "gfx942"], found("all.kpack lib/x.so#0 gfx90a"))
         },
-        // What cannot be read is passed over, and told if there is nothing else.
+        // An unreadable archive is passed over. It is reported only if no other archive has the code object.
         Case {
             paths: &["../damaged.kpack", "../all.kpack"],
             ..case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))
         },
         Case { paths: &["../damaged.kpack"], ..case(0, &["gfx942"], Err(DecompressionFailed)) },
-        // ROCM_KPACK_PATH replaces, ROCM_KPACK_PATH_PREFIX comes first.
+        // ROCM_KPACK_PATH replaces the paths; ROCM_KPACK_PATH_PREFIX comes before them.
         all(case(0, &["gfx942"], found("all.kpack lib/x.so#0 gfx942"))),
         all(case(1, &["gfx942"], Err(KernelNotFound))),
         all(case(0, &["gfx1030"], Err(ArchNotFound))),
@@ -147,14 +147,14 @@ fn code_comes_from_the_right_archive() {
             kernel_name: "lib/x.so".to_owned(),
         };
         let cache = Cache::new(environment);
-        // The second time everything is in the cache.
+        // The second load uses the cache.
         for _ in 0..2 {
             let found = cache.load(&marker, &root.path().join("lib/x.so"), case.index, case.targets);
             let found = found.map(|code| String::from_utf8(code).unwrap()).map_err(|error| error.code());
             assert_eq!(found.as_deref(), case.expected.as_ref().map(|text| *text), "case {number}: {:?}", case.targets);
         }
     }
-    // An absolute path, and one that leads out of a directory that a link leads to.
+    // An absolute path, and a path that leads out of a directory that is reached by a link.
     let marker = |path: String| Marker { kpack_search_paths: vec![path], kernel_name: "lib/x.so".to_owned() };
     let cache = Cache::new(Environment::default());
     let absolute = marker(root.path().join("other.kpack").to_str().unwrap().to_owned());
@@ -169,7 +169,7 @@ fn code_comes_from_the_right_archive() {
     assert_eq!(disabled.load(&absolute, "x.so".as_ref(), 0, &["gfx942"]).unwrap_err().code(), NotImplemented);
 }
 
-/// What is installed after a first look is found by the second.
+/// An archive that is installed after a first search is found by the second.
 #[test]
 fn archives_may_come_later() {
     let root = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn archives_may_come_later() {
     let path = root.path().join("x.kpack");
     fs::write(&path, archive(Scheme::None, &["gfx942"], &[("x#0", "gfx942", b"code")])).unwrap();
     assert_eq!(load().unwrap(), b"code");
-    // An archive that is open stays, as the program that uses it does.
+    // An open archive stays usable after its file is deleted, as the program that uses it does.
     fs::remove_file(&path).unwrap();
     assert_eq!(load().unwrap(), b"code");
 }
