@@ -1,8 +1,8 @@
-//! What reading the largest member of wheels costs, in addition to inflating it.
+//! The cost of reading the largest member of wheels, compared with only inflating it.
 //!
-//! `cargo bench --bench inflate -- WHEEL…`. Each round does everything once, so that what else the machine does falls on
-//! all alike; the table has medians. Ratios are CPU time of a bare inflate over CPU time of the subject, or wall time
-//! where it says so.
+//! `cargo bench --bench inflate -- WHEEL…`. Each round measures everything once, so that other load on the machine
+//! affects all measurements alike. The table has medians. Ratios are CPU time of a bare inflate over CPU time of the
+//! subject, or wall time where the table names it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const ROUNDS: usize = 5;
 const BUDGET: u64 = 256 << 20;
 const RANDOM: usize = 400;
 
-/// Seconds of CPU time which all threads have had, also those that have ended.
+/// Seconds of CPU time of all threads, including those that have ended.
 fn cpu() -> anyhow::Result<f64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is that of a timespec which lives during the call.
@@ -29,14 +29,14 @@ fn cpu() -> anyhow::Result<f64> {
     Ok(time.as_secs_f64())
 }
 
-/// Runs `work`; seconds of wall and of CPU time.
+/// Runs `work`. Returns seconds of wall time and of CPU time.
 fn timed(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<[f64; 2]> {
     let (wall, before) = (Instant::now(), cpu()?);
     work()?;
     Ok([wall.elapsed().as_secs_f64(), cpu()? - before])
 }
 
-/// The control: inflates into the same 1 MiB again and again.
+/// The control: inflates into the same 1 MiB repeatedly.
 fn bare(content: &dyn Content) -> anyhow::Result<()> {
     let packed = content.packed().context("not in a zip file")?.bytes;
     let (mut input, mut output) = (vec![0; 64 << 10], vec![0; 1 << 20]);
@@ -72,7 +72,7 @@ fn sequential(content: &dyn Content, step: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds of CPU time that random reads of 128 KiB take, ascending.
+/// Seconds of CPU time for each of the random reads of 128 KiB, ascending.
 fn random(content: &dyn Content, seed: u64) -> anyhow::Result<Vec<f64>> {
     let mut state = seed | 1;
     let mut buffer = vec![0; 128 << 10];
@@ -105,7 +105,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[expect(clippy::cast_precision_loss, reason = "for display")]
 fn main() -> anyhow::Result<()> {
-    // cargo bench adds an option of its own.
+    // cargo bench adds an option, which is ignored.
     let wheels = std::env::args_os().skip(1).filter(|it| it != "--bench").map(std::path::PathBuf::from);
     println!(
         "member | bare MB/s | joints/bare | first read, wall | again, wall | recalled, wall | random 128 KiB CPU ms: mean \

@@ -1,4 +1,4 @@
-//! The pieces that planning and reading consist of, each by itself, on made-up inputs and fixtures.
+//! The steps of planning and reading, each measured alone, with generated inputs and fixtures.
 //!
 //! `cargo bench --bench pieces`
 
@@ -25,7 +25,7 @@ use kpackfs::source::{EntryKind, EntryPath, Input};
 use kpackfs::wheel::{self, Claims, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use tempfile::TempDir;
 
-/// Files of the wheel that is made. The largest ROCm wheels have some ten thousand.
+/// Files of the generated wheel. The largest ROCm wheels have some ten thousand.
 const FILES: usize = 10_000;
 
 const METADATA: &str = "Metadata-Version: 2.1\nName: made\nVersion: 1\n";
@@ -47,7 +47,7 @@ fn path(name: &str) -> EntryPath {
     EntryPath::new(name.as_bytes()).unwrap()
 }
 
-/// What an archive looks like: many segments, most of them short.
+/// The layout of an archive: many segments, most of them short.
 #[divan::bench(args = [1, 100, 100_000])]
 fn read_128_kib_of_a_rope(bencher: Bencher, segments: usize) {
     let length = (4 << 20) / segments;
@@ -77,7 +77,7 @@ struct Made {
     record: Vec<u8>,
 }
 
-/// Bytes that deflate well but not too well.
+/// Bytes that deflate well, but not extremely well.
 fn compressible(size: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let mut next = || {
@@ -136,7 +136,7 @@ fn parse_a_record(bencher: Bencher) {
     bencher.counter(BytesCount::of_slice(&MADE.record)).bench_local(|| Claims::parse(black_box(&MADE.record)));
 }
 
-/// Without the digests, which are computed when they are read.
+/// Without the digests, which are only computed when they are read.
 #[divan::bench]
 fn assemble_a_wheel_with_its_record(bencher: Bencher) {
     let input = Input::open(&made_wheel(), &resources()).unwrap();
@@ -150,7 +150,7 @@ fn assemble_a_wheel_with_its_record(bencher: Bencher) {
     });
 }
 
-/// The table of contents of an archive with as many code objects as the largest known ones.
+/// The table of contents of an archive with as many code objects as the largest known archives.
 #[divan::bench]
 fn open_an_archive(bencher: Bencher) {
     let entries: serde_json::Map<_, _> = (0..FILES)
@@ -183,7 +183,7 @@ fn look_up_a_version(version: u32) -> TargetId {
     target_of_version(black_box(version))
 }
 
-/// The pass over a deflate stream that knows nothing about it yet.
+/// The first pass over a deflate stream.
 #[divan::bench(sample_count = 10)]
 fn find_the_joints_of_a_stream(bencher: Bencher) {
     let wheel = made_wheel();

@@ -17,17 +17,17 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, edited};
 use kpackfs::source::{EntryKind, Input};
 
-/// How often a splice is made, because it is shorter than the scheduler's ticks.
+/// The number of splices per measurement, because a single one is shorter than the scheduler's ticks.
 const ROUNDS: u32 = 20;
 
-/// Seconds of CPU time which this thread has had (`proc_pid_schedstat`: nanoseconds are the first number).
+/// Seconds of CPU time of this thread (`proc_pid_schedstat`: the first number is nanoseconds).
 fn seconds() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let first = text.split(' ').next().context("schedstat")?;
     Ok(std::time::Duration::from_nanos(first.parse()?).as_secs_f64())
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 #[derive(Default)]
 struct Count(u64);
 
@@ -57,7 +57,7 @@ fn copy(content: &dyn Content, to: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn main() -> anyhow::Result<()> {
-    // cargo bench adds an option of its own.
+    // cargo bench adds an option, which is ignored.
     let mut arguments: Vec<_> = std::env::args_os().skip(1).filter(|it| it != "--bench").map(PathBuf::from).collect();
     let mut output = None;
     if let [option, directory, ..] = arguments.as_slice()
@@ -77,7 +77,7 @@ fn main() -> anyhow::Result<()> {
             let EntryKind::File { content, .. } = &entry.kind else { continue };
             let Ok(Some(binary)) = FatBinary::scan(content) else { continue };
             let edits = binary.edits(&[b'm'; 200])?;
-            // The scan has inflated the member already; so the pass is timed with one that nobody has read.
+            // The scan has inflated the member already. So the pass is timed with a fresh one.
             let fresh = Input::open(&wheel, &Resources::new(1 << 28))?;
             let Some(EntryKind::File { content: unread, .. }) = fresh.entry(&entry.path).map(|entry| &entry.kind)
             else {

@@ -42,7 +42,7 @@ impl Wheel {
         self.0.path().join("out")
     }
 
-    /// Runs kpackfs, and gives what it says.
+    /// Runs kpackfs, and returns its output.
     fn runs(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(&self.0).output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -62,7 +62,7 @@ fn code(mach: u8) -> Vec<u8> {
     code
 }
 
-/// The files below a directory that are neither metadata nor statements, sorted.
+/// The files below a directory, sorted, without metadata and statements of splits.
 fn files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_owned()];
@@ -95,7 +95,7 @@ fn code_objects_and_tables_leave_the_host_part_and_verify_agrees() {
     assert_eq!(out("gfx950"), ["meta/hsa/gfx950/gemm/gemm.co", "meta/hsa/gfx950/gemm/gemm.csv"]);
     assert!(wheel.runs(&["verify", "out"]).contains("0 findings;"));
     assert!(wheel.runs(&["verify", "out", "--against", "fat"]).contains("0 findings;"));
-    // A code object in the wrong part is a finding, and so is a table without its code objects.
+    // A code object in the wrong part is a finding. So is a table without its code objects.
     let back = |from: &str, to: &str| {
         fs::create_dir_all(wheel.output().join(to).parent().unwrap()).unwrap();
         fs::rename(wheel.output().join(from), wheel.output().join(to)).unwrap();

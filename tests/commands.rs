@@ -1,4 +1,4 @@
-//! What commands answer to those who call them in a wrong way, or ask for nothing.
+//! What commands print when they are called with wrong arguments, or have nothing to do.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
@@ -38,7 +38,7 @@ impl Place {
         command
     }
 
-    /// What a command says; it has to end with this code.
+    /// The output of a command, which must end with this exit code.
     #[track_caller]
     fn ends(&self, code: i32, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
@@ -66,7 +66,7 @@ fn a_target_that_nothing_matches_is_an_error() {
     let of_nothing = place.ends(1, &["inspect", "plain", "--gpu-targets", "gfx90a"]);
     assert!(of_nothing.ends_with("it has code for no GPU at all\n"), "{of_nothing}");
     assert!(!place.has("out"));
-    // Families are matched by their members, and databases count.
+    // Families match through their members, and databases count.
     place.file("fat/share/miopen/db/gfx94268.db.txt", b"");
     place.ends(0, &["split", "fat", "-o", "out", "--gpu-targets", "gfx9,gfx942", "--exclude-targets", "gfx10_3"]);
     assert!(place.has("out/gfx90a") && place.has("out/gfx942") && !place.has("out/gfx1030"));
@@ -106,7 +106,7 @@ fn recombine_writes_or_mounts() {
     let said = place.ends(2, &["recombine", "packages.json", "shards", "-o", "out", "--mount", "m"]);
     assert!(said.contains("cannot be used with"), "{said}");
     place.ends(2, &["recombine", "packages.json", "shards"]);
-    // One of them is enough, and nothing else is there.
+    // One of them is enough, and no other file exists.
     for destination in [["-o", "out"], ["--mount", "m"]] {
         let said = place.ends(1, &[&["recombine", "packages.json", "shards"][..], &destination].concat());
         assert!(said.contains("No such file"), "{said}");

@@ -1,7 +1,7 @@
 //! The life of a daemon: readiness, failure, signals, and what a killed one leaves behind.
 //!
-//! Without the test harness, since a process with its threads may not fork. The same program is the one that serves,
-//! when it is called with arguments.
+//! It does not use the test harness, since a process with threads may not fork. Called with arguments, the same program
+//! is the server.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -41,7 +41,7 @@ fn options(place: &Path) -> MountOptions {
     }
 }
 
-/// What this program does when it is called with `<how> <mount point>`.
+/// Runs when this program is called with `<how> <mount point>`.
 fn server(how: &str, place: &Path) -> Result<(), FsError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let foreground = how == "foreground" || how == "panics";
@@ -63,7 +63,7 @@ fn server(how: &str, place: &Path) -> Result<(), FsError> {
     serve(options, prepare, ready)
 }
 
-/// A directory to mount on that is unmounted whatever happens.
+/// A directory to mount on, which is unmounted in any case.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -81,9 +81,10 @@ impl Place {
         command
     }
 
-    /// Mounts in the background; the daemon's process id, as its own file tells.
+    /// Mounts in the background. Returns the daemon's process id, read from its own file.
     fn daemon(&self) -> String {
-        // Its end of both pipes is open until the daemon leaves them, so that this returning proves it did.
+        // The daemon's ends of both pipes stay open until it closes them. So the return of this call proves that it
+        // closed them.
         let output = self.command("background").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert_eq!(output.stdout, b"ready\n");
@@ -109,7 +110,7 @@ fn kill(signal: &str, process: &str) {
 }
 
 fn is_gone(process: &str) -> bool {
-    // A daemon whose parent is gone is a zombie until init reaps it.
+    // A daemon whose parent has exited is a zombie until init reaps it.
     let status = fs::read_to_string(format!("/proc/{process}/stat"));
     status.map_or(true, |text| text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }
@@ -155,8 +156,8 @@ fn a_killed_daemon_leaves_a_mount_that_umount_removes() {
     let place = Place::new();
     let pid = place.daemon();
     kill("-KILL", &pid);
-    // Its threads end one by one, and the kernel knows of the end only after the last one's.
-    // What was read once can be read from the dead as well: the kernel does not ask.
+    // Its threads end one by one, and the kernel sees the end only after the last of them. Cached bytes can be read
+    // after the daemon's death, since the kernel does not ask it for them.
     let error = || fs::read(place.path().join("other")).err().and_then(|error| error.raw_os_error());
     wait_until("the connection is gone", || error() == Some(libc::ENOTCONN));
     let error = find_mount(place.path()).unwrap_err();

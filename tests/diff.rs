@@ -1,4 +1,4 @@
-//! `diff` says what changed, by whatever form the inputs have, and gates growth.
+//! `diff` reports what changed, whatever form the inputs have, and fails if something grew.
 
 #![expect(
     clippy::unwrap_used,
@@ -56,8 +56,8 @@ fn wheel(place: &Path) {
     fs::rename(wheel, place.join("torch.whl")).unwrap();
 }
 
-/// Digests and sizes of the code objects of a fixture for each target, in the order of the wrappers: the truth that an
-/// independent program found.
+/// Digests and sizes of the code objects of a fixture for each target, in the order of the wrappers, as an independent
+/// program found them.
 fn truth(name: &str) -> BTreeMap<String, Vec<(String, u64)>> {
     let expected: Value = serde_json::from_slice(&fixture("expected.json")).unwrap();
     let mut targets = BTreeMap::<String, Vec<_>>::new();
@@ -134,7 +134,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }
 
-/// Has the first function in the symbol table of each code object be larger.
+/// Makes the first function in the symbol table of each code object larger.
 fn grow_kernels(bytes: &mut [u8], by: u8) {
     for start in code_objects(bytes) {
         let table = start + number(bytes, start + 40);
@@ -152,7 +152,7 @@ fn kernels_are_compared_by_symbol() {
     let old = fixture("plain.so");
     let objects = code_objects(&old).len() as u64;
     assert_eq!(objects, 4, "two units, two targets");
-    // Another byte that is no symbol: the text that each code object carries.
+    // Changes another byte outside of symbols: in the text that each code object contains.
     let text = b"of a kpackfs fixture";
     let mut other_text = old.clone();
     while let Some(at) = other_text.windows(text.len()).position(|window| window == text) {
@@ -199,7 +199,7 @@ fn kernels_are_compared_by_symbol() {
     assert_eq!(said["unread_symbols"], json!({"before": 0, "after": 0}));
 }
 
-/// A tree, a wheel and artifacts, as they are and split.
+/// A tree, a wheel and artifacts, each fat and split.
 fn forms() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     let libraries: [(&str, &[u8]); 3] =
@@ -221,7 +221,7 @@ fn an_input_and_its_split_have_the_same_code() {
     for (fat, split, form, differs) in [
         ("tree", "tree-split", "split", 0),
         ("builds", "builds-split", "artifacts", 0),
-        // METADATA, RECORD, WHEEL say something else.
+        // METADATA, RECORD and WHEEL differ.
         ("torch.whl", "torch-split", "split", 3),
         ("torch.whl", "torch-wheels", "wheels", 3),
     ] {
@@ -254,7 +254,7 @@ fn an_input_and_its_split_have_the_same_code() {
     assert_eq!(said["code_objects"]["same"], said["inputs"]["before"]["code"]);
 }
 
-/// With before and after exchanged.
+/// The report with before and after exchanged.
 fn mirrored(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -329,7 +329,7 @@ fn growth_is_gated() {
         &["old", "new", "--fail-above", "-1"],
         &["old", "new", "--fail-above", "x"],
         &["old", "new", "--html", "-", "--json"],
-        // Growth is not the reason.
+        // The failure is not caused by growth.
         &["old", "new", "--html", "none/page.html"],
         &["old", "new", "--fail-above", "0", "--html", "none/page.html"],
     ] {

@@ -1,4 +1,4 @@
-//! What documents name exists: tests in SEMANTICS and FAULTS, messages in TROUBLESHOOTING.
+//! What documents name must exist: tests in SEMANTICS and FAULTS, messages in TROUBLESHOOTING.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
@@ -23,12 +23,12 @@ fn sources(places: impl IntoIterator<Item = PathBuf>) -> String {
     text
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether something is called as tests are in documents.
+/// Whether a text looks like the name of a test in a document.
 fn is_test(name: &str) -> bool {
     name.contains("::") && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_:0123456789".contains(&byte))
 }
@@ -54,7 +54,7 @@ fn tests_that_documents_name_exist() {
         assert!(tests.len() > 20, "{name}: {tests:?}");
         let missing: Vec<_> = tests.into_iter().filter(|test| !exists(test)).collect();
         assert_eq!(missing, Vec::<&str>::new(), "{name}");
-        // Each row of a table that says who shows it names a test.
+        // In a table with a column of tests, each row names a test.
         let mut shows = false;
         for line in text.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-")) {
             let last = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
@@ -83,7 +83,7 @@ fn every_fault_test_has_its_row() {
 fn messages_that_documents_explain_are_those_of_the_program() {
     let text = document("TROUBLESHOOTING.md");
     let code = sources([PathBuf::from("src")]);
-    // Strings of the code can be continued on the next line, and have their quotes escaped.
+    // Strings in code may continue on the next line, and escape their quotes.
     let code = code.split("\\\n").map(str::trim_start).collect::<String>();
     let known = ["os error 5", "Bus error", "stat", "ls -l", "Read-only file system"];
     let mut explained = 0;

@@ -41,7 +41,7 @@ struct Bundle {
     members: Vec<String>,
 }
 
-/// What the package says, or `None` if it is not there and need not be.
+/// The hierarchy from the package. `None` if the package is missing and not required.
 fn oracle() -> Option<Oracle> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hierarchy_oracle.py");
     let reason = match Command::new("python3").arg(script).output() {
@@ -55,7 +55,7 @@ fn oracle() -> Option<Oracle> {
     };
     let required = std::env::var_os("KPACKFS_REQUIRE_ROCM_BOOTSTRAP").is_some_and(|value| value == "1");
     assert!(!required, "rocm-bootstrap 0.3.0 is required: {reason}");
-    // Written past the test harness, which would capture it.
+    // It writes past the test harness, which would capture it.
     let skipped = format!("\nSKIPPED: hierarchy_oracle needs python3 with rocm-bootstrap 0.3.0: {reason}\n");
     std::io::stderr().write_all(skipped.as_bytes()).unwrap();
     None
@@ -81,7 +81,7 @@ fn the_hierarchy_is_that_of_rocm_bootstrap() {
         assert_eq!(texts(&key(&theirs.name).packaging_chain()), theirs.chain);
     }
 
-    // Targets that share an owner have one bundle.
+    // Targets with the same owner have one bundle.
     let owned: BTreeSet<_> = TARGETS.iter().map(|target| key(target.name)).collect();
     assert_eq!(oracle.bundles.len(), BUNDLES.len() + owned.len());
     for theirs in &oracle.bundles {

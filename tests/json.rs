@@ -1,4 +1,4 @@
-//! What commands print as JSON is what `docs/schema` and `docs/json.md` say.
+//! The JSON that commands print is as `docs/schema` and `docs/json.md` describe.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ fn schema(name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(format!("docs/schema/{name}.json")).unwrap()).unwrap()
 }
 
-/// The schema with no other fields allowed: programs ignore what they do not know, but it has to be documented.
+/// Changes the schema to allow no other fields. Programs ignore unknown fields, but each field must be documented.
 fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -48,7 +48,7 @@ fn check(name: &str, json: &str) -> Value {
     value
 }
 
-/// What a command prints, whatever its exit code.
+/// The output of a command, whatever its exit code.
 fn printed(place: &Path, arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(place).output().unwrap();
     assert!(!output.stdout.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -119,9 +119,9 @@ fn commands_print_what_the_schemas_say() {
     for target in ["gfx90a", "gfx942"] {
         let why = check("why", &printed(&["why", "--json", "--target", target, "zstd/host/lib/libx.so", "tree"]));
         assert!(why["lookups"].as_array().unwrap().len() >= 2, "{why}");
-        // libodd.so has a pointer that nothing explains, which does not hide what is known of others.
+        // libodd.so has a pointer that nothing explains. This does not hide what is known about other files.
         assert!(why["unread"][0].as_str().unwrap().contains("libodd.so"), "{why}");
-        // The host part by itself has no archives.
+        // The host part alone has no archives.
         assert_eq!((&why["found"], why["lookups"][0]["cause"].is_null()), (&Value::Bool(false), false), "{why}");
     }
     let compared = check("diff", &printed(&["diff", "--json", "--fail-above", "0", "tree", "torch.whl"]));
@@ -158,7 +158,7 @@ fn mounts_say_what_the_schemas_say() {
     }
 }
 
-/// Each property of a schema, with what it means.
+/// Each property of a schema, with its description.
 fn properties(schema: &Value, found: &mut Vec<(String, String)>) {
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         found.push((name.clone(), property["description"].as_str().unwrap_or_default().to_owned()));

@@ -1,6 +1,7 @@
-//! Splits of trees on filesystems that share blocks: what is written takes what is new, and is right whatever becomes of the input.
+//! Splits of trees on filesystems that share blocks: only new bytes take space, and the output stays right whatever
+//! happens to the input.
 //!
-//! Needs root, loop devices and mkfs; what cannot be made is named, and nothing is checked there.
+//! Needs root, loop devices and mkfs. A filesystem that cannot be made is reported, and not tested.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
@@ -12,13 +13,13 @@ use std::process::{Command, Output};
 use rustix::fs::statvfs;
 use tempfile::TempDir;
 
-/// A filesystem in a file, mounted.
+/// A mounted filesystem in a file.
 struct Filesystem {
     place: TempDir,
 }
 
 impl Filesystem {
-    /// `None`, and a message past the test harness, if it cannot be made here.
+    /// `None`, with a message past the test harness, if it cannot be made on this machine.
     fn make(mkfs: &[&str]) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
         let (image, root) = (place.path().join("image"), place.path().join("root"));
@@ -41,7 +42,7 @@ impl Filesystem {
         self.place.path().join("root").join(path)
     }
 
-    /// Bytes in use, after all is on the disk.
+    /// Bytes in use, after everything is written to the disk.
     fn used(&self) -> u64 {
         assert!(Command::new("sync").arg("-f").arg(self.at("")).status().unwrap().success());
         let found = statvfs(self.at("")).unwrap();
@@ -59,7 +60,7 @@ fn noise(seed: u64, length: u64) -> Vec<u8> {
     (0..length).map(|at| ((at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// A tree with libraries, of which one is large, and other files.
+/// A tree with libraries, one of them large, and other files.
 fn fill(tree: &Path) {
     fs::create_dir_all(tree.join("lib")).unwrap();
     for name in ["plain.so", "compressed.so", "shared.so"] {
@@ -115,12 +116,12 @@ fn check(filesystem: &Filesystem) {
     let shared = filesystem.used() - before;
     succeeds(&split(&fat, &other, &["--reflink", "never"]));
     let copied = filesystem.used() - before - shared;
-    // Archives, headers, and what the filesystem itself needs.
+    // The limit allows for archives, headers, and what the filesystem itself needs.
     assert!(shared < 4 << 20, "{shared} bytes are new");
     assert!(copied > 40 << 20, "{copied} bytes are new if nothing is shared");
     let written = files(&out);
     assert!(written == files(&other));
-    // The same as anywhere else.
+    // The output is the same as on any other filesystem.
     let elsewhere = tempfile::tempdir().unwrap();
     succeeds(&split(&fat, &elsewhere.path().join("out"), &["--reflink", "auto"]));
     assert!(written == files(&elsewhere.path().join("out")));
@@ -128,11 +129,11 @@ fn check(filesystem: &Filesystem) {
     let said = String::from_utf8_lossy(&apart.stderr).into_owned();
     assert!(!apart.status.success() && said.contains("cannot share blocks with the input"), "{said}");
     assert!(!elsewhere.path().join("always/host").exists());
-    // Thin views are ranges of the input, too.
+    // Thin views consist of ranges of the input, too.
     let before = filesystem.used();
     succeeds(&split(&fat, &filesystem.at("thin"), &["--view", "thin/gfx90a", "--view", "merged/gfx90a"]));
     assert!(filesystem.used() - before < 6 << 20);
-    // The input changes, becomes shorter, and goes.
+    // The input changes, becomes shorter, and is deleted.
     fs::write(fat.join("lib/large.so"), noise(3, 1 << 20)).unwrap();
     let data = fs::File::options().write(true).open(fat.join("data")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&data, &[9; 9000], 5000).unwrap();
@@ -158,7 +159,7 @@ fn blocks_are_shared_on_btrfs() {
     }
 }
 
-/// On a filesystem that is full in the middle, nothing of the split is left, and what was there stays.
+/// If the filesystem gets full during a split, no file of the split remains, and files that existed before stay.
 #[test]
 fn a_full_disk_leaves_nothing() {
     for mkfs in [&["mkfs.ext4", "-q", "-m", "0"][..], &["mkfs.xfs", "-q", "-m", "reflink=1"]] {
@@ -169,7 +170,7 @@ fn a_full_disk_leaves_nothing() {
         let left = room.f_bavail * room.f_frsize - (8 << 20);
         let filler = fs::File::create(filesystem.at("filler")).unwrap();
         rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, left).unwrap();
-        // Nothing is shared, so that it does not fit.
+        // Nothing is shared, so the output does not fit.
         let full = split(&fat, &out, &["--reflink", "never"]);
         let said = String::from_utf8_lossy(&full.stderr).into_owned();
         assert!(!full.status.success() && said.contains("No space left"), "{mkfs:?}: {said}");

@@ -1,4 +1,4 @@
-//! The page of `inspect --html` says what its JSON says, and nothing that is in it does anything.
+//! The page of `inspect --html` agrees with the JSON, and nothing in the page runs or loads anything else.
 
 #![expect(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn data(page: &str) -> Value {
     serde_json::from_str(between(page, r#"<script type="application/json" id="data">"#, "</script>")).unwrap()
 }
 
-/// The numbers in each row of a table, by the row's name; `None` for each cell without one.
+/// The numbers in each row of a table, by the row's name. `None` for a cell without a number.
 fn table(page: &str, id: &str) -> BTreeMap<String, Vec<Option<u64>>> {
     let body = between(between(page, &format!("<table id=\"{id}\">"), "</table>"), "<tbody>", "</tbody>");
     let number = |cell: &str| Some(cell.split_once("<data value=\"")?.1.split_once('"')?.0.parse().unwrap());
@@ -126,7 +126,7 @@ fn compare(page: &str, json: &Value) {
     }
 }
 
-/// The details in the page are other views of the same numbers.
+/// The details in the page are made from the same numbers, and add up to them.
 fn add_up(page: &str, json: &Value) {
     let details = &data(page)["details"];
     let matrix = table(page, "matrix");
@@ -198,7 +198,7 @@ fn an_estimate_for_thin_is_between_host_and_fat() {
     }
 }
 
-/// The text of an element that stands once in the page.
+/// The source expression of an inline element with this text, as a content security policy has it.
 fn digest(text: &str) -> String {
     let digest = sha2::Sha256::digest(text.as_bytes());
     format!("'sha256-{}'", Base64Display::new(&digest, &STANDARD))
@@ -342,7 +342,7 @@ fn folded_targets_say_into_what() {
     assert!(matrix.contains(">gfx90a</th>"), "it is no part of another: {matrix}");
 }
 
-/// A wheel of that many members, whose names try everything.
+/// A wheel with `members` members, whose names try every kind of injection.
 fn hostile_wheel(place: &Path, members: usize) {
     let script = r#"
 import sys, zipfile

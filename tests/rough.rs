@@ -1,4 +1,4 @@
-//! Inputs, names and machines as careful programs do not make them.
+//! Unusual inputs, names and machines.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
@@ -15,7 +15,7 @@ use std::thread;
 use common::{can_mount, skipped};
 use tempfile::TempDir;
 
-/// A name that would forge a row, and paint it.
+/// A name that would forge a row of a table, and color it.
 const FORGED: &str = "x\nFORGED  row\u{1b}[31m";
 
 fn kpackfs(place: &Path, arguments: &[&str]) -> Output {
@@ -36,7 +36,7 @@ fn tree(libraries: &[(&str, &str)]) -> TempDir {
     place
 }
 
-/// A mount that ends with the test. `None` if mounting cannot be tried.
+/// A mount that ends with the test. `None` if this machine cannot mount.
 struct Mount(PathBuf);
 
 impl Mount {
@@ -64,7 +64,7 @@ fn names_forge_no_lines() {
     let run = |arguments: &[&str]| kpackfs(place.path(), arguments);
     run(&["split", "fat", "-o", "out"]);
     let archive = "out/gfx90a/.kpack/rocm_gfx90a.kpack";
-    // Its name is in the error, and in that of the second line.
+    // Errors name this file.
     fs::write(place.path().join(FORGED), "no archive").unwrap();
     let calls: [&[&str]; 8] = [
         &["inspect", "fat"],
@@ -88,7 +88,7 @@ fn a_status_and_a_log_forge_no_lines() {
     let name = format!("{FORGED}.so");
     let place = tree(&[(&name, "plain.so")]);
     let Some(mount) = Mount::new(place.path(), &["--log-file", "log"]) else { return };
-    // Longer than it was: reading it is ESTALE, and the log says so.
+    // The library is longer than before. Reading it is ESTALE, and the log says so.
     let library = place.path().join("fat/lib").join(&name);
     OpenOptions::new().append(true).open(library).unwrap().write_all(b"more").unwrap();
     assert!(fs::read(mount.0.join("host/lib").join(&name)).is_err());
@@ -129,18 +129,18 @@ fn status_says_that_a_wheel_has_changed() {
     symlink(&wheel, place.path().join("fat")).unwrap();
     let Some(mount) = Mount::new(place.path(), &[]) else { return };
     let status = || said(&kpackfs(place.path(), &["status", "mount"]));
-    // What was read before is in a cache of ours, and says nothing.
+    // Bytes that were read before are cached, so reading them proves nothing.
     fs::read(mount.0.join("host/torch/__init__.py")).ok();
     assert!(!status().contains("has changed"), "{}", status());
     OpenOptions::new().append(true).open(&wheel).unwrap().write_all(b"more").unwrap();
     assert!(status().contains("has changed: reading it fails (ESTALE)"), "{}", status());
 }
 
-/// `FILESYSTEM_MAX_STACK_DEPTH` is 2: a mount with passthrough counts as one, each overlayfs as one more.
+/// `FILESYSTEM_MAX_STACK_DEPTH` is 2: a mount with passthrough counts as one level, and each overlayfs as one more.
 #[test]
 fn without_passthrough_an_overlay_may_lie_upon_another() {
     let place = tree(&[("libx.so", "plain.so")]);
-    // Large enough to be passed through.
+    // The file is large enough for passthrough.
     fs::write(place.path().join("fat/large"), vec![7; 8 << 20]).unwrap();
     let overlay = |name: &str, lower: &Path| {
         let at = |part: &str| place.path().join(format!("{name}-{part}"));
@@ -195,7 +195,7 @@ fn little_address_space_is_an_error() {
             let text = said(&output);
             match output.status.code() {
                 Some(0) => done += 1,
-                // The tree is fat, which is a finding.
+                // The tree is fat, so verify has a finding.
                 Some(1) if command.starts_with("verify") && text.contains("1 finding") => done += 1,
                 Some(1 | 2) if text.contains("the address space is limited to") => refused += 1,
                 code => panic!("{kilobytes} KB, {command}: {code:?}, {text}"),
@@ -227,7 +227,7 @@ fn without_a_home_nothing_is_kept() {
 #[test]
 fn deep_trees_have_short_messages() {
     let place = tempfile::tempdir().unwrap();
-    // As deep as no path reaches.
+    // Deeper than any path can name.
     let dig = "import os\nos.mkdir('fat'); os.chdir('fat')\nfor i in range(3000): os.mkdir('deep'); os.chdir('deep')";
     let dug = Command::new("python3").args(["-c", dig]).current_dir(place.path()).output();
     if !dug.is_ok_and(|output| output.status.success()) {

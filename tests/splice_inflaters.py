@@ -1,4 +1,4 @@
-"""Inflates a raw deflate stream with everything that is at hand and compares.
+"""Inflates a raw deflate stream with every available inflater, and compares the results.
 
 usage: splice_inflaters.py STREAM EXPECTED SCRATCH-DIRECTORY
 Prints the names of the inflaters that agreed. Fails with the first that does not.

@@ -1,4 +1,4 @@
-//! Splices members of a wheel that Python has made, and lets every inflater at hand inflate the result.
+//! Splices members of a wheel that Python made, and inflates the result with every available inflater.
 //!
 //! Needs python3. Other inflaters are used if they are installed: unzip, bsdtar, 7z, busybox, gzip, libdeflate-gzip,
 //! pigz, igzip, and Python's package `deflate`.
@@ -65,7 +65,7 @@ fn every_inflater_agrees() {
             continue;
         }
         members += 1;
-        // Patches in front and behind, and cuts that end everywhere inside of blocks.
+        // Patches at the beginning and the end, and cuts that end anywhere inside blocks.
         for step in 0..4 {
             let cut = size / 3 + step * 10_007;
             let edits = [
@@ -80,6 +80,6 @@ fn every_inflater_agrees() {
         }
     }
     assert_eq!(members, 9);
-    // Written past the test harness, which would capture it.
+    // It writes past the test harness, which would capture it.
     writeln!(std::io::stderr(), "\nsplice_inflaters: {agreed}").unwrap();
 }

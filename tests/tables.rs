@@ -1,4 +1,5 @@
-//! What the tables of entries take as long as a mount lasts. A test program of its own, since it counts all memory.
+//! The memory that the tables of entries take for the life of a mount. This is a test program of its own, since it
+//! counts all memory.
 
 #![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "clippy allows it in test functions only")]
 
@@ -20,29 +21,29 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes that glibc's malloc takes for an allocation: a length before it, and all of it a multiple of 16
-/// (malloc.c, `request2size`).
+/// Bytes that glibc's malloc takes for an allocation: the allocation and a length before it, rounded up to a multiple
+/// of 16 (malloc.c, `request2size`).
 fn taken(layout: Layout) -> usize {
     (layout.size() + 8).next_multiple_of(16).max(32)
 }
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: everything is done by the system's.
+// SAFETY: all methods forward to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.fetch_add(taken(layout), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         TAKEN.fetch_sub(taken(layout), Ordering::Relaxed);
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
-/// A zip file of stored members (APPNOTE.TXT 4.3), each with 64 bytes and more, so that planning looks into it.
+/// A zip file of stored members (APPNOTE.TXT 4.3), each of 64 bytes or more, so that planning reads it.
 fn zipped(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for (name, bytes) in members {
@@ -61,7 +62,7 @@ fn zipped(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     [&file[..], &directory, b"PK\x05\x06\0\0\0\0", &count, &count, &end, &[0, 0]].concat()
 }
 
-/// A wheel of so many members and its dist-info, whose RECORD states all of them.
+/// A wheel of `count` members and its dist-info, whose RECORD lists all of them.
 fn wheel(place: &Path, count: usize) {
     let text = |number| format!("text of member {number}, which is long enough to be a program as well").into_bytes();
     let name = |number| format!("package/module_{:03}/file_{number:06}.txt", number / 500);
@@ -77,7 +78,7 @@ fn wheel(place: &Path, count: usize) {
     fs::write(place, zipped(&members)).unwrap();
 }
 
-/// Looks at everything that `find` does.
+/// Visits everything that `find` visits.
 fn visit(tree: &Tree, node: NodeId) -> usize {
     if let Some(NodeKind::File { .. }) = tree.node(node).map(|node| &node.kind) {
         tree.body(node).as_ref().and_then(Body::known_size);
@@ -86,7 +87,7 @@ fn visit(tree: &Tree, node: NodeId) -> usize {
     1 + children.into_iter().map(|child| visit(tree, child)).sum::<usize>()
 }
 
-/// Bytes that are held when a wheel of so many members is shown and its tree has been walked through.
+/// Bytes that are allocated after a wheel of `count` members was shown and its tree was walked.
 fn held(count: usize) -> usize {
     let place = tempfile::tempdir().unwrap();
     let location = place.path().join("package-1.0-py3-none-any.whl");
@@ -104,10 +105,10 @@ fn held(count: usize) -> usize {
     TAKEN.load(Ordering::Relaxed) - before
 }
 
-/// The promise is 400 bytes in the daemon, with all that an allocator wastes.
+/// The limit is 400 bytes in the daemon, including what an allocator wastes.
 #[test]
 fn a_member_of_a_wheel_takes_less_than_400_bytes() {
-    // Threads and caches of a process take their memory the first time.
+    // The first run allocates memory of threads and caches that the process keeps.
     held(100);
     let (few, many) = (held(2000), held(22_000));
     let each = many.saturating_sub(few) / 20_000;

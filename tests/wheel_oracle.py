@@ -1,4 +1,4 @@
-"""Checks wheels with nothing but Python's standard library; prints what is wrong, one complaint on a line.
+"""Checks wheels with Python's standard library only. Prints what is wrong, one finding on a line.
 
 usage: wheel_oracle.py pack DIRECTORY OUT.whl    makes a wheel of an unpacked one
        wheel_oracle.py check WHEEL...            checks wheels

@@ -1,4 +1,4 @@
-//! Splits a small fat wheel into wheels and lets Python judge them.
+//! Splits a small fat wheel into wheels, and checks them with Python.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 #![expect(clippy::indexing_slicing, reason = "the same")]
@@ -63,7 +63,7 @@ fn python(arguments: &[&str]) -> Option<String> {
     let output = match Command::new("python3").arg(oracle).args(arguments).output() {
         Ok(output) => output,
         Err(error) => {
-            // Written past the test harness, which shows nothing of a test that passes.
+            // It writes past the test harness, which hides the output of tests that pass.
             let skipped = format!("skipped: python3: {error}\n");
             std::io::stderr().write_all(skipped.as_bytes()).unwrap();
             return None;
@@ -73,7 +73,7 @@ fn python(arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// All wheels of an input, as they would be shown and written.
+/// All wheels of an input, as a mount shows them and `split` writes them.
 fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<String>) -> (Wheels, Vec<Assembled>) {
     let resources = Resources::new(64 << 20);
     let input = Input::open(location, &resources).unwrap();
@@ -90,7 +90,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
     let payload = places.filter_map(|(entry, place)| match place {
         Destination::Host => wheels.unchanged(&host, entry).unwrap(),
         Destination::Rewritten { content, .. } => {
-            // Stands for the splice, which makes a stream without deflating.
+            // Takes the place of the splice, which makes a stream without deflating.
             let stream = deflated(&**content);
             wheels.made(&host, &entry.path, entry.attributes.mode, content.clone(), Some(stream)).unwrap()
         }
@@ -176,13 +176,13 @@ fn python_finds_nothing_wrong() {
     let paths = write(&parts, &directory.path().join("wheels"));
     assert_eq!(complaints(&paths), "");
 
-    // The packed and the unpacked wheel hold the same, so all RECORDs are the same.
+    // The packed and the unpacked wheel have the same content, so all RECORDs are the same.
     let record = |part: &Assembled| bytes(&**part.files.last().unwrap().digest.content());
     let (_, of_tree) = split(&tree, Some(&label), requires());
     for (packed, unpacked) in parts.iter().zip(&of_tree) {
         let is_host = packed.name.distribution == "fat_torch";
         let texts = [packed, unpacked].map(|part| String::from_utf8(record(part)).unwrap());
-        // Without a file name the tags are those of WHEEL.
+        // Without a file name, the tags are those of WHEEL.
         let without_wheel = texts.map(|text| text.lines().filter(|line| !line.contains("/WHEEL,")).collect::<String>());
         assert_eq!(without_wheel[0], without_wheel[1], "{}", packed.name);
         assert!(unpacked.name.to_string().ends_with("-cp312-cp312-linux_x86_64.whl") || is_host);
@@ -204,7 +204,7 @@ fn the_same_input_gives_the_same_bytes() {
     let all = || -> BTreeMap<String, Vec<u8>> {
         let (_, parts) = split(&tree, None, Vec::new());
         let wheel = |part: &Assembled| bytes(&part.wheel(DosTime::default()).unwrap());
-        // The second time from the end, so that digests are asked for in another order.
+        // The second run goes backwards, so that digests are asked for in another order.
         parts.iter().rev().map(|part| (part.name.to_string(), wheel(part))).collect()
     };
     let first = all();
@@ -216,7 +216,7 @@ fn the_same_input_gives_the_same_bytes() {
         assert!(part.unknown_digests().is_empty());
         let rope = part.wheel(DosTime::default()).unwrap();
         let expected = &first[&part.name.to_string()];
-        // Any read is a slice of the whole, in whatever order.
+        // Any read returns a slice of the whole, in any order.
         for start in [rope.size() - 30, 0, rope.size() / 2] {
             let mut piece = vec![0; 30];
             rope.read_at(start, &mut piece).unwrap();

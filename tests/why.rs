@@ -1,4 +1,5 @@
-//! Breaks installations of a fat wheel one by one: `why` names each cause in its first line, and its command mends it.
+//! Breaks installations of a fat wheel in different ways: `why` names each cause in its first line, and the command
+//! that it prints repairs it.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
@@ -13,7 +14,7 @@ const LIBRARY: &str = "fat/lib/plain.so";
 const ARCHIVE: &str = "fat/.kpack/fat_gfx1030.kpack";
 const DEVICE: &str = "amd_fat_device_gfx1030";
 
-/// A virtual environment in which the wheels of a split are installed, those for gfx1030 and gfx90a.
+/// A virtual environment with the wheels of a split for gfx1030 and gfx90a installed.
 struct Environment {
     place: TempDir,
     site: PathBuf,
@@ -58,7 +59,7 @@ impl Environment {
         let at = |path: &str| place.path().join(path);
         unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture(name)).unwrap());
         runs(Command::new(KPACKFS).args(["split", "--format", "wheel", "-o"]).arg(at("wheels")).arg(at("fat")));
-        // The host wheel requires it, and there is no network.
+        // The host wheel requires it, and the test has no network.
         unpacked(&at("bootstrap"), "rocm_bootstrap", "", "rocm_bootstrap.py", b"");
         let zip = "import shutil, sys; shutil.make_archive(sys.argv[1], 'zip', sys.argv[2])";
         runs(Command::new("python3").args(["-c", zip]).arg(at("b")).arg(at("bootstrap")));
@@ -82,7 +83,7 @@ impl Environment {
         runs(Command::new("cp").arg("-a").arg(self.at(from)).arg(self.at(to)));
     }
 
-    /// pip takes packages from the directory of wheels only.
+    /// Lets pip take packages only from the directory of wheels.
     fn offline<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("PIP_NO_INDEX", "1")
@@ -99,7 +100,7 @@ impl Environment {
         self.copy("backup", "venv");
     }
 
-    /// What `why` answers after `before` was run in the same shell.
+    /// The output of `why` after `before` was run in the same shell.
     fn why(&self, before: &str, arguments: &str) -> (Option<i32>, String) {
         let script = format!("{before}\nexec \"$KPACKFS\" why {arguments}");
         let mut shell = Command::new("sh");
@@ -109,7 +110,8 @@ impl Environment {
     }
 }
 
-/// How an installation is broken, how `why` is called then, what its first line says, and whether it has a command.
+/// How an installation is broken, the arguments of `why`, what its first line contains, and whether it prints a
+/// command.
 type Case = (&'static str, fn(&Environment), &'static str, &'static str, &'static str, bool);
 
 const CASES: &[Case] = &[
@@ -320,7 +322,7 @@ fn topology(it: &Environment, versions: &[u32]) {
     }
 }
 
-/// A binary with code for each setting of xnack, of which that for the usual one is left out.
+/// A binary with code for each setting of xnack. The code for the usual setting is removed.
 fn features(it: &Environment) {
     runs(Command::new(KPACKFS).args(["split", "-o"]).arg(it.at("split")).arg(fixture("features.so")));
     runs(Command::new("cp").arg("-a").arg(it.at("split/host")).arg(it.at("parts")));

@@ -1,4 +1,4 @@
-//! Time that a thread has spent on a processor, which neighbours on a shared machine do not change much.
+//! Time that a thread has spent on a processor. Other load on a shared machine changes it little.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)
 }
 
-/// What `work` answers, and the CPU time that it took.
+/// The result of `work`, and the CPU time that it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = thread_time();
     let result = work();

@@ -1,4 +1,4 @@
-//! C3: what decoding bundles and compressing code objects cost by themselves.
+//! C3: the cost of only decoding bundles and compressing code objects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::clock::timed;
 
-/// Memory for kpackfs, which only finds the bundles here.
+/// Memory for kpackfs, which here only finds the bundles.
 const BUDGET: u64 = 64 << 20;
 
-/// What bundles begin with, plain and compressed.
+/// The magics of plain and compressed bundles.
 const PLAIN: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 const COMPRESSED: &[u8] = b"CCOB";
 
-/// The most bytes that the list of a bundle's code objects takes.
+/// The largest size of a bundle's list of code objects, in bytes.
 const LIST: usize = 64 << 10;
 
 /// Finds all code objects of an input by kpackfs' own scan, decodes their bundles and compresses them.
@@ -41,7 +41,7 @@ pub(crate) struct Compress {
     level: i32,
 }
 
-/// What was decoded and compressed, and what it took on processors, all threads together.
+/// What was decoded and compressed, and the CPU time of all threads together.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Compressed {
     objects: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Compressed {
     bundles: u64,
     decoded_bytes: u64,
     decode_seconds: f64,
-    /// From the beginning to the end, reading included.
+    /// Wall time, including reading.
     seconds: f64,
 }
 
@@ -102,7 +102,7 @@ fn bundles(input: &Input) -> anyhow::Result<Vec<Bundle>> {
     Ok(bundles)
 }
 
-/// The buffers and contexts that a thread uses for one bundle after the other.
+/// Buffers and contexts that a thread uses for all of its bundles.
 struct Bench<'a> {
     options: &'a Compress,
     compressor: Compressor<'static>,
@@ -163,7 +163,7 @@ impl<'a> Bench<'a> {
     }
 
     fn object(&mut self, target: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        // Features stand behind the processor: gfx90a:xnack-
+        // Features follow the processor: gfx90a:xnack-
         let processor = target.split(':').next();
         if self.options.processor.is_some() && self.options.processor.as_deref() != processor {
             return Ok(());
@@ -191,7 +191,8 @@ impl Compressed {
     }
 }
 
-/// The zstd frame in a compressed bundle. Only what real inputs have is known here: versions 2 and 3, zstd.
+/// The zstd frame in a compressed bundle. Only the forms that occur in real inputs are supported: versions 2 and 3,
+/// zstd.
 struct Frame {
     start: u64,
     length: u64,

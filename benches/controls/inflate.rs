@@ -1,4 +1,4 @@
-//! C2: what inflating costs by itself.
+//! C2: the cost of only inflating.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,9 +15,9 @@ use zip::ZipArchive;
 
 use crate::clock::timed;
 
-/// Bytes read at once.
+/// Bytes per read.
 const INPUT: usize = 128 << 10;
-/// Bytes of the buffer that is inflated into, over and over.
+/// Bytes of the buffer, which all output overwrites.
 const OUTPUT: usize = 1 << 20;
 
 /// Inflates members of a wheel, the largest first.
@@ -30,14 +30,14 @@ pub(crate) struct Inflate {
     threads: usize,
 }
 
-/// What was inflated, and what it took.
+/// What was inflated, and the time that it took.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Inflated {
     bytes: u64,
     packed_bytes: u64,
-    /// From the beginning to the end.
+    /// Wall time.
     seconds: f64,
-    /// On processors, all threads together.
+    /// CPU time of all threads together.
     cpu_seconds: f64,
 }
 
@@ -110,7 +110,7 @@ fn inflate(file: &File, member: &Member) -> anyhow::Result<u64> {
                 return Ok(member.size);
             }
             rest = rest.get_mut(usize::try_from(decoder.total_in() - read)?..).context("rest")?;
-            // With the output full, there can be more even though all input is taken.
+            // While the output buffer is full, there can be more output although all input is consumed.
             if rest.is_empty() && decoder.total_out() - made < OUTPUT as u64 {
                 break;
             }

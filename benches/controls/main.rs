@@ -1,4 +1,5 @@
-//! What `scripts/bench` compares kpackfs with, and what it measures with. Each subcommand prints one line of JSON.
+//! The controls that `scripts/bench` compares kpackfs with, and its measuring instruments. Each subcommand prints one
+//! line of JSON.
 //!
 //! `cargo bench --bench controls -- --help`
 
@@ -37,7 +38,7 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    // cargo bench adds an option of its own.
+    // cargo bench adds an option, which is ignored.
     let arguments = Arguments::parse_from(std::env::args_os().filter(|argument| argument != "--bench"));
     match arguments.command {
         Command::Memfs(command) => command.run(),

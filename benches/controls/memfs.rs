@@ -1,4 +1,4 @@
-//! C1: the least that a FUSE filesystem can do: one file, served out of memory.
+//! C1: the minimum of a FUSE filesystem: one file, served from memory.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use fuser::{
 const TTL: Duration = Duration::from_secs(86_400);
 const FILE: INodeNo = INodeNo(2);
 
-/// As in `src/fs/adapter.rs`.
+/// The same values as in `src/fs/adapter.rs`.
 const MAX_BACKGROUND: u16 = 64;
 const MAX_REQUEST: u32 = 1 << 20;
 
@@ -79,7 +79,7 @@ impl Served {
 
 impl Filesystem for Served {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // An older kernel that lacks one of these serves all the same.
+        // An older kernel that lacks one of these can still serve.
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).ok();
         config.set_max_background(MAX_BACKGROUND).ok();
         config.set_max_write(MAX_REQUEST).ok();

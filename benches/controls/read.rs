@@ -1,4 +1,4 @@
-//! Reads files as programs do, and tells how long that takes.
+//! Reads files as programs do, and measures the time.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -103,7 +103,7 @@ impl Random {
     pub(crate) fn run(&self) -> anyhow::Result<Latencies> {
         let name = || self.file.display().to_string();
         let file = File::open(&self.file).with_context(name)?;
-        // Readahead would have the kernel fetch what is asked for later.
+        // Readahead would make the kernel fetch blocks in advance that are read later.
         fadvise(&file, 0, None, Advice::Random).with_context(name)?;
         let block = u64::try_from(self.block)?;
         let blocks = file.metadata().with_context(name)?.len() / block;
@@ -135,7 +135,7 @@ impl Latencies {
     }
 }
 
-/// What reading a file took.
+/// The result of reading a file.
 #[derive(Default)]
 struct Read {
     bytes: u64,
@@ -172,8 +172,8 @@ fn read(path: &Path, block: usize) -> anyhow::Result<Read> {
 
 /// Up to `count` different numbers below `limit`, in an order that only `seed` decides.
 fn distinct(limit: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> {
-    // A full cycle through a power of two (Hull and Dobell 1962); what is too large is left out. The upper bits are the
-    // random ones, so they are brought down by a bijection.
+    // A full cycle through a power of two (Hull and Dobell 1962); numbers that are too large are skipped. Only the
+    // upper bits are random, so a bijection moves them down.
     let bits = u64::BITS - limit.saturating_sub(1).leading_zeros();
     let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |power| power - 1);
     let mut state = seed;

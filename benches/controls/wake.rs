@@ -1,5 +1,4 @@
-//! How long it takes until a thread that sleeps goes on when another one wakes it, which is part of each FUSE request and of
-//! each answer.
+//! The time from waking a sleeping thread until it runs. Each FUSE request and each answer contains it.
 
 use std::io::{Read, Write, pipe};
 use std::thread;

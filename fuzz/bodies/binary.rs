@@ -1,4 +1,4 @@
-//! Takes arbitrary bytes for a binary with device code: scans it, splits it, and looks at what came out as a loader does.
+//! Takes arbitrary bytes for a binary with device code: scans it, splits it, and examines the result as a loader does.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use kpackfs::split::ThinBinary;
 
 use crate::support::{Random, Watched, read, resources, same_in_pieces};
 
-/// What is done to some bytes that are a binary, or not.
+/// Checks bytes that may be a binary.
 pub(crate) fn run(bytes: &[u8]) {
     let watched = Watched::new(bytes);
     let content: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
     let scanned = FatBinary::scan(&content);
     watched.check("scanning");
-    // In a compressed file other parts are looked at first.
+    // For a compressed file, other parts are examined first.
     let packed = Watched::deflated(bytes);
     let again: Arc<dyn Content> = Arc::<Watched>::clone(&packed);
     if let Ok(Some(again)) = FatBinary::scan(&again) {
@@ -44,13 +44,13 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// Of each wrapper's code there is a part in the thin binary, byte for byte.
+/// The thin binary contains a part of each wrapper's code, byte for byte.
 fn check_thin(bytes: &[u8], content: &Arc<dyn Content>, fat: &FatBinary, gpus: &str) {
     let (resources, gpus) = (resources(), Arc::new(gpus.parse().expect("targets")));
     let thin = ThinBinary::new("x", content, &gpus, &Arc::from([]), &BundleJobs::of(&resources));
     let Ok(rewritten) = thin.rewritten() else { return };
     assert!(rewritten.size() <= bytes.len() as u64 + (64 << 10), "{} bytes of {}", rewritten.size(), bytes.len());
-    // A code object that is compressed may be damaged.
+    // A compressed code object may be damaged.
     let Ok(all) = read(&*rewritten) else { return };
     assert!(same_in_pieces(&*rewritten, &all, &mut Random::of(bytes)));
     let watched = Watched::new(&all);
@@ -97,11 +97,11 @@ fn check_rewritten(bytes: &[u8], fat: &FatBinary, wrappers: usize) {
     assert!(matches!(again, Ok(None)), "{again:?}");
     // The original may have sections past its end.
     let difference = fat.first_difference(&new).unwrap_or_default();
-    // Headers can call anything a section that is not loaded, also what has to change.
+    // Headers can declare any bytes a section that is not loaded, including bytes that have to change.
     assert!(difference.as_ref().is_none_or(|it| it.starts_with("section ")), "{difference:?}");
 }
 
-/// The edits made one by one, the last one first.
+/// The edits, applied one by one, the last one first.
 fn applied(bytes: &[u8], mut edits: Vec<Edit>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     edits.sort_by_key(|edit| (edit.start, edit.end));

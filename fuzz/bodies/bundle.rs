@@ -1,5 +1,5 @@
-//! Takes arbitrary bytes for an offload bundle, compressed or not, and compares its code objects with what a plain reading
-//! of the table says.
+//! Takes arbitrary bytes for an offload bundle, compressed or not, and compares its code objects with a plain reading
+//! of the table.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use kpackfs::rope::Content;
 
 use crate::support::{MOST, Random, Watched, read, resources, same_in_pieces};
 
-/// What is done to some bytes that are a bundle, or not.
+/// Checks bytes that may be a bundle.
 pub(crate) fn run(bytes: &[u8]) {
     let watched = Watched::new(bytes);
     let content: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
@@ -22,7 +22,7 @@ pub(crate) fn run(bytes: &[u8]) {
     watched.check("planning");
     let Ok(bundle) = bundle else { return };
     assert!(is_bundle(bytes));
-    // What is remembered of it is the same.
+    // The index entry of the bundle gives the same.
     let remembered = rmp_serde::to_vec(&bundle).expect("plain fields");
     let recalled: Bundle = rmp_serde::from_slice(&remembered).expect("what was written");
     let objects = bundle.objects(&content, &resources).expect("what was planned");
@@ -38,7 +38,7 @@ pub(crate) fn run(bytes: &[u8]) {
         if holder > MOST {
             continue;
         }
-        // Damage behind the table shows when the object is read.
+        // Damage after the table is found when the object is read.
         let Ok(code) = read(&*object.content) else { continue };
         let table = table.as_ref().expect("what can be read can be unpacked");
         let is_there = table.iter().any(|(id, there)| id.ends_with(&object.target.to_string()) && *there == code);
@@ -47,7 +47,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// Id and code of each entry; `None` if there is no telling.
+/// Id and code of each entry; `None` if they cannot be determined.
 fn unpacked(bytes: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let plain = match bytes.strip_prefix(b"CCOB") {
         None => bytes.to_vec(),

@@ -1,4 +1,4 @@
-//! Takes arbitrary bytes for a raw deflate stream: random access, false claims, streams made of it.
+//! Takes arbitrary bytes for a raw deflate stream: random access, false claims, and streams that are spliced from it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use kpackfs::source::{EntryKind, EntryPath, Input};
 use crate::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
 use crate::zipped::{Member, zipped};
 
-/// What is done to some bytes that are a deflate stream, or not.
+/// Checks bytes that may be a deflate stream.
 pub(crate) fn run(bytes: &[u8]) {
     let (truth, ended) = inflate(bytes, MOST);
     if truth.len() as u64 > MOST {
@@ -37,7 +37,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
     assert!(all && read(&*member).expect("a whole stream") == truth);
     for (false_size, false_crc) in [(size + 1, crc32), (size.saturating_sub(1), crc32), (size, !crc32)] {
-        // More than a stream can hold is refused when it is listed.
+        // A claimed size that is more than a stream can inflate to is refused when the member is listed.
         if false_size == 0 || false_size > 1032 * bytes.len() as u64 {
             continue;
         }
@@ -48,7 +48,7 @@ pub(crate) fn run(bytes: &[u8]) {
     recalled(bytes, &truth, &mut random);
 }
 
-/// Makes another stream out of this one.
+/// Splices another stream from this one.
 fn spliced(member: &Arc<dyn Content>, truth: &[u8], random: &mut Random) {
     let size = truth.len() as u64;
     let mut edits: Vec<Edit> = Vec::new();
@@ -70,11 +70,11 @@ fn spliced(member: &Arc<dyn Content>, truth: &[u8], random: &mut Random) {
     let most = expected.len() as u64 + 1;
     assert!(inflate(&stream, most) == (expected.clone(), true), "it inflates to something else");
     let other = miniz_oxide::inflate::decompress_to_vec_with_limit(&stream, expected.len() + 1);
-    // This decoder refuses some unusual blocks; what it takes has to be right.
+    // This decoder refuses some unusual blocks. What it accepts must be right.
     assert!(other.is_err() || other.is_ok_and(|other| other == expected), "another decoder");
 }
 
-/// Reads with what another session has recorded, and with what a false one says.
+/// Reads with the index entry of another session, and with a false one.
 fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     let place = directory();
     let (size, crc32) = (truth.len() as u64, crc32fast::hash(truth));
@@ -91,7 +91,7 @@ fn recalled(bytes: &[u8], truth: &[u8], random: &mut Random) {
     assert!(same_in_pieces(&*content(&path, &second).expect("it is there"), truth, random));
     let index = second.index.file().expect("it was saved").to_owned();
     crate::records::damage(&index, random);
-    // What the index says of the stream may be false now: then it is found out again.
+    // What the index says about the stream may be false now. Then the stream is scanned again.
     let third = session();
     let member = content(&path, &third).expect("it is there");
     assert!(same_in_pieces(&*member, truth, random), "an index that lies");

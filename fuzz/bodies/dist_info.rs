@@ -1,4 +1,5 @@
-//! Takes arbitrary bytes for METADATA, WHEEL and RECORD: what is made of them says what it should, and keeps the rest.
+//! Takes arbitrary bytes for METADATA, WHEEL and RECORD: the files made from them say what they should, and keep the
+//! rest.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use kpackfs::gpu::BundleKey;
 use kpackfs::source::EntryPath;
 use kpackfs::wheel::{Claims, Devices, Metadata, WheelFile, WheelName};
 
-/// What is done to some bytes that are a file of a dist-info directory, or not.
+/// Checks bytes that may be a file of a dist-info directory.
 pub(crate) fn run(bytes: &[u8]) {
     metadata(bytes);
     wheel(bytes);
@@ -51,13 +52,13 @@ fn metadata(bytes: &[u8]) {
     }
 }
 
-/// What `longer` has in one place and `bytes` has not.
+/// The bytes that `longer` has in one place and `bytes` lacks.
 fn insertion<'a>(bytes: &[u8], longer: &'a [u8]) -> &'a str {
     let start = bytes.iter().zip(longer).take_while(|(a, b)| a == b).count();
     let added = longer.len().checked_sub(bytes.len()).expect("nothing is lost");
     let end = start + added;
     assert!(bytes[start..] == longer[end..], "nothing but an insertion");
-    // Where it begins like what follows it, it may have been put in before that.
+    // If they begin like the bytes after them, they may have been inserted earlier.
     let begins = |text: &&str| text.is_empty() || text.starts_with(['R', 'P', '\n', '\r']);
     let text = (0..=start).rev().find_map(|at| std::str::from_utf8(&longer[at..at + added]).ok().filter(begins));
     text.expect("lines of text")
@@ -84,7 +85,7 @@ fn wheel(bytes: &[u8]) {
 
 fn record(bytes: &[u8]) {
     let claims = Claims::parse(bytes);
-    // A digest that is claimed stands in a line that begins with the path.
+    // A line that claims a digest begins with the path.
     for line in bytes.split(|&byte| byte == b'\n') {
         let Some(name) = line.split(|&byte| byte == b',').next() else { continue };
         let Ok(path) = EntryPath::new(name) else { continue };

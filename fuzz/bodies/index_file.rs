@@ -1,4 +1,4 @@
-//! Opens arbitrary bytes as an index, and as what is in one whose checksum is right.
+//! Opens arbitrary bytes as an index, and as the content of an index with a right checksum.
 
 use std::fs;
 
@@ -18,14 +18,14 @@ const KINDS: [RecordKind; 6] = [
     RecordKind::Spliced,
 ];
 
-/// What is done to some bytes that are an index, or not.
+/// Checks bytes that may be an index.
 pub(crate) fn run(bytes: &[u8]) {
     let place = directory();
     let input = place.path().join("x.whl");
     fs::write(&input, "input").expect("a file can be written");
     let folder = place.path().join("cache");
     let open = || Index::open(&folder, &input);
-    // What is put down is there in the next session: each piece of the input under a name made of it.
+    // What this session records is in the index of the next one: each piece of the input under a name made from it.
     let index = open();
     let pieces: Vec<&[u8]> = bytes.chunks(11).take(64).collect();
     let name = |piece: &[u8]| (KINDS[piece.len() % KINDS.len()], Identity::describe("piece").add(piece).finish());
@@ -45,23 +45,23 @@ pub(crate) fn run(bytes: &[u8]) {
     let header = records::header(&body).expect("it is whole");
     let with_header = [header, bytes].concat();
     for file in [bytes.to_vec(), records::close(bytes), records::close(&with_header)] {
-        // Other files are not ours.
+        // Other files in the directory are not touched.
         let is_ours = file.starts_with(b"KPFSIDX\n");
         fs::write(&index, file).expect("a file can be written");
         let index = open();
         for (kind, identity) in identities(bytes) {
-            // Whatever it is: it is read, or not.
+            // Whatever the bytes are, they are either read or refused.
             let _ = index.get::<IgnoredAny>(kind, &identity);
         }
         assert_eq!(list(&folder).expect("a folder").len(), usize::from(is_ours));
-        // A damaged index does not keep a new one from being written.
+        // A damaged index does not prevent writing a new one.
         index.put(RecordKind::Digest, &Identity([1; 16]), &"new");
         index.save().expect("a file can be written");
         assert_eq!(open().get::<String>(RecordKind::Digest, &Identity([1; 16])).as_deref(), Some("new"));
     }
 }
 
-/// The names of the records that some bytes are: u8 kind, identity, u32 day, u32 length, content.
+/// The names of the records in some bytes: u8 kind, identity, u32 day, u32 length, content.
 fn identities(mut bytes: &[u8]) -> Vec<(RecordKind, Identity)> {
     let mut found = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<25>() {

@@ -1,8 +1,8 @@
-//! Reads arbitrary bytes as a marker, and once more what it says.
+//! Reads arbitrary bytes as a marker, encodes the marker, and reads it again.
 
 use kpackfs::kpack::{Marker, read_marker};
 
-/// What is done to some bytes that are a marker, or not.
+/// Checks bytes that may be a marker.
 pub(crate) fn run(bytes: &[u8]) {
     let marker = Marker::decode(bytes);
     let read = read_marker(bytes);
@@ -13,11 +13,11 @@ pub(crate) fn run(bytes: &[u8]) {
     let (name, paths) = read.expect("as above");
     assert_eq!((&name, &paths), (&marker.kernel_name, &marker.kpack_search_paths));
     let encoded = marker.encode();
-    // What follows a marker does not matter.
+    // Bytes after a marker do not matter.
     for bytes in [encoded.clone(), [&*encoded, b"\xC1rest"].concat()] {
         match Marker::decode(&bytes) {
             Ok(again) => assert_eq!(again, marker),
-            // Encoded by others it can be shorter.
+            // Other encoders may write it in fewer bytes.
             Err(_) => assert!(bytes.len() > 64 << 10),
         }
     }

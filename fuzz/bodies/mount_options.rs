@@ -1,5 +1,5 @@
-//! Takes arbitrary bytes, cut at NUL, for the arguments that mount(8) passes: what is asked for reaches kpackfs unchanged, or
-//! is refused by name.
+//! Takes arbitrary bytes, split at NUL, for the arguments that mount(8) passes: each option either reaches kpackfs
+//! unchanged or is refused by name.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,7 +16,7 @@ const KNOWN: [(&str, bool); 6] = [
     ("no-cache", false),
 ];
 
-/// What is done to some bytes that are arguments, or not.
+/// Checks bytes that may be arguments.
 pub(crate) fn run(bytes: &[u8]) {
     let known = KNOWN.map(|(name, takes_value)| KnownOption { name: name.to_owned(), takes_value });
     let arguments: Vec<OsString> = bytes.split(|&byte| byte == 0).map(|it| OsString::from_vec(it.to_vec())).collect();
@@ -33,7 +33,7 @@ fn check(caller: Caller, request: &MountRequest, arguments: &[OsString], known: 
     let at = command.iter().position(|it| it == "--").expect("a separator");
     let (options, names) = (&command[1..at], &command[at + 1..]);
     assert_eq!((command[0].as_os_str(), names.len()), (OsStr::new("mount"), 2));
-    // Source and directory are arguments as they are, in this order.
+    // Source and directory are passed unchanged, in this order.
     let first = arguments.iter().position(|it| *it == names[0]).expect("the source is an argument");
     assert!(arguments[first + 1..].contains(&names[1]), "the directory is an argument behind it");
     let mut again: Vec<OsString> = names.to_vec();
@@ -45,7 +45,7 @@ fn check(caller: Caller, request: &MountRequest, arguments: &[OsString], known: 
             _ if option.starts_with(b"namespace=") => {
                 again.extend(["-N".into(), OsString::from_vec(option["namespace=".len()..].to_vec())]);
             }
-            // The same option once more, as it would stand in fstab.
+            // The same option again, as it would be written in fstab.
             _ => again.extend([OsString::from("-o"), OsString::from_vec(escaped(option))]),
         }
         let value = option.iter().position(|&byte| byte == b'=').map_or(&b""[..], |at| &option[at + 1..]);
@@ -65,7 +65,7 @@ fn escaped(option: &[u8]) -> Vec<u8> {
     option.iter().flat_map(|byte| special(&byte).then_some(b'\\').into_iter().chain([*byte])).collect()
 }
 
-/// Without quotation marks, and without the backslashes that take the next character as it is.
+/// The text without quotation marks, and without the backslashes that escape the next character.
 fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut bytes = bytes.iter();

@@ -1,4 +1,4 @@
-//! The file of an index, taken apart and put together again: the magic, a checksum, and a zstd frame.
+//! Disassembles the file of an index and assembles it again: the magic, a checksum, and a zstd frame.
 
 #![allow(dead_code, reason = "each fuzz target takes what it needs")]
 
@@ -11,29 +11,29 @@ use crate::support::Random;
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
-/// The most bytes that are looked at.
+/// The most bytes that are read.
 const MOST: usize = 64 << 20;
 
-/// What is in an index.
+/// The content of an index.
 pub(crate) fn open(file: &[u8]) -> Option<Vec<u8>> {
     let (_checksum, frame) = file.strip_prefix(MAGIC)?.split_first_chunk::<16>()?;
     zstd::bulk::decompress(frame, MOST).ok()
 }
 
-/// An index with this in it.
+/// An index with this content.
 pub(crate) fn close(body: &[u8]) -> Vec<u8> {
     let frame = zstd::bulk::compress(body, 1).expect("memory");
     let checksum = Identity::describe("index").add(&frame).finish().0;
     [MAGIC, &checksum[..], &frame].concat()
 }
 
-/// The header of an index, its length included.
+/// The header of an index, including its length.
 pub(crate) fn header(body: &[u8]) -> Option<&[u8]> {
     let length = u32::from_le_bytes(*body.first_chunk()?);
     body.get(..usize::try_from(length).ok()?.checked_add(4)?)
 }
 
-/// Changes some bytes behind the header so that nothing shows it.
+/// Changes some bytes after the header, and corrects the checksum.
 pub(crate) fn damage(index: &Path, random: &mut Random) {
     let mut body = open(&fs::read(index).expect("it was saved")).expect("it is whole");
     let start = header(&body).expect("it is whole").len();

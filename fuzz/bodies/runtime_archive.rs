@@ -15,17 +15,17 @@ use rocm_kpack::ffi::{
 };
 use rocm_kpack::{Archive, Error, ErrorCode, Marker};
 
-/// Entries that are read; more would only take time.
+/// The number of entries that are read; more would only take time.
 const MOST: usize = 16;
 
-/// What `run` does to some bytes that are an archive, or not.
+/// Checks bytes that may be an archive.
 pub(crate) fn run(bytes: &[u8]) {
     drop(Marker::decode(bytes));
     let archive = Archive::open(bytes);
     // SAFETY: a name without NUL.
     let descriptor = unsafe { libc::memfd_create(c"archive".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: nobody else has the descriptor.
+    // SAFETY: no other code has the descriptor.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     file.write_all(bytes).expect("a memfd takes what is written to it");
     let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("no NUL");
@@ -34,7 +34,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let opened = unsafe { kpack_open(path.as_ptr(), &raw mut handle) };
     if opened != ErrorCode::Success {
         assert!(handle.is_null());
-        // A name that C cannot have.
+        // C cannot pass such a name.
         let has_nul = |archive: &Archive<&[u8]>| archive.targets().iter().any(|target| target.contains('\0'));
         assert!(
             archive.is_err_and(|error| error.code() == opened) || Archive::open(bytes).is_ok_and(|it| has_nul(&it))
@@ -76,7 +76,7 @@ pub(crate) fn run(bytes: &[u8]) {
             }
             let Some((kernel_name, index)) = name.rsplit_once('#') else { continue };
             let Ok(index) = index.parse::<u32>() else { continue };
-            // As markers lead to it; a target that is no candidate of its own is not found.
+            // Through a marker, as a HIP runtime loads. Only targets whose sole candidate is their own name are tried.
             if format!("{kernel_name}#{index}") != name || rocm_kpack::search::candidates(target) != [target.as_str()] {
                 continue;
             }
@@ -105,14 +105,14 @@ pub(crate) fn run(bytes: &[u8]) {
             }
         }
     }
-    // SAFETY: neither is used any more.
+    // SAFETY: neither is used later.
     unsafe {
         kpack_cache_destroy(cache);
         kpack_close(handle);
     }
 }
 
-/// Whether C got what Rust got.
+/// Whether C and Rust got the same.
 unsafe fn same(found: &Result<Vec<u8>, Error>, answer: ErrorCode, code: *const c_void, size: usize) {
     match found {
         Ok(found) => {

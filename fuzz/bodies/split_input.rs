@@ -12,15 +12,15 @@ use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind}
 
 use crate::support::{MOST, read, resources};
 
-/// An ELF file and an image for Windows, with two wrappers each.
+/// An ELF file and a Windows image, with two wrappers each.
 const FAT: [&[u8]; 2] =
     [include_bytes!("../../tests/fixtures/plain.so"), include_bytes!("../../tests/fixtures/win.dll")];
 
-/// Where the binary is, and where archives are.
+/// The paths of the binary and of the archives.
 const PLACES: [&str; 3] = ["lib/x.so", ".kpack/x_gfx90a.kpack", ".kpack/x_gfx1030.kpack"];
 
-/// What is done to some bytes: the length of the marker in two bytes, the marker, that of the first archive in four, both
-/// archives.
+/// Checks some bytes: the length of the marker in two bytes, the marker, the length of the first archive in four bytes,
+/// and both archives.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((marker, archives)) = parts(bytes) else { return };
     for fat in FAT {
@@ -45,7 +45,7 @@ fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
         assert!(PLACES.iter().all(|place| find(place).is_some()), "an archive is gone that is not used");
         return;
     }
-    // Each code object is one of an archive, and for the GPU that it is said to be for.
+    // Each code object comes from an archive, and is for the GPU that the archive states.
     let readers: Vec<_> = archives.iter().filter_map(|bytes| ArchiveReader::open(content(bytes)).ok()).collect();
     let wrappers = FatBinary::scan(binary).expect("it was looked through").expect("it has code").wrappers();
     assert_eq!(wrappers.len(), 2);

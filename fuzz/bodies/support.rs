@@ -1,4 +1,4 @@
-//! What several bodies need.
+//! Helpers of several bodies.
 
 #![allow(dead_code, reason = "each fuzz target takes what it needs")]
 
@@ -13,22 +13,22 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Packed, ReadError, copy_from};
 use tempfile::TempDir;
 
-/// The longest content that is read as a whole.
+/// The longest content that is read completely.
 pub(crate) const MOST: u64 = 4 << 20;
 
-/// Caches and buffers that are small, so that things leave them.
+/// Small caches and buffers, so that entries are evicted.
 pub(crate) fn resources() -> Arc<Resources> {
     Resources::new(16 << 20)
 }
 
-/// A directory in memory, if there is such a place.
+/// A directory in memory, if the machine has one.
 pub(crate) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     tempfile::tempdir_in(place).expect("a directory")
 }
 
-/// These bytes as a wheel in a directory.
+/// A directory with a wheel of these bytes.
 pub(crate) fn wheel(directory: &TempDir, bytes: &[u8]) -> PathBuf {
     let path = directory.path().join("x-1-py3-none-any.whl");
     fs::write(&path, bytes).expect("a file can be written");
@@ -41,7 +41,8 @@ pub(crate) fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
     content.read_at(0, &mut bytes).map(|()| bytes)
 }
 
-/// Reads pieces of a content here and there; each that can be had is one of `truth`. Whether all could be had.
+/// Reads pieces of a content at several places. Each piece that can be read must agree with `truth`. Returns whether
+/// all could be read.
 pub(crate) fn same_in_pieces(content: &dyn Content, truth: &[u8], random: &mut Random) -> bool {
     let size = content.size();
     let mut all = true;
@@ -62,8 +63,8 @@ pub(crate) fn same_in_pieces(content: &dyn Content, truth: &[u8], random: &mut R
     all
 }
 
-/// What a stream inflates to and whether it ends. Of one that breaks off or is longer than `most`, what comes before: in the
-/// latter case a little more than `most`.
+/// What a stream inflates to, and whether it ends. If the stream breaks off or is longer than `most`, the bytes before
+/// that; in the latter case a little more than `most`.
 pub(crate) fn inflate(stream: &[u8], most: u64) -> (Vec<u8>, bool) {
     let mut decoder = Decompress::new(false);
     let mut inflated = Vec::with_capacity(64 << 10);
@@ -82,7 +83,7 @@ pub(crate) fn inflate(stream: &[u8], most: u64) -> (Vec<u8>, bool) {
     }
 }
 
-/// Numbers that depend on the input, so that a finding can be repeated.
+/// Numbers that depend on the input, so that a finding is reproducible.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -100,7 +101,7 @@ impl Random {
         self.0
     }
 
-    /// A number below `end`, which is not 0; often one at either end.
+    /// A number below `end`, which is not 0; often the first or the last one.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         match self.next() % 8 {
             0 => 0,
@@ -111,7 +112,7 @@ impl Random {
     }
 }
 
-/// Bytes in memory, and how many of them were read how often.
+/// Bytes in memory, with the number of reads and of bytes that were read so far.
 pub(crate) struct Watched {
     bytes: Arc<[u8]>,
     reads: AtomicU64,
@@ -124,12 +125,12 @@ impl Watched {
         Arc::new(Self { bytes: bytes.into(), reads: AtomicU64::new(0), read: AtomicU64::new(0), deflated: false })
     }
 
-    /// The same as if it stood compressed in a zip file.
+    /// The same bytes, as if they were compressed in a zip file.
     pub(crate) fn deflated(bytes: &[u8]) -> Arc<Self> {
         Arc::new(Self { bytes: bytes.into(), reads: AtomicU64::new(0), read: AtomicU64::new(0), deflated: true })
     }
 
-    /// Fails if the work so far is out of proportion to the bytes there are.
+    /// Fails if the work so far is out of proportion to the size of the input.
     pub(crate) fn check(&self, what: &str) {
         let size = self.bytes.len() as u64;
         let (reads, read) = (self.reads.load(Ordering::Relaxed), self.read.load(Ordering::Relaxed));

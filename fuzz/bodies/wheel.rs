@@ -1,14 +1,14 @@
-//! Lists arbitrary bytes as a wheel and reads its members: as a whole, in pieces, and past kpackfs.
+//! Lists arbitrary bytes as a wheel and reads its members: completely, in pieces, and without kpackfs.
 
 use kpackfs::rope::Content;
 use kpackfs::source::{Entry, EntryKind, Input};
 
 use crate::support::{MOST, Random, directory, inflate, read, resources, same_in_pieces, wheel};
 
-/// Members that are read; more would only take time.
+/// The number of members that are read; more would only take time.
 const MEMBERS: usize = 16;
 
-/// What is done to some bytes that are a wheel, or not.
+/// Checks bytes that may be a wheel.
 pub(crate) fn run(bytes: &[u8]) {
     let directory = directory();
     let path = wheel(&directory, bytes);
@@ -51,16 +51,16 @@ fn stays_in_the_tree(input: &Input, entry: &Entry) {
     assert!(entry.attributes.mode <= 0o7777 && entry.attributes.mtime_nanoseconds < 1_000_000_000);
 }
 
-/// Reads a member as a whole, and the same member of another listing in pieces.
+/// Reads a member completely, and the same member of another listing in pieces.
 fn check_member(member: &dyn Content, counterpart: &dyn Content, random: &mut Random) {
     let size = member.size();
     assert_eq!(size, counterpart.size());
     if size > MOST {
-        // Whatever it claims: it costs no more than there is.
+        // Whatever a member claims, the cost is bounded by the bytes that exist.
         drop(member.peek(&mut [0; 4096]));
         return;
     }
-    // Once it is known to be damaged, the packed bytes cannot be had any more.
+    // Once the member is known to be damaged, its packed bytes can no longer be read.
     let truth = truth(member);
     let whole = read(member);
     if let Ok(whole) = &whole
@@ -78,7 +78,7 @@ fn check_member(member: &dyn Content, counterpart: &dyn Content, random: &mut Ra
     assert!(member.read_at(size, &mut [0]).is_err() && member.read_at(u64::MAX, &mut [0; 2]).is_err());
 }
 
-/// What the packed bytes inflate to, as far as they do; `None` if they cannot be had.
+/// What the packed bytes inflate to, up to the first damage; `None` if they cannot be read.
 fn truth(member: &dyn Content) -> Option<Vec<u8>> {
     let packed = member.packed()?;
     assert!(packed.bytes.size() <= MOST || packed.deflated);

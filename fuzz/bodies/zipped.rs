@@ -13,7 +13,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// One that is stored.
+    /// A stored member.
     pub(crate) fn stored(name: &str, content: &[u8]) -> Self {
         let (size, crc32) = (content.len() as u64, crc32fast::hash(content));
         Self { name: name.into(), packed: content.to_vec(), method: 0, size, crc32 }

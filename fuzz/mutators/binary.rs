@@ -1,6 +1,6 @@
-//! Changes fields of headers and tables, where bytes at random would mostly hit code.
+//! Changes fields of headers and tables. Changes at random places would mostly hit code.
 
-/// Where a field is, and how many bytes it has.
+/// The offset of a field, and its size in bytes.
 type Field = (usize, usize);
 
 pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
@@ -30,7 +30,7 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
             5 => old.wrapping_sub(next() as u64 % 64),
             6 => old ^ 1 << (next() % 64),
             7 => old.wrapping_mul(2),
-            // What fits best into one field is what stands in another.
+            // The most plausible value for a field is the value of another one.
             _ => get(bytes, other, length).unwrap_or(0),
         };
         if let Some(field) = bytes.get_mut(at..at + length) {

@@ -1,4 +1,4 @@
-//! Changes a compressed bundle inside, too.
+//! Changes a compressed bundle, including its decompressed content.
 
 use std::io::{Read, Write};
 

@@ -1,4 +1,4 @@
-//! Changes what is in an index, and gives it the right checksum.
+//! Changes the content of an index, and corrects its checksum.
 
 use crate::records::{close, open};
 

@@ -1,4 +1,4 @@
-//! Changes a zip file and then mends most of what would end every look at it: places, lengths and checksums.
+//! Changes a zip file, and then corrects most of what would end every scan early: offsets, lengths and checksums.
 
 use std::io::Read;
 
@@ -26,7 +26,7 @@ fn mend(data: &mut [u8], seed: u32) -> Option<()> {
     put(data, end + 8, central.len() as u64, 2)?;
     put(data, end + 10, central.len() as u64, 2)?;
     for (number, (&header, &place)) in central.iter().zip(&local).enumerate() {
-        // One in eight stays as it is.
+        // One in eight is not corrected.
         if (seed >> (number % 16 + 2)) % 8 == 0 {
             continue;
         }

@@ -14,7 +14,7 @@ from .store import Source, Store, directory
 
 
 class ChangedSource(OSError):
-    """What was fetched is not what the run was planned with."""
+    """A fetched wheel differs from the one that the run was planned with."""
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class _Copy:
 
 
 class WheelCache:
-    """The wheels below a directory; the least recently used ones go first, and none that is in use."""
+    """The wheels below a directory. The least recently used ones are deleted first; wheels in use are kept."""
 
     def __init__(self, place: Path, bound: int) -> None:
         self.place, self.bound = place, bound
@@ -37,7 +37,7 @@ class WheelCache:
         self._generations = itertools.count()
         # All that are on the disk, the least recently used first.
         self._copies: list[_Copy] = []
-        # Those that are opened, by key; what was dropped is on the disk until its last user is gone.
+        # Open wheels, by key. A dropped wheel stays on the disk until its last user has closed it.
         self._current: dict[str, _Copy] = {}
 
     @contextlib.contextmanager
@@ -72,7 +72,7 @@ class WheelCache:
             self._evict(0)
 
     def _use(self, key: str, source: Source) -> tuple[_Copy, bool]:
-        """The copy of a wheel with one user more, and whether it is still to be fetched."""
+        """Adds a user to the copy of a wheel. Returns the copy, and whether it must still be fetched."""
         with self._lock:
             copy = self._current.get(key)
             if copy is not None and not copy.path.exists():
@@ -116,7 +116,7 @@ class WheelCache:
 
 
 def _fetch(source: Source, path: Path) -> None:
-    """Fetches a wheel and sees that it is the one that was planned."""
+    """Fetches a wheel and checks that it is the planned one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     store = Store(source.url)

@@ -19,7 +19,7 @@ from .settings import FORMATS, Limits, Settings
 if TYPE_CHECKING:
     from distributed import Client
 
-# Options of `kpackfs split` that say what the outputs are like, and the number of their values.
+# Options of `kpackfs split` that the outputs depend on, and the number of their values.
 SPLIT_OPTIONS: dict[str, int | str | None] = {
     "--gpu-targets": None,
     "--exclude-targets": None,
@@ -52,7 +52,7 @@ QUIET_DASK: dict[str, object] = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """All that the command line can be."""
+    """The parser of the command line."""
     top = argparse.ArgumentParser(prog="kpackfs-fleet", description="Split a release of many wheels on many machines.")
     commands = top.add_subparsers(dest="command", required=True)
     split = commands.add_parser(
@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; the exit code."""
+    """Runs the command. Returns the exit code."""
     given = parser().parse_args(arguments)
     try:
         import distributed  # noqa: F401
@@ -131,7 +131,7 @@ def _split(given: argparse.Namespace) -> int:
         report = Report(_url(given.source), _url(given.destination), given.format)
         with connected(given) as client:
             limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
-            # A worker of this machine that did not come back in this time never will.
+            # A local worker that has not restarted in this time never will.
             patience = None if given.scheduler else 60.0
             run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
             if not given.quiet:
@@ -168,7 +168,7 @@ def connected(given: argparse.Namespace) -> Iterator[Client]:
     import dask
     from distributed import Client, LocalCluster
 
-    # These are defaults: what the user configures Dask with has precedence.
+    # These are defaults: the user's configuration of Dask takes precedence.
     dask.config.update_defaults(QUIET_DASK)
     with ExitStack() as stack:
         if given.scheduler:

@@ -32,7 +32,7 @@ class Ran:
     cpu_seconds: float
 
     def warnings(self) -> list[str]:
-        """What it warned of."""
+        """Its warnings."""
         mark = "kpackfs: warning: "
         return [line[len(mark) :] for line in self.messages.splitlines() if line.startswith(mark)]
 
@@ -55,7 +55,7 @@ def version() -> str:
 
 
 def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str | None]) -> tuple[dict[str, Any], Ran]:
-    """What `kpackfs inspect --json` says of a wheel (docs/json.md)."""
+    """The output of `kpackfs inspect --json` for a wheel (docs/json.md)."""
     ran = run(["inspect", "--json", str(wheel), *options], environment)
     return json.loads(ran.output), ran
 
@@ -72,7 +72,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str | None] | None =
             env={name: value for name, value in variables.items() if value is not None},
             preexec_fn=_die_with_worker,  # noqa: PLW1509
         )
-        # wait4 tells the processor time of this child alone, whatever other threads run at the time.
+        # wait4 returns the processor time of this child alone, whatever other threads start meanwhile.
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         ran = Ran(_text(output), _text(messages), usage.ru_utime + usage.ru_stime)

@@ -1,4 +1,4 @@
-"""Which part of a split is where: in what kpackfs writes, and in DST."""
+"""Where each part of a split is: in the output of kpackfs, and in DST."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATEMENT = Path(".kpackfs", "split.json")
 
 
 class Unclear(Exception):
-    """The names of wheels do not tell the parts that they are."""
+    """The part of a wheel cannot be derived from its name."""
 
 
 class Layout:
@@ -24,14 +24,14 @@ class Layout:
 
     def __init__(self, wheel: str, settings: Settings, expected: Iterable[str], wheels: dict[str, str]) -> None:
         self.wheel, self.settings = wheel, settings
-        # All parts that the wheel has; none if that is not known.
+        # All parts of the wheel; empty if they are not known.
         self.expected = tuple(expected)
-        # With --format wheel: the part that each wheel is.
+        # With --format wheel: the part that each wheel contains.
         self.wheels = wheels
 
     @classmethod
     def of_split(cls, wheel: str, settings: Settings, stage: Path) -> Layout:
-        """That of a whole split, as kpackfs wrote it."""
+        """The layout of a whole split, as kpackfs wrote it."""
         if settings.format == "thin-wheel":
             return cls(wheel, settings, sorted(place.name for place in stage.iterdir()), {})
         if settings.format == "directory":
@@ -57,7 +57,7 @@ class Layout:
 
 
 class Selection:
-    """How to have kpackfs write some parts of a wheel that `kpackfs inspect --json` has looked into."""
+    """How kpackfs writes some parts of a wheel that `kpackfs inspect --json` has read."""
 
     def __init__(self, wheel: str, settings: Settings, inspected: dict[str, Any]) -> None:
         self.settings = settings
@@ -71,13 +71,13 @@ class Selection:
         hosts = [it["name"] for it in inspected["host_wheels"]]
         expected: tuple[str, ...] = (HOST, *self.code, *((VARIANT,) if len(hosts) > 1 else ()))
         if settings.format == "thin-wheel":
-            # A family or a sub-family stands for more GPUs than have code of their own, and inspect does not say which.
+            # A family or a sub-family is for more GPUs than those with code of their own, and inspect does not name them.
             is_known = all(part["level"] == "target" for part in device.values())
             expected = tuple(users) if is_known else ()
         self.layout = Layout(wheel, settings, expected, {**devices, **dict(zip(hosts, (HOST, VARIANT)))})
 
     def views(self, parts: tuple[str, ...]) -> list[str]:
-        """What kpackfs is to write: the parts that are wanted, and those without which they cannot be verified."""
+        """The parts that kpackfs must write: the wanted ones, and those that verification needs."""
         if VARIANT in parts:
             return []
         if self.settings.format == "thin-wheel":
@@ -99,7 +99,7 @@ class Selection:
 
 
 def complete_statement(stage: Path, expected: Iterable[str]) -> None:
-    """Has `.kpackfs/split.json` of some parts say what that of the whole says (docs/json.md)."""
+    """Changes `.kpackfs/split.json` of some parts to that of the whole split (docs/json.md)."""
     file = stage / STATEMENT
     statement = json.loads(file.read_text())
     statement.pop("views", None)
@@ -117,5 +117,5 @@ def _distribution(wheel: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """The name of a distribution as it stands in the names of wheels (binary distribution format, "Escaping and Unicode")."""
+    """The name of a distribution as written in the names of wheels (binary distribution format, "Escaping and Unicode")."""
     return re.sub(r"[-_.]+", "_", name).strip("_").lower()

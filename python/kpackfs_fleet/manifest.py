@@ -1,4 +1,4 @@
-"""What DST says of itself: the settings it was made with, and for each wheel the files with size and SHA-256."""
+"""The records in DST: the settings of its runs, and for each wheel the files with size and SHA-256."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Parts = dict[str, dict[str, File]]
 
 
 class Conflict(Exception):
-    """DST was made of something else, or otherwise."""
+    """DST was made from other wheels, or with other settings."""
 
 
 @dataclass
@@ -29,17 +29,17 @@ class Manifest:
     size: int
     fingerprint: str | None
     settings: str
-    # All parts that the wheel has; none if there is nothing to split in it.
+    # All parts of the wheel; empty if there is nothing to split in it.
     expected: tuple[str, ...] = ()
     parts: Parts = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source, settings: Settings) -> Manifest:
-        """One without parts."""
+        """A manifest without parts."""
         return cls(source.name, source.size, source.fingerprint, settings.digest())
 
     def missing(self) -> list[str]:
-        """The parts that are not there."""
+        """The missing parts."""
         return [part for part in self.expected if part not in self.parts]
 
     def files(self) -> dict[str, File]:
@@ -47,12 +47,12 @@ class Manifest:
         return {name: file for files in self.parts.values() for name, file in files.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in DST."""
+        """The form in which DST stores it."""
         return {"json_version": JSON_VERSION, **asdict(self)}
 
     @classmethod
     def from_json(cls, document: Any) -> Manifest | None:
-        """None if it is none of this version."""
+        """None if it is not a manifest of this version."""
         try:
             if document["json_version"] != JSON_VERSION:
                 return None
@@ -75,7 +75,7 @@ def whole(wheel: str) -> str:
 
 
 def group(wheel: str, parts: Iterable[str]) -> str:
-    """Where some parts of a wheel are noted until all of them are there."""
+    """Where some parts of a wheel are noted until all of them are complete."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return f"{OWN}/groups/{wheel}/{digest}.json"
 
@@ -88,11 +88,11 @@ class Destination:
         self.listing = store.listing()
         notes = [name for name in self.listing if name.startswith((f"{OWN}/manifests/", f"{OWN}/groups/"))]
         read = {name: Manifest.from_json(document) for name, document in store.read_json(notes).items()}
-        # Notes of groups first: the manifest of the whole is the later one.
+        # Notes of groups first, since the manifest of the whole wheel is written later.
         self._notes = {name: note for name, note in sorted(read.items()) if note is not None}
 
     def claim(self, settings: Settings, run: str, force: bool) -> None:
-        """Refuses other settings than those of the runs before."""
+        """Refuses settings that differ from those of earlier runs."""
         if SETTINGS in self.listing and not force:
             before = self.store.read_json([SETTINGS]).get(SETTINGS)
             if isinstance(before, dict):
@@ -103,7 +103,7 @@ class Destination:
         self.store.write_json(SETTINGS, run, settings.to_json())
 
     def state(self, source: Source, settings: Settings) -> Manifest | None:
-        """What is there of a wheel, and right as far as sizes and etags tell; None if nothing is known of it."""
+        """The parts of a wheel that exist with right sizes and etags; None if nothing is known about the wheel."""
         known = None
         for name in self._names(source.name):
             note = self._notes[name]
@@ -119,7 +119,7 @@ class Destination:
         return known
 
     def is_whole(self, wheel: str) -> bool:
-        """Whether the manifest of the whole wheel is there."""
+        """Whether the manifest of the whole wheel exists."""
         return whole(wheel) in self._notes
 
     def is_there(self, files: dict[str, File]) -> bool:
@@ -131,15 +131,15 @@ class Destination:
         return True
 
     def forget(self, wheel: str) -> None:
-        """Deletes what is there of a wheel."""
+        """Deletes all files of a wheel."""
         names = self._names(wheel)
-        # The notes go first: a run that is interrupted here finds files that nothing vouches for, and makes them again.
+        # The notes are deleted first: after an interruption the next run finds files without a note, and makes them again.
         self.store.remove(names)
         for name in names:
             self.store.remove(self._notes.pop(name).files())
 
     def finish(self, manifest: Manifest, run: str) -> None:
-        """Writes the manifest of a wheel all of whose parts are there, in place of the notes of groups."""
+        """Writes the manifest of a wheel with all parts complete. It replaces the notes of groups."""
         self.store.write_json(whole(manifest.wheel), run, manifest.to_json())
         self.store.remove_below(group(manifest.wheel, ()).rpartition("/")[0])
 

@@ -1,4 +1,4 @@
-"""What there is to do, what it costs, and into which groups of parts a large wheel is cut."""
+"""Plans a run: which wheels to split, their cost, and the groups of parts into which a large wheel is cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Refused(Exception):
 
 
 def sources(store: Store) -> list[Source]:
-    """The wheels of SRC, each known by a few requests for its central directory."""
+    """The wheels of SRC, each read with a few requests for its central directory."""
     paths = store.wheels()
     if not paths:
         raise Refused(f"{store.url(store.root)}: there is no wheel")
@@ -68,13 +68,13 @@ def check_names(found: Iterable[Source], settings: Settings) -> None:
 
 
 def seconds(source: Source, code: Mapping[str, int] | None = None) -> float:
-    """Estimate of the processor time that a wheel takes. Without `code`, half of it is taken for code."""
+    """Estimate of the processor time that a wheel takes. Without `code`, half of the wheel counts as code."""
     amount = source.unpacked / 2 if code is None else sum(code.values())
     return source.unpacked / READING + amount / COMPRESSING
 
 
 def may_be_cut(source: Source, share: float) -> bool:
-    """Whether a wheel is worth a look inside: it might take more than a share.
+    """Whether a wheel is worth inspecting: it might take more than a share.
 
     Of the public wheels, those with compressed code take up to 2.1 times what this estimate says in relation to the others.
     """
@@ -101,7 +101,7 @@ def groups(source: Source, code: Mapping[str, int], share: float, most: int | No
 
 
 def balanced(costs: Mapping[str, int], number: int) -> list[tuple[str, ...]]:
-    """Puts the most expensive one that is left where there is least, again and again (LPT)."""
+    """Repeatedly puts the most expensive remaining item into the smallest group (LPT)."""
     amounts, members = [0] * number, defaultdict(list)
     for part in sorted(costs, key=lambda part: (-costs[part], part)):
         least = min(range(number), key=lambda place: (amounts[place], place))
@@ -111,7 +111,7 @@ def balanced(costs: Mapping[str, int], number: int) -> list[tuple[str, ...]]:
 
 
 def disk(source: Source, settings: Settings, is_fetched: bool, parts: int | None = None) -> int:
-    """Estimate of the bytes that a task has on its worker's disk: the wheel and what is made of it."""
+    """Estimate of the bytes that a task has on its worker's disk: the wheel and its outputs."""
     made = {"directory": source.unpacked, "wheel": 2 * source.size, "thin-wheel": source.size * (parts or 8)}
     return made[settings.format] + (source.size if is_fetched else 0)
 

@@ -1,4 +1,4 @@
-"""What a run did, as a table and as JSON."""
+"""The result of a run, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JSON_VERSION = 1
 
 @dataclass
 class Wheel:
-    """What came of one wheel."""
+    """The result for one wheel."""
 
     name: str
     size: int
@@ -33,7 +33,7 @@ class Wheel:
 
 @dataclass
 class Report:
-    """What came of all of them."""
+    """The results for all wheels."""
 
     source: str
     destination: str
@@ -84,7 +84,7 @@ class Report:
         }
 
     def table(self) -> str:
-        """For people."""
+        """The report as a table."""
         rows = [("wheel", "status", "tasks", "input", "host", "device", "parts", "CPU s")]
         for wheel in self.wheels:
             sizes = wheel.sizes()
@@ -126,7 +126,7 @@ COUNTERS = (
 
 
 def size(number: int) -> str:
-    """A number of bytes, for people."""
+    """A number of bytes in a readable unit."""
     amount, unit = float(number), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if amount < 1024 or unit == "TiB":

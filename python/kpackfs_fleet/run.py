@@ -1,4 +1,4 @@
-"""A run: what DST lacks is given to Dask as tasks, and what comes of them is collected."""
+"""A run: submits what DST lacks to Dask as tasks, and collects their results."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .task import Inspected, Order, Outcome
 # A resource that a Dask worker may declare: MiB of its disk.
 DISK = "kpackfs-disk"
 POLL_SECONDS = 5
-# What a killed run has left under temporary names is deleted after this many days: nothing says that a run still goes on.
+# Temporary files of killed runs are deleted after this many days, since nothing shows whether a run still continues.
 KEPT_DAYS = 2
 
 
 class Lost(Exception):
-    """The scheduler does not answer any more."""
+    """The scheduler no longer answers."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How to run."""
+    """Options of a run."""
 
     retries: int = 2
     # auto, never, or MiB of code for each group
@@ -54,14 +54,14 @@ class Work:
     source: Source
     row: Wheel
     state: Manifest
-    # All if there are none.
+    # All parts if empty.
     missing: tuple[str, ...] = ()
-    # What `inspect` found in it, if it was asked.
+    # The output of `inspect`, if it was run.
     inspected: dict[str, Any] | None = None
     waiting: int = 0
     failures: list[str] = field(default_factory=list)
     was_split: bool = False
-    # Whether its tasks make some of its parts each.
+    # Whether each of its tasks makes only some of its parts.
     is_cut: bool = False
 
 
@@ -78,7 +78,7 @@ class Run:
         self.progress: Callable[[str], None] = lambda line: None
 
     def run(self) -> None:
-        """Does what there is to do. The report has what came of it, even if the run cannot go on."""
+        """Does all missing work. The report has the results, even if the run cannot continue."""
         started = time.monotonic()
         try:
             plan.check_places(self.source, self.target)
@@ -102,7 +102,7 @@ class Run:
                     work.row.status, work.row.reason = "failed", "the run ended before it was done"
 
     def _look(self, found: list[Source]) -> None:
-        """Finds out what is there of each wheel."""
+        """Finds out which parts of each wheel exist."""
         states = {}
         for source in found:
             row = Wheel(source.name, source.size)
@@ -142,7 +142,7 @@ class Run:
             return None
 
     def _check(self) -> None:
-        """Has workers read what is there; parts whose digest is wrong count as missing."""
+        """Lets workers read all files in DST. Parts with a wrong digest count as missing."""
         asked = {}
         for work in self.works.values():
             if work.state.parts:
@@ -164,7 +164,7 @@ class Run:
                     del self.works[work.source.name]
 
     def _work(self) -> None:
-        """Gives tasks to Dask, the most expensive first, until no wheel is left to be done."""
+        """Submits tasks to Dask, the most expensive first, until no wheel is left."""
         self.client.wait_for_workers(1)
         self._workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         self.slots = sum(worker["nthreads"] for worker in self._workers)
@@ -182,7 +182,7 @@ class Run:
             self._gather(is_alone=True)
 
     def _gather(self, is_alone: bool = False) -> None:
-        """Collects what comes of tasks until none is left."""
+        """Collects the results of tasks until none is left."""
         while self.pending:
             for future in self._ended(list(self.pending)):
                 self._receive(future, is_alone)
@@ -211,7 +211,7 @@ class Run:
             cluster.scale(len(cluster.worker_spec))
 
     def _receive(self, future: Future, is_alone: bool) -> None:
-        """Collects what came of a task."""
+        """Collects the result of a task."""
         work, parts = self.pending.pop(future)
         work.waiting -= 1
         try:
@@ -243,7 +243,7 @@ class Run:
         return any(option[0] == "--generate-variant-wheel" for option in self.settings.options)
 
     def _share(self) -> float:
-        """The processor time of each worker thread, were all wheels shared out evenly."""
+        """The processor time of each worker thread if all wheels were distributed evenly."""
         works = self.works.values()
         return sum(plan.seconds(work.source, self.code.get(work.source.name)) for work in works) / self.slots
 
@@ -356,7 +356,7 @@ class Run:
             self.report.counters["notes_written"] += 1
 
     def _remove_old(self) -> None:
-        """Deletes what killed runs have left under temporary names."""
+        """Deletes temporary files that killed runs left."""
         mark = f"{OWN}/tmp/"
         runs = {name[len(mark) :].partition("/")[0] for name in self.destination.listing if name.startswith(mark)}
         oldest = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=KEPT_DAYS)

@@ -1,4 +1,4 @@
-"""What a run is asked for."""
+"""The settings of a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Settings:
         return next((option[1] for option in self.options if option[0] == name), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in DST."""
+        """The form in which DST stores it."""
         return {**asdict(self), "options": [list(option) for option in self.options]}
 
     def digest(self) -> str:
@@ -43,7 +43,7 @@ class Settings:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     def conflict(self, other: dict[str, Any]) -> str | None:
-        """What differs in the settings of an earlier run, in words."""
+        """A description of the difference to the settings of an earlier run."""
         mine = self.to_json()
         differing = [name for name in mine if mine[name] != other.get(name)]
         if not differing:
@@ -76,7 +76,7 @@ def _shown(value: object) -> str:
 
 
 def _by_name(options: Iterable[Sequence[str]]) -> dict[str, list[str]]:
-    """What each option was given with; options may be repeated."""
+    """The values of each option; options may be repeated."""
     found: dict[str, list[str]] = {}
     for name, *values in options:
         found.setdefault(name, []).append(" ".join(values))

@@ -18,7 +18,7 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-# All that is ours in DST; no tool for wheels looks into a directory of this name.
+# All of the fleet's own files in DST; tools for wheels ignore a directory of this name.
 OWN = ".kpackfs-fleet"
 PIECE = 1 << 20
 
@@ -29,7 +29,7 @@ class File:
 
     size: int
     sha256: str
-    # What the store itself says of the content; None where it says nothing.
+    # The etag that the store has for the content; None if it has none.
     etag: str | None = None
 
 
@@ -83,7 +83,7 @@ class Store:
         return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Files that hold JSON. One without valid JSON (truncated), or deleted by now, counts as not there; others have to be readable."""
+        """Reads JSON files. One that is truncated or deleted meanwhile counts as missing; all others must be readable."""
         documents = {}
         start = len(self.path("x")) - 1
         paths = [self.path(name) for name in names]
@@ -108,7 +108,7 @@ class Store:
         self._rename(temporary, self.path(name))
 
     def publish(self, local: Path, name: str, run: str) -> File:
-        """Moves a file to a temporary name, and gives it its own when it is complete."""
+        """Moves a file to a temporary name, and to its final name when it is complete."""
         temporary, final = self._temporary(run), self.path(name)
         size, digest = local.stat().st_size, sha256(local)
         try:
@@ -122,7 +122,7 @@ class Store:
                 raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
             self._rename(temporary, final)
         except OSError:
-            # If the store is full, others want the room.
+            # If the store is full, other runs need the room.
             with contextlib.suppress(OSError):
                 self.fs.rm_file(temporary)
             raise
@@ -142,7 +142,7 @@ class Store:
         return digest.hexdigest()
 
     def remove(self, names: Iterable[str]) -> None:
-        """Deletes files that may be there."""
+        """Deletes files, if they exist."""
         for name in names:
             try:
                 self.fs.rm_file(self.path(name))
@@ -150,12 +150,12 @@ class Store:
                 continue
 
     def remove_temporary(self, runs: Iterable[str]) -> None:
-        """Deletes what runs have left under temporary names."""
+        """Deletes temporary files that runs left."""
         for run in runs:
             self.remove_below(f"{OWN}/tmp/{run}")
 
     def remove_below(self, name: str) -> None:
-        """Deletes a directory that may be there."""
+        """Deletes a directory, if it exists."""
         try:
             self.fs.rm(self.path(name), recursive=True)
         except FileNotFoundError:
@@ -184,7 +184,7 @@ def describe(store: Store, path: str) -> Source:
             fingerprint, unpacked = directory(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error):
         # zipfile raises ValueError and struct.error, too: names that are not UTF-8, fields that are truncated.
-        # It is for kpackfs to say what is wrong with it.
+        # kpackfs reports what is wrong with it.
         pass
     return Source(store.url(path), path.rpartition("/")[2], size, fingerprint, unpacked)
 

@@ -26,7 +26,7 @@ DEFAULT_MEMORY = 256
 
 
 class Retry(Exception):
-    """Something that may go better on another worker, or a little later."""
+    """A failure that may not occur on another worker, or a little later."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class Order:
     settings: Settings
     limits: Limits
     run: str
-    # All of them if there are none.
+    # All parts if empty.
     parts: tuple[str, ...] = ()
     # All parts that the wheel has, if that is known.
     expected: tuple[str, ...] = ()
-    # What planning found out, if it had to look into the wheel.
+    # The result of planning, if the wheel was inspected.
     inspected: dict[str, Any] | None = None
 
 
 @dataclass
 class Outcome:
-    """What came of an order."""
+    """The result of an order."""
 
     wheel: str
     # Empty unless it failed for good.
@@ -63,13 +63,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Inspected:
-    """What planning has to know of a large wheel."""
+    """What planning needs to know about a large wheel."""
 
     wheel: str
     worker: str
     # The bytes of code of each part; the host part has none.
     code: dict[str, int] = field(default_factory=dict)
-    # The parts of its split; none if `inspect` does not tell.
+    # The parts of its split; empty if `inspect` does not list them.
     parts: tuple[str, ...] = ()
     found: dict[str, Any] | None = None
     failure: str = ""
@@ -103,7 +103,7 @@ _MAKING = threading.Lock()
 
 
 def this_worker(limits: Limits) -> Worker:
-    """That of the Dask worker which runs the calling task."""
+    """The place of the Dask worker that runs the calling task."""
     from dask.system import CPU_COUNT
     from distributed import get_worker
 
@@ -124,14 +124,14 @@ def this_worker(limits: Limits) -> Worker:
 
 
 def inspect(order: Order) -> Inspected:
-    """Dask's task that finds out what is in a large wheel before it is cut into groups."""
+    """Dask's task that inspects a large wheel before it is cut into groups."""
     worker = this_worker(order.limits)
     outcome = Outcome(order.source.name)
     try:
         with _opened(worker, order.source, outcome) as path:
             found = _inspect(worker, order, path, outcome)
     except (KpackfsError, OSError) as error:
-        # The split finds the same, and knows better what to do about it.
+        # The split fails in the same way, and handles the failure.
         return Inspected(order.source.name, worker.name, failure=str(error), counters=outcome.counters)
     selection = Selection(order.source.name, order.settings, found)
     code = {HOST: 0, **selection.amounts}
@@ -145,7 +145,7 @@ def split(order: Order) -> Outcome:
 
 
 def split_on(worker: Worker, order: Order) -> Outcome:
-    """Splits on a worker. A failure that another try cannot mend is in the outcome; others are raised."""
+    """Splits on a worker. A failure that a retry cannot avoid is in the outcome; others are raised."""
     outcome = Outcome(order.source.name)
     started, own = time.monotonic(), time.thread_time()
     try:
@@ -193,7 +193,7 @@ def _is_full(error: KpackfsError) -> bool:
 
 
 class _opened:
-    """A wheel as a file: where it is if the worker sees it there, or fetched."""
+    """A wheel as a file: in its place if the worker can read it there, otherwise fetched."""
 
     def __init__(self, worker: Worker, source: Source, outcome: Outcome) -> None:
         self.worker, self.source, self.outcome = worker, source, outcome
@@ -302,7 +302,7 @@ def _note(order: Order, note: Manifest, outcome: Outcome) -> None:
 def _run_split(
     worker: Worker, order: Order, path: Path, stage: Path, options: list[str], outcome: Outcome, verified: str = ""
 ) -> None:
-    """Runs `kpackfs split`, and `kpackfs verify` of what is there by a pattern."""
+    """Runs `kpackfs split`, and `kpackfs verify` on the files that match a pattern."""
     environment = worker.environment(order.settings)
     try:
         resources = worker.resources(order.limits, keeps_frames=True)
@@ -320,7 +320,7 @@ def _run_split(
 
 
 def _publish(order: Order, layout: Layout, wanted: tuple[str, ...], stage: Path, outcome: Outcome) -> Parts:
-    """Gives the files their names in DST, the host part last: it is the part that names the others."""
+    """Gives the files their names in DST. The host part is last, since it names the other parts."""
     store = Store(order.destination)
     found: dict[str, list[Path]] = {part: [] for part in wanted}
     for file in sorted(path for path in stage.rglob("*") if path.is_file()):
@@ -340,6 +340,6 @@ def _publish(order: Order, layout: Layout, wanted: tuple[str, ...], stage: Path,
 
 
 def check(order: Order, parts: Parts) -> list[str]:
-    """Dask's task that reads what is in DST and names the parts whose digest is wrong."""
+    """Dask's task that reads the files in DST and names the parts with a wrong digest."""
     store = Store(order.destination)
     return [part for part, files in parts.items() if any(store.sha256(name) != file.sha256 for name, file in files.items())]

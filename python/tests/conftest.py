@@ -136,18 +136,18 @@ def one_machine(source: Path, place: Path, form: str, *options: str) -> dict[str
 
 
 def content(place: Path) -> dict[str, bytes]:
-    """All files below a directory but those of the fleet itself."""
+    """All files below a directory, except those of the fleet itself."""
     files = (path for path in place.rglob("*") if path.is_file() and ".kpackfs-fleet" not in path.parts)
     return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}
 
 
 def own(place: Path) -> list[str]:
-    """What the fleet itself has in a directory."""
+    """The fleet's own files in a directory."""
     return sorted(path.relative_to(place).as_posix() for path in (place / ".kpackfs-fleet").rglob("*") if path.is_file())
 
 
 def statuses(report: dict[str, Any]) -> dict[str, str]:
-    """What came of each wheel, by its first word."""
+    """The result for each wheel: its first word."""
     return {wheel["name"].partition("-")[0]: wheel["status"] for wheel in report["wheels"]}
 
 

@@ -1,4 +1,4 @@
-"""Which part of a split is where."""
+"""Tests where each part of a split is."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from .results import plain
 
-# Architectures of which there is one alone, the first that an input has.
+# Architectures whose archive is read alone: the first one that an input has.
 ALONE = ("gfx942", "gfx90a", "gfx1030", "gfx1100", "gfx906")
 
 

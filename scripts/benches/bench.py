@@ -1,4 +1,4 @@
-"""What all scenarios use: a work directory, programs, mounts, measurements, results."""
+"""Shared by all scenarios: a work directory, programs, mounts, measurements, results."""
 
 import filecmp
 import json
@@ -14,18 +14,18 @@ from . import mounts, programs
 from .programs import Failure
 from .results import Results, seconds, size
 
-# Bytes: the default of --memory, and what the issue allows beyond it.
+# Bytes: the default of --memory, and the allowance beyond it.
 BUDGET = 256 << 20
 BEYOND = 64 << 20
 
 
 class Missing(Exception):
-    """An input is not there, so that a scenario cannot be measured."""
+    """An input is missing, so a scenario cannot be measured."""
 
 
 @dataclass
 class Cost:
-    """What a command took. Seconds and bytes."""
+    """The cost of a command, in seconds and bytes."""
 
     seconds: float
     cpu: float
@@ -70,7 +70,7 @@ class Bench:
         self.daemons = []
 
     def end(self):
-        """Tells what the daemons of the scenario needed."""
+        """Adds the peak memory of the scenario's daemons."""
         if not self.daemons:
             return
         peak = max(daemon.peak for daemon in self.daemons)
@@ -115,11 +115,11 @@ class Bench:
         shutil.rmtree(directory)
 
     def warm(self, *files):
-        """Has files in the page cache."""
+        """Reads files into the page cache."""
         self.control("sequential", *files)
 
     def same(self, one, other):
-        """What is measured must be right."""
+        """Fails unless the result of a measured command is right."""
         if not filecmp.cmp(one, other, shallow=False):
             raise Failure(f"{one} and {other} differ")
 
@@ -137,7 +137,7 @@ class Bench:
         return done["bytes"] / done["seconds"]
 
     def environment(self):
-        """Leads kpackfs away from the user's cache even where it has no option for that."""
+        """Keeps kpackfs from using the user's cache, even in commands without an option for it."""
         kept = {name: value for name, value in os.environ.items() if name != "KPACKFS_CACHE_DIR"}
         return {**kept, "XDG_CACHE_HOME": str(self.user_cache)}
 

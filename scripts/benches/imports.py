@@ -1,4 +1,4 @@
-"""What a Python program does with its packages, and with the libraries below them."""
+"""Access to packages and libraries, as by a Python program."""
 
 import json
 import shutil

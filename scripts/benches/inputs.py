@@ -1,4 +1,4 @@
-"""The inputs of scenarios: real ones from the corpus, or fixtures. What is made is in the work directory."""
+"""The inputs of scenarios: real ones from the corpus, or fixtures. Generated inputs are in the work directory."""
 
 import itertools
 import random
@@ -15,14 +15,14 @@ from .programs import ROOT
 
 FIXTURES = ROOT / "tests" / "fixtures"
 LIBRARY = "usr/lib/x86_64-linux-gnu/librocsparse.so.0.1"
-# Directories that hold kernel databases, and targets that these are for.
+# Directories of kernel databases, and the targets that they are for.
 PLACES = ("rocblas", "hipblaslt", "hipsparselt")
 TARGETS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101", "gfx1200", "gfx1201", "gfx1151")
 
 
 @dataclass
 class Tree:
-    """An install tree, and in it a fat library, relative to it."""
+    """An install tree, and the path of a fat library in it."""
 
     name: str
     path: Path
@@ -53,12 +53,12 @@ class Package:
 
 
 class Inputs:
-    """What Corpus and Fixtures have in common."""
+    """Base class of Corpus and Fixtures."""
 
     # Files, directories and mean size in bytes of the tree of databases.
     databases = (14_000, 200, 54_700)
     modules = 2_000
-    # Bytes of the file that nothing is done to.
+    # Bytes of the unchanged file.
     plain_size = 1 << 30
     # Bytes per random read of a member.
     block = 128 << 10
@@ -76,7 +76,7 @@ class Inputs:
         return Wheel(name, path, [binary["path"] for binary in fat], dist_info)
 
     def unpacked(self, wheel):
-        """An install tree that has nothing but the wheel's largest fat member."""
+        """An install tree with only the wheel's largest fat member."""
         path = self.work / f"{wheel.name}-tree"
         if not path.exists():
             with zipfile.ZipFile(wheel.path) as archive:
@@ -84,7 +84,7 @@ class Inputs:
         return Tree(f"{wheel.name} tree", path, wheel.big)
 
     def twice(self, tree):
-        """A tree with a tree's library twice, under names of their own."""
+        """A tree with a tree's library twice, under different names."""
         path = self.work / f"{tree.path.name}-twice"
         for half in ("one", "two"):
             target = path / half / Path(tree.library).name
@@ -100,7 +100,7 @@ class Inputs:
         path.mkdir()
         source = self.tree.path / self.tree.library
         with source.open("rb") as original, (path / "plain.bin").open("wb") as copy:
-            # Without its header it is no binary any more.
+            # Without its header it is no longer a binary.
             original.seek(4096)
             left = self.plain_size
             while left and (block := original.read(min(left, 1 << 20))):
@@ -110,7 +110,7 @@ class Inputs:
 
     @cached_property
     def small_files(self):
-        """A tree of kernel databases of the names and sizes that real ones have."""
+        """A tree of kernel databases with realistic names and sizes."""
         files, directories, mean = self.databases
         path = self.work / "databases"
         source = random.Random(1)
@@ -191,7 +191,7 @@ class Corpus(Inputs):
 
     @cached_property
     def splits(self):
-        """What is split, and CPU seconds that it may take, writing aside."""
+        """The input, and the CPU seconds that splitting it may take, without writing."""
         return [(self.unpacked(self.onnxruntime), 1.5), (self.tree, 8), (Tree("jax pjrt wheel", self.jax.path, ""), 9)]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Does to files what starting a Python program does, and prints the seconds that it takes.
+"""Reads files as starting a Python program does, and prints the seconds.
 
 usage: load.py DIRECTORY LIBRARY BUFFERING
 """

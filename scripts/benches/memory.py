@@ -1,4 +1,4 @@
-"""Many readers at once. What the daemon needed stands in the rows that every scenario has."""
+"""Many concurrent readers. The rows of every scenario include the daemon's memory."""
 
 import os
 from pathlib import Path

@@ -14,10 +14,10 @@ PATIENCE = 120
 
 
 class Mount:
-    """A mount that is served by a process in the foreground. To be used in a `with` statement."""
+    """A mount served by a process in the foreground, for use in a `with` statement."""
 
     def __init__(self, bench, command, ready=None, environment=None):
-        """ready: what the process writes when the mount can be used; otherwise its appearance is waited for."""
+        """ready: what the process writes when the mount is ready; without it, waits until the mount appears."""
         self.bench = bench
         self.path = bench.fresh("mount")
         self.command = [str(part).replace("{}", str(self.path)) for part in command]
@@ -44,14 +44,14 @@ class Mount:
             self.bench.discard(self.path)
 
     def measure(self):
-        """Looks at the process before it ends."""
+        """Called before the process ends."""
 
     def elapsed(self):
         """Seconds since the process was started."""
         return time.monotonic() - self.started
 
     def cpu(self):
-        """Seconds of CPU time that the process has had (proc(5): user and system time are fields 14 and 15)."""
+        """Seconds of CPU time of the process (proc(5): user and system time are fields 14 and 15)."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -60,7 +60,7 @@ class Mount:
             for line in self.process.stdout:
                 self.output.append(line)
                 if self.ready in line:
-                    # Nobody may have to wait because a pipe is full.
+                    # The process must not block on a full pipe.
                     threading.Thread(target=self._drain, daemon=True).start()
                     return
             raise self._failure()
@@ -96,7 +96,7 @@ class Mount:
 
 
 class KpackfsMount(Mount):
-    """A mount of kpackfs, with an empty directory for temporary files. What it needed is in the results."""
+    """A mount of kpackfs, with an empty directory for temporary files. Records its peak memory in the results."""
 
     def __init__(self, bench, source, *options, cache=None):
         self.temporary = bench.fresh("tmp")

@@ -19,7 +19,7 @@ class Failure(Exception):
 def build(profile):
     """Builds kpackfs and the controls; returns where they are."""
     given = os.environ.get("KPACKFS")
-    # In two commands, so that features which only tests and benches want do not get into kpackfs.
+    # In two commands, so that features for tests and benches are not compiled into kpackfs.
     kpackfs = Path(given).resolve() if given else executable(profile, "--bin", "kpackfs")
     return kpackfs, executable(profile, "--bench", "controls")
 
@@ -45,7 +45,7 @@ def install_peers():
 
 
 def find_peer(name):
-    """Where a peer is, or None, which is said loudly."""
+    """The path of a peer, or None with a message."""
     path = shutil.which(name, path=f"{PEERS / 'bin'}:{os.environ['PATH']}")
     if path is None:
         print(f"\n*** {name} is NOT INSTALLED: nothing is compared with it; scripts/bench --peers installs it ***\n", file=sys.stderr)
@@ -66,7 +66,7 @@ class Kpackfs:
         return option in self._help[command]
 
     def command(self, command, *arguments, cache=None):
-        """A command line. `cache` is where the index of the input is; None: nowhere."""
+        """A command line. `cache` is the directory of the index; None for no index."""
         options = []
         if cache is not None and self.has(command, "--cache-dir"):
             options = ["--cache-dir", cache]

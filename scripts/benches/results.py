@@ -1,4 +1,4 @@
-"""What was measured, and the table of it."""
+"""Results, and their table."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ def plain(value):
 
 
 def commit():
-    """The commit of this tree, also if `KPACKFS` names a program of another one. A bare machine has no git."""
+    """The commit of this tree, even if `KPACKFS` names a program of another one. A bare machine has no git."""
     command = ["git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -58,7 +58,7 @@ class Results:
         self._row(scenario, what, unit(median(subject)), f"{against} {unit(median(control))}", f"{ratio:.2f}", goal, met)
 
     def absolute(self, scenario, what, values, unit, note="", at_least=None, at_most=None):
-        """Values that have a goal of their own, or none."""
+        """Values without a control, with or without a goal."""
         value = median(values)
         goal, met = self._goal(value, at_least, at_most, unit)
         self.rounds.add(len(values))

@@ -25,7 +25,7 @@ def tar(directory, names):
 
 
 def databases(bench, tree):
-    """A tree of kernel databases, which are shown as they are, each in the view of its architecture."""
+    """A tree of kernel databases, which are shown unchanged, each in the view of its architecture."""
     count = sum(len(files) for _, _, files in os.walk(tree))
     tar(tree, ["."])
     first, second, native, found = [], [], [], []
@@ -55,7 +55,7 @@ def find(directory, views, files):
 
 
 def listing(bench, wheel):
-    """What `ls -lR` of all views has read from the wheel, when an index knows it already."""
+    """Bytes that `ls -lR` of all views reads from the wheel if there is an index."""
     cache = bench.fresh("cache")
     with bench.mount(wheel, cache=cache) as mount:
         subprocess.run(["ls", "-lR", mount.path], stdout=subprocess.DEVNULL, check=True)

@@ -1,4 +1,4 @@
-"""Splitting to directories: what it costs, and how that grows."""
+"""Splitting to directories: its cost, and how the cost grows."""
 
 import os
 from statistics import median

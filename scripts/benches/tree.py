@@ -1,4 +1,4 @@
-"""An install tree: how soon it can be used, and what reading it costs."""
+"""An install tree: time until it is ready, and the cost of reading it."""
 
 import shutil
 
@@ -15,7 +15,7 @@ def run(bench):
 
 
 def first_byte(bench, tree):
-    """From the start of the command to the first byte of the rewritten library, with nothing remembered."""
+    """From the start of the command to the first byte of the rewritten library, without an index."""
     bench.warm(tree.path / tree.library)
     times = []
     for _ in range(bench.rounds):

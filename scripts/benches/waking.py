@@ -1,11 +1,11 @@
-"""How long it takes until a program that waits for another one goes on."""
+"""The time to wake a program that waits for another one."""
 
 from contextlib import contextmanager
 from pathlib import Path
 
 from .programs import Failure
 
-# How long a processor of a virtual machine looks out for work before it halts (Documentation/virt/guest-halt-polling.rst).
+# How long a processor of a virtual machine polls for work before it halts (Documentation/virt/guest-halt-polling.rst).
 POLLING = Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 NANOSECONDS = "200000"
 
@@ -28,6 +28,6 @@ def awake(wanted):
 
 
 def note(bench):
-    """What a look at the table needs to know: a request and its answer are two of these, and so are those of the controls."""
+    """Printed above the table: a request and its answer take two wake-ups, in kpackfs and in the controls."""
     microseconds = bench.control("wake")["seconds"] * 1e6
     return f"waking another thread takes {microseconds:.0f} µs"

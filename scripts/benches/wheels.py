@@ -3,9 +3,9 @@
 from .results import rate, seconds, share
 
 RANDOM_READS = 200
-# ratarmount inflates from the beginning for each of them.
+# ratarmount inflates from the beginning for each read.
 RATARMOUNT_READS = 8
-# C2 from which on the filesystem is the limit rather than inflating.
+# C2 in bytes per second from which on the filesystem, not inflating, is the limit.
 FAST = 1e9
 
 
@@ -50,7 +50,7 @@ def mounting(bench, wheel):
 
 
 def member(bench, wheel):
-    """The largest member as it is in the wheel: below no overlay root, it is not rewritten."""
+    """The largest member, unchanged: outside of overlay roots it is not rewritten."""
     cache = bench.fresh("cache")
     options = ("--overlay-root", wheel.dist_info)
     copy = bench.inputs.unpacked(wheel).path / wheel.big

@@ -1,4 +1,4 @@
-"""What check-shapes and check-tools have in common: loading binaries under a runtime that logs, and what tools say about them."""
+"""Shared by check-shapes and check-tools: loading binaries under a logging runtime, and complaints of tools."""
 import ctypes
 import os
 import re
@@ -31,7 +31,7 @@ def brief(text, limit=160):
 
 
 class Elf:
-    """Program headers, and what can be done with the file on this machine."""
+    """Program headers, and whether this machine can load the file."""
 
     def __init__(self, path):
         with open(path, 'rb') as file:
@@ -69,7 +69,7 @@ def installed_linters():
 
 
 def complaints(path):
-    """What tools complain about, without numbers and names of the file."""
+    """Complaints of tools, without numbers and file names."""
     found = set()
     for name, command in installed_linters().items():
         result = run([*command, path])
@@ -84,7 +84,7 @@ def complaints(path):
 
 
 class NotLoaded(Exception):
-    """Why, and which wrappers it registered before."""
+    """The reason, and the wrappers that were registered before."""
 
     def __init__(self, reason, found):
         super().__init__(reason)
@@ -95,7 +95,7 @@ class Loader:
     """Loads libraries and runs executables under the runtime, with empty libraries for what this machine lacks."""
 
     def __init__(self, work, source=HERE / 'runtime.c', options=(), libraries=()):
-        """The runtime's source may be another one that defines the same functions, and is linked to `libraries`."""
+        """`source` may be another runtime that defines the same functions; it is linked to `libraries`."""
         self.work = Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         self.runtime, self.libraries = self.work / 'runtime.o', libraries
@@ -124,7 +124,7 @@ class Loader:
         return found
 
     def start(self, path, stand_ins_of, variables):
-        """Loads or runs a file, and gives how that ended."""
+        """Loads or runs a file, and returns the result."""
         environment = {**os.environ, **self.environment(stand_ins_of), **variables}
         command = [path]
         if Elf(path).kind == LIBRARY:

@@ -64,7 +64,7 @@ def registered(loader, path, original, devices):
 
 
 def devices_of(target):
-    """What HIP may ask for in the view of a target, and the targets whose code it may get, the best first."""
+    """The targets that HIP may look up in the view of a target, and the targets whose code it may get, best first."""
     yield target, [target]
     yield f'{target}:xnack+', [f'{target}:xnack+', target]
     yield f'{target}:sramecc+:xnack-', [f'{target}:sramecc+:xnack-', f'{target}:sramecc+', f'{target}:xnack-', target]

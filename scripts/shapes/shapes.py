@@ -18,7 +18,7 @@ DEBIAN = ['usr/lib/x86_64-linux-gnu/librocrand.so.1.1', 'usr/lib/x86_64-linux-gn
 
 
 def mount(path):
-    """Gives what the command said, and how long it took in ms."""
+    """Returns the output of a command, and its time in ms."""
     start = time.perf_counter()
     # Not compressing: what archives hold is not the subject here, and the checks are faster. Nothing is remembered, so that
     # what is read is what it takes.
@@ -44,7 +44,7 @@ def link(source, target):
 
 
 def gather(tree):
-    """Puts everything into a tree; gives names and paths inside of it."""
+    """Collects all binaries in a tree; returns names and paths in it."""
     files = []
     for path in sorted(fixtures.iterdir()):
         if path.is_file() and path.suffix not in ('.md', '.json'):
@@ -85,7 +85,7 @@ def planning(path):
 
 
 def loading(loader, original, rewritten):
-    """Gives a word on loading, and whether something is wrong."""
+    """Returns a word on loading, and whether there is a problem."""
     kind = Elf(original).kind
     if kind == FOREIGN:
         return 'not for this machine' if Elf(original).is_elf else 'PE', False
@@ -127,7 +127,7 @@ def check(loader, tree, name, path, findings, warnings):
             row['failures'].append('not split, yet it differs')
     row['verify'] = 'ok'
     if findings[path]:
-        # Device code that was left on purpose is what verify has to find.
+        # verify has to find device code that was left on purpose.
         expected = not binary and is_same and all('still holds device code' in it for it in findings[path])
         row['verify'] = ('names it: ' if expected else 'FAILED: ') + brief('; '.join(findings[path]))
         if not expected:
@@ -206,7 +206,7 @@ try:
     findings = defaultdict(list)
     for finding in result['findings']:
         path = finding['path'].removeprefix('host/')
-        # What is said of an archive belongs to the binaries that it names.
+        # Findings about an archive belong to the binaries that it names.
         about = [path] if path in row_plan else [it for it in row_plan if it in finding['reason']]
         if not about:
             sys.exit(f'verify: {finding}')

@@ -36,7 +36,7 @@ def with_debug_information():
 
 
 def examples():
-    """Names and paths of what is tried."""
+    """Names and paths of the tested binaries."""
     path = with_debug_information()
     yield path.name, path
     for path in sorted(fixtures.iterdir()):
@@ -53,7 +53,7 @@ def examples():
 
 
 def change(command, path):
-    """Lets the tool change the file; gives why it did not, or None."""
+    """Runs the tool on the file; returns why it failed, or None."""
     before = path.read_bytes()
     result = run([*command, path])
     said = brief((result.stderr or result.stdout).replace(str(path), path.name), 110)
@@ -67,7 +67,7 @@ def change(command, path):
 
 
 def loading(loader, path, original, expected, is_fat=False):
-    """What is wrong when the file is loaded, or None. `expected` are the wrappers that the original registers."""
+    """The problem with loading the file, or None. `expected` are the wrappers that the original registers."""
     try:
         found = loader.load(path, stand_ins_of=original)
     except NotLoaded as error:
@@ -80,7 +80,7 @@ def loading(loader, path, original, expected, is_fat=False):
 
 
 def verify(split, name=''):
-    """What is found, what concerns the file first."""
+    """Findings, those about the file first."""
     result = run([kpackfs, 'verify', '--json', split])
     if not result.stdout:
         return [brief(result.stderr)]

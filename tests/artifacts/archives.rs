@@ -1,4 +1,4 @@
-//! Trees and artifacts in tar archives: the same as from directories.
+//! Trees and artifacts in tar archives give the same as directories.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::place::{Mounted, Place};
 
 const ENDS: [&str; 4] = ["tar", "tar.gz", "tar.zst", "tar.xz"];
 
-/// Packs what is in a directory.
+/// Packs the content of a directory.
 fn pack(place: &Place, directory: &str, archive: &str) {
     let mut tar = tar::Builder::new(Vec::new());
     tar.follow_symlinks(false);
@@ -28,13 +28,13 @@ fn pack(place: &Place, directory: &str, archive: &str) {
     };
     place.file(archive, bytes);
     if end == Some("xz") {
-        // Nothing that kpackfs depends on writes xz.
+        // kpackfs depends on nothing that writes xz.
         let xz = "import lzma, sys; p = sys.argv[1]; d = open(p, 'rb').read(); lzma.open(p, 'wb', preset=1).write(d)";
         assert!(Command::new("python3").args(["-c", xz]).arg(place.at(archive)).status().unwrap().success());
     }
 }
 
-/// That two directories hold the same files with the same bytes.
+/// Checks that two directories contain the same files with the same bytes.
 fn check_same(place: &Place, one: &str, other: &str) {
     assert_eq!(place.files(one), place.files(other), "{one} {other}");
     for file in place.files(one) {
@@ -88,7 +88,7 @@ fn artifacts_in_archives_are_split_and_recombined_as_directories_are() {
         place.succeeds(&["recombine", "config.json", &shards, "-o", &format!("packages.{end}")]);
         check_same(&place, "packages", &format!("packages.{end}"));
     }
-    // The name alone does not make an artifact.
+    // The name alone does not make a tree an artifact.
     tree(&place);
     pack(&place, "tree", "tree_gfx90a.tar.zst");
     place.succeeds(&["split", "tree_gfx90a.tar.zst", "-o", "of-tree"]);

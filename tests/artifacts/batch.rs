@@ -1,4 +1,4 @@
-//! All artifacts of a shard.
+//! Tests with all artifacts of a shard.
 
 use crate::place::{Place, set};
 
@@ -62,7 +62,7 @@ fn archives_that_cannot_be_read_are_named() {
     place.file("shard/x_lib_g.tar.zst", "").file("shard/y_lib_g.tar.xz", "");
     let said = place.fails(1, &["split", "shard/y_lib_g.tar.xz", "-o", "out"]);
     assert!(said.contains("y_lib_g.tar.xz: not a usable tar archive"), "{said}");
-    // One that is unpacked next to itself is nothing to worry about; one that is not must not be missing silently.
+    // An archive next to its unpacked directory is skipped silently. One that is not unpacked must be reported.
     let said = place.fails(1, &["split", "shard", "-o", "out"]);
     assert!(said.contains("y_lib_g.tar.xz") && !said.contains("x_lib_g.tar.zst"), "{said}");
     assert_eq!(place.names("out"), set(["x_lib_generic", "x_lib_gfx1030", "x_lib_gfx90a"]));

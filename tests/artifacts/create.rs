@@ -6,7 +6,7 @@ use rocm_kpack::{Archive, ArchiveFile};
 
 use crate::place::{Place, set};
 
-/// Code objects of a fixture in a directory, next to files that are none.
+/// Code objects of a fixture in a directory, next to other files.
 fn loose() -> Place {
     let place = Place::new();
     place.fixture("x.so", "features.so");
@@ -137,7 +137,7 @@ fn bundles_give_code_objects_back() {
         let back = fs::read(place.at(&format!("back/bundle.hipfb.0.{target}.hsaco"))).unwrap();
         assert!(back == fs::read(place.at(file)).unwrap(), "{file}");
     }
-    // As clang lays them out: the host's empty entry first, code at multiples of 4096.
+    // Laid out as clang does: the host's empty entry first, code at multiples of 4096.
     let bytes = fs::read(place.at("bundle.hipfb")).unwrap();
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     assert_eq!((&bytes[..24], number(24)), (&b"__CLANG_OFFLOAD_BUNDLE__"[..], files.len() as u64 + 1));

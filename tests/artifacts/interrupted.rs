@@ -1,4 +1,4 @@
-//! Splits that are interrupted or killed: what was there stays, and nothing half-made has its name.
+//! Splits that are interrupted or killed: files that existed before stay, and no incomplete file has a final name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::place::{Place, set};
 const SPLIT: [&str; 5] = ["split", "tree", "-o", "out", "--force"];
 const PARTS: [&str; 3] = ["host", "gfx1030", "gfx90a"];
 
-/// A tree that takes a while to be written.
+/// A tree that takes a while to write.
 fn place() -> Place {
     let place = Place::new();
     for number in 0..40 {
@@ -24,7 +24,7 @@ fn place() -> Place {
     place
 }
 
-/// Has the output hold old parts.
+/// Puts old parts into the output.
 fn put_old(place: &Place) {
     for part in PARTS {
         fs::remove_dir_all(place.at("out").join(part)).ok();
@@ -47,7 +47,7 @@ fn count(directory: &std::path::Path) -> usize {
     entries.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
 }
 
-/// Starts a split and sends a signal as soon as so many files are written. Whether that ended it.
+/// Starts a split, and sends a signal as soon as `files` files are written. Returns whether the signal ended it.
 fn interrupt(place: &Place, files: usize, signal: Signal) -> bool {
     let mut child = start(place);
     let is_reached = |place: &Place| hidden(place).iter().any(|name| count(&place.at("out").join(name)) >= files);
@@ -56,7 +56,7 @@ fn interrupt(place: &Place, files: usize, signal: Signal) -> bool {
     child.wait().unwrap().signal() == Some(signal.as_raw())
 }
 
-/// Each part is as it was, or as it has to be.
+/// Checks that each part is either the old or the new one.
 fn check(place: &Place, new: &[BTreeSet<String>]) {
     for (part, new) in PARTS.iter().zip(new) {
         let found = place.files(&format!("out/{part}"));
@@ -79,7 +79,7 @@ fn a_split_that_is_interrupted_or_killed_leaves_whole_parts() {
         }
         assert!(ended > 2, "{signal:?} ended {ended} splits");
     }
-    // The next one removes what was left, and is whole.
+    // The next run removes what the interrupted one left, and its output is complete.
     place.succeeds(&SPLIT);
     assert_eq!(place.names("out"), PARTS.map(str::to_owned).into());
     assert_eq!(PARTS.map(|part| place.files(&format!("out/{part}"))), new);

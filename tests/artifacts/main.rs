@@ -1,5 +1,5 @@
-//! Artifacts by the compiled program: what `split_artifacts`, `recombine_artifacts`, `verify_artifacts` and
-//! `bulk_unbundle` of rocm-kpack promise, and what they should.
+//! Tests of artifacts with the compiled program: what `split_artifacts`, `recombine_artifacts`, `verify_artifacts` and
+//! `bulk_unbundle` of rocm-kpack promise, and what they should promise.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
 

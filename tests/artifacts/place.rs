@@ -1,4 +1,4 @@
-//! Artifacts made of fixtures, and the program under test.
+//! Makes artifacts from fixtures, and runs the compiled program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ impl Place {
         self.file(&format!("{artifact}/artifact_manifest.txt"), prefixes.join("\n"))
     }
 
-    /// All files and symlinks below a directory, by path, without what a split says of itself.
+    /// All files and symlinks below a directory, by path, without the statement of the split.
     pub(crate) fn files(&self, directory: &str) -> BTreeSet<String> {
         let root = self.at(directory);
         let mut found = BTreeSet::new();
@@ -66,7 +66,7 @@ impl Place {
         found
     }
 
-    /// The names in a directory, without what a split says of itself.
+    /// The names in a directory, without the statement of the split.
     pub(crate) fn names(&self, directory: &str) -> BTreeSet<String> {
         let entries = fs::read_dir(self.at(directory)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -88,7 +88,7 @@ impl Place {
         Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(self.0.path()).output().unwrap()
     }
 
-    /// Runs the program, which has to succeed; what it says on stderr.
+    /// Runs the program, which must succeed. Returns its stderr.
     #[track_caller]
     pub(crate) fn succeeds(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -97,7 +97,7 @@ impl Place {
         error
     }
 
-    /// Runs the program, which has to fail with this exit code; what it says.
+    /// Runs the program, which must fail with this exit code. Returns its output.
     #[track_caller]
     pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let output = self.run(arguments);
@@ -112,8 +112,7 @@ pub(crate) fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
-/// A binary whose offload bundles name other targets. The room for the tables is large enough: code objects begin on the
-/// next page.
+/// A binary whose offload bundles name other targets. The longer tables fit, since code objects begin on the next page.
 pub(crate) fn renamed(name: &str, names: &[(&str, &str)]) -> Vec<u8> {
     const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
     let mut bytes = fixture(name);

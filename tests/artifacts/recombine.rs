@@ -1,4 +1,4 @@
-//! Packages of several shards.
+//! Tests of packages from several shards.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn configured(place: &Place, validation: &str) {
     place.file("config.json", CONFIG.replace("VALIDATION", &validation));
 }
 
-/// Two shards of split artifacts, as another splitter may have made them.
+/// Two shards of split artifacts, as another splitter may have written them.
 fn split_shards() -> Place {
     let place = Place::new();
     configured(&place, "");
@@ -48,7 +48,7 @@ fn host_code_once_and_device_code_by_groups() {
     let place = split_shards();
     let said = recombine(&place, &[]);
     assert_eq!(place.names("out"), set(["base_lib_generic", "x_lib_generic", "x_lib_gfx110X", "x_lib_gfx9"]));
-    // Without the archives' directory.
+    // The generic part lacks the directory of archives.
     assert_eq!(place.files("out/x_lib_generic"), set(["artifact_manifest.txt", "stage/lib/libx.so"]));
     assert_eq!(place.names("out/x_lib_gfx110X/stage/.kpack"), set(["x_lib_gfx1100.kpack", "x_lib_gfx1101.kpack"]));
     assert_eq!(place.names("out/x_lib_gfx9/stage/.kpack"), set(["x_lib_gfx90a.kpack"]));
@@ -99,7 +99,7 @@ fn fat_shards_are_split_on_the_way() {
     recombine(&place, &[]);
     let expected = ["x_lib_generic", "x_lib_gfx110X", "x_lib_gfx9", "y_lib_generic", "y_lib_gfxall"];
     assert_eq!(place.names("out"), set(expected));
-    // Code for a family goes wherever one of its processors is.
+    // Code for a family goes into each package that has one of the family's processors.
     let archives = set(["x_lib_gfx11-generic.kpack", "x_lib_gfx1100.kpack"]);
     assert_eq!(place.names("out/x_lib_gfx110X/stage/.kpack"), archives);
     place.succeeds(&["recombine", "config.json", "split", "--output-dir", "again"]);
@@ -158,7 +158,7 @@ fn the_same_device_code_in_two_shards() {
 #[test]
 fn the_same_device_code_that_does_not_matter() {
     let place = split_shards();
-    // The same bytes, and a processor of no group.
+    // The same bytes in two shards, and a processor that no group contains.
     for (target, text) in [("gfx90a", "gfx90a"), ("gfx1030", "a")] {
         for shard in ["a", "b"] {
             let part = format!("shards/{shard}/x_lib_{target}");
@@ -169,7 +169,7 @@ fn the_same_device_code_that_does_not_matter() {
     let said = recombine(&place, &[]);
     assert!(!said.contains("both are device code"), "{said}");
     assert_eq!(place.text("out/x_lib_gfx9/stage/.kpack/x_lib_gfx90a.kpack"), "gfx90a");
-    // A warning has no advice that was taken already.
+    // A warning does not advise what was done already.
     place.file("shards/b/x_lib_gfx90a/stage/.kpack/x_lib_gfx90a.kpack", "b");
     configured(&place, r#""error_on_duplicate_device_code": false"#);
     let said = place.succeeds(&["recombine", "config.json", "shards", "-o", "other"]);
@@ -328,7 +328,7 @@ fn manifests_for_old_runtimes() {
     place.succeeds(&["recombine", "one.json", "one", "-o", "single", "--kpm"]);
     place.succeeds(&["verify", "single", "--against", "one", "--exclude-targets", "gfx1030"]);
 
-    // Those that shards have are merged.
+    // Manifests that shards have are merged.
     fs::rename(place.at("out"), place.at("packages")).unwrap();
     for (shard, part) in [("a", "x_lib_gfx1100"), ("b", "x_lib_gfx1101")] {
         let target = part.strip_prefix("x_lib_").unwrap();

@@ -1,4 +1,4 @@
-//! The scripts that go the whole way, with small artifacts; and the tutorial as it stands in `docs/artifacts.md`.
+//! Runs the scripts that test a complete workflow with small artifacts, and the commands of `docs/artifacts.md`.
 
 use std::process::Command;
 

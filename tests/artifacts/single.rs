@@ -1,4 +1,4 @@
-//! A binary by itself as input.
+//! Tests with a single binary as input.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn a_binary_is_split_with_its_archives_beside_it() {
         assert!(place.archive(&format!("out/gfx90a/{archive}")).contains(&(format!("{name}#0"), "gfx90a".to_owned())));
         let verified = place.run(&["verify", "out", "--against", name]);
         assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
-        // The same bytes as from a tree that holds it, but for the name of the archives.
+        // The bytes are the same as from a tree that contains it, except for the name of the archives.
         place.fixture(&format!("tree/{name}"), fixture);
         place.succeeds(&["split", "tree", "-o", "of-tree", "--group", &group]);
         assert_eq!(place.files("out"), place.files("of-tree"));

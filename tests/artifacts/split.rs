@@ -1,4 +1,4 @@
-//! One artifact.
+//! Tests with one artifact.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -47,7 +47,7 @@ fn databases_leave_the_generic_part() {
     let place = fat();
     let library = format!("{STAGE}/lib/rocblas/library");
     place.file(&format!("{library}/TensileLibrary_gfx1100.co"), "1").file(&format!("{library}/fallback.dat"), "2");
-    // Both a database and a fat binary: its handler is asked first.
+    // The file is both a database and a fat binary. Its database handler is asked first.
     place.fixture(&format!("{STAGE}/lib/libMIOpenCKGroupedConv_gfx942-xnack+.so"), "mixed.so");
     place.fixture(&format!("{STAGE}/bin/MIOpenCKGroupedConv_gfx950.dll"), "win.dll");
     place.file(&format!("{STAGE}/lib/libdevice_conv_operations_gfx942.a"), "3");
@@ -87,7 +87,7 @@ fn one_archive_for_all_prefixes_stands_in_the_first() {
     assert!(archives.iter().all(|path| path.contains("/b/stage/.kpack/x_lib_")), "{archives:?}");
     let names = place.archive("out/x_lib_gfx1030/b/stage/.kpack/x_lib_gfx1030.kpack");
     assert!(names.contains(&("c/stage/lib64/sub/libc.so#1".to_owned(), "gfx1030".to_owned())), "{names:?}");
-    // Installed, everything is found.
+    // After installation, all code is found.
     place.succeeds(&["verify", "out", "--against", "x_lib_g"]);
     for part in ["generic", "gfx1100", "gfx1030", "gfx90a"] {
         for prefix in prefixes(part).lines() {
@@ -104,7 +104,7 @@ fn one_archive_for_all_prefixes_stands_in_the_first() {
 #[test]
 fn options_of_rocm_kpack_are_taken() {
     let place = fat();
-    // A directory that other components are written to as well, and the names that options had before.
+    // The output directory is shared with other components, and the options have their old names.
     place.file("shared/base_lib_generic/notes", "there");
     let early = ["split", "--input-dir", "x_lib_gfx110X", "--component-name", "y_lib", "--output-dir", "shared"];
     assert_eq!(place.succeeds(&early), "");
@@ -127,7 +127,7 @@ fn options_of_rocm_kpack_are_taken() {
     let names =
         set(["base_lib_generic", "y_lib_generic", "y_lib_gfx1030", "y_lib_gfx90a", "z_lib_generic", "z_lib_gfx90a"]);
     assert_eq!(place.names("shared"), names);
-    // Only what would be overwritten is refused.
+    // Only files that would be overwritten are refused.
     let said = place.fails(1, &today);
     assert!(said.contains("shared/z_lib_generic") && said.contains("--force") && !said.contains("y_lib"), "{said}");
     place.file("shared/z_lib_gfx90a/stale", "");

@@ -1,4 +1,4 @@
-//! gfx1250-strict is a processor of its own to artifacts, though not to wheels.
+//! gfx1250-strict is a processor of its own in artifacts, though not in wheels.
 
 use crate::place::{Place, renamed, set};
 
@@ -6,7 +6,7 @@ fn shard() -> Place {
     let place = Place::new();
     let library = renamed("plain.so", &[("gfx90a", "gfx1250"), ("gfx1030", "gfx1250-strict")]);
     place.manifest("shard/x_lib_g", &["stage"]).file("shard/x_lib_g/stage/lib/x.so", library);
-    // Files below `gfx1250-strict` are called after what they are derived from.
+    // Files below `gfx1250-strict` are named after the files that they are derived from.
     for path in ["gfx1250/extop_gfx1250.co", "gfx1250-strict/extop_gfx1250.co"] {
         place.file(&format!("shard/x_lib_g/stage/lib/hipblaslt/library/{path}"), path);
     }

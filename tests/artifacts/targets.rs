@@ -1,4 +1,4 @@
-//! Only some targets.
+//! Tests with only some targets.
 
 use crate::place::{Place, set};
 
@@ -18,7 +18,7 @@ fn everything_without_a_selection() {
     let place = shard();
     place.succeeds(&["split", "shard", "-o", "out"]);
     assert_eq!(place.names("out"), set(["x_lib_generic", "x_lib_gfx1100", "x_lib_gfx90a", "x_lib_gfx942"]));
-    // Features stay in the names of archives and databases, but make no parts of their own.
+    // Features stay in the names of archives and databases, but do not make parts.
     let expected = [
         "artifact_manifest.txt",
         "stage/.kpack/x_lib_gfx90a.kpack",
@@ -44,7 +44,7 @@ fn what_belongs_to_other_targets_is_in_no_part() {
     }
     place.succeeds(&["verify", "out", "--against", "shard", "--gpu-targets", "gfx90a"]);
     place.succeeds(&["verify", "out", "--against", "shard"]);
-    // That is because the split says so.
+    // The targets are known from the statement of the split.
     std::fs::remove_dir_all(place.at("out/.kpackfs")).unwrap();
     assert!(place.fails(1, &["verify", "out", "--against", "shard"]).contains("the file is lost"));
 }
@@ -55,7 +55,7 @@ fn a_shard_that_has_none_of_its_targets_is_no_failure() {
     let said = place.succeeds(&["split", "shard", "-o", "out", "--gpu-targets", "gfx1010"]);
     assert!(said.contains("shard/x_lib_g: it has code for gfx90a only, which is not wanted: 1 binaries"), "{said}");
     assert_eq!(place.names("out"), set(["x_lib_generic"]));
-    // Host code is transformed all the same.
+    // Host code is transformed in any case.
     let size = |path: &str| place.at(path).metadata().unwrap().len();
     assert!(size("out/x_lib_generic/stage/lib/x.so") < size("shard/x_lib_g/stage/lib/x.so"));
     place.succeeds(&["verify", "out", "--against", "shard", "--gpu-targets", "gfx1010"]);

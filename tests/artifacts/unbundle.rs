@@ -1,4 +1,4 @@
-//! Code objects out of binaries and bundles.
+//! Extracts code objects from binaries and bundles.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::place::{Place, set};
 
-/// Extracts a fixture, and compares with what `expected.json` says of it.
+/// Extracts the code objects of a fixture, and compares them with `expected.json`.
 fn check(fixture: &str) {
     let place = Place::new();
     place.fixture(fixture, fixture);
@@ -35,7 +35,7 @@ fn binaries() {
     }
 }
 
-/// The offload bundles of a fixture, as the section holds them.
+/// The offload bundles of a fixture, as stored in the section.
 fn section(fixture: &str) -> Vec<u8> {
     use object::{Object, ObjectSection};
     let bytes = fs::read(format!("tests/fixtures/{fixture}")).unwrap();
@@ -86,7 +86,7 @@ fn what_has_no_code() {
             "{said}"
         );
     }
-    // Nothing is written over.
+    // No file is overwritten.
     place.fixture("a/x.so", "plain.so").fixture("b/x.so", "plain.so");
     assert!(place.fails(1, &["kpack", "unbundle", "a/x.so", "b/x.so", "-o", "out"]).contains("File exists"));
 }

@@ -1,10 +1,10 @@
-//! What is wrong with artifacts.
+//! Tests of what `verify` finds in artifacts.
 
 use std::fs;
 
 use crate::place::Place;
 
-/// A component, split.
+/// A component after a split.
 fn split() -> Place {
     let place = Place::new();
     place.manifest("shard/x_lib_g", &["a/stage", "b/stage"]).fixture("shard/x_lib_g/a/stage/lib/x.so", "plain.so");
@@ -15,7 +15,7 @@ fn split() -> Place {
     place
 }
 
-/// What verify finds after a change.
+/// The findings of `verify` after a change.
 fn found(change: impl FnOnce(&Place)) -> String {
     let place = split();
     place.succeeds(&["verify", "out", "--against", "shard"]);
@@ -120,7 +120,7 @@ fn parts_by_themselves() {
         "--against",
         "shard/x_lib_g",
     ]);
-    // Nothing but a manifest of archives in the generic part is fine.
+    // A generic part may contain a manifest of archives.
     place.file("out/x_lib_generic/a/stage/.kpack/x_lib.kpm", "");
     place.succeeds(&["verify", "out"]);
 }
@@ -145,7 +145,7 @@ fn a_split_says_what_was_asked_for_and_what_there_is() {
         place.manifest(&artifact, &["stage"]).fixture(&format!("{artifact}/stage/lib/x.so"), "plain.so");
         place.file(&format!("{artifact}/stage/lib/rocblas/library/TensileLibrary_gfx90a.dat"), "text");
     }
-    // One directory for all components, as builds have it.
+    // One directory for all components, as in builds.
     place.succeeds(&["split", "shard/x_lib_g", "-o", "out", "--gpu-targets", "gfx1030", "--databases", ""]);
     place.succeeds(&["split", "shard/y_lib_g", "-o", "out", "--exclude-targets", "gfx1030"]);
     let output = place.run(&["verify", "out", "--against", "shard"]);
@@ -154,7 +154,7 @@ fn a_split_says_what_was_asked_for_and_what_there_is() {
     assert!(text.contains("split-x_lib.json: the split was made with --gpu-targets gfx1030 --databases"), "{text}");
     assert!(text.contains("split-y_lib.json: the split was made with --exclude-targets gfx1030"), "{text}");
     place.succeeds(&["verify", "out/y_lib_generic", "out/y_lib_gfx90a", "--against", "shard"]);
-    // What it says is no excuse for what is lost.
+    // The statement of the split does not excuse missing parts.
     for part in ["x_lib_gfx1030", "y_lib_generic"] {
         fs::rename(place.at(&format!("out/{part}")), place.at("aside")).unwrap();
         let text = place.fails(1, &["verify", "out"]);
@@ -165,7 +165,7 @@ fn a_split_says_what_was_asked_for_and_what_there_is() {
         fs::remove_dir_all(place.at(&format!("out/{part}"))).unwrap();
     }
     assert!(place.fails(1, &["verify", "out"]).contains("x_lib_generic: out/.kpackfs/split-x_lib.json names it"));
-    // With fewer targets nothing is left of the others, and nothing is changed of other components.
+    // A split for fewer targets leaves nothing of the other targets, and changes no other component.
     place.succeeds(&["split", "shard/x_lib_g", "-o", "out"]);
     place.succeeds(&["split", "shard/x_lib_g", "-o", "out", "--force", "--gpu-targets", "gfx90a"]);
     assert!(!place.at("out/x_lib_gfx1030").exists() && place.at("out/y_lib_gfx90a").exists());

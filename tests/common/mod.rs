@@ -16,13 +16,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Files by their path below a directory.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Says that something is not tested, past the test harness, which shows nothing of a test that passes.
+/// Reports that something is not tested. It writes past the test harness, which hides the output of tests that pass.
 pub(crate) fn skipped(why: &str) {
     io::stderr().write_all(format!("\n*** SKIPPED: {why} ***\n").as_bytes()).unwrap();
 }
 
-/// Whether `/dev/fuse` can be opened. If not, says that the test is skipped, or fails with `KPACKFS_REQUIRE_FUSE=1`, which CI sets: there
-/// a test that mounts nothing must not pass.
+/// Whether `/dev/fuse` can be opened. If not, reports that the test is skipped. With `KPACKFS_REQUIRE_FUSE=1`, which CI
+/// sets, the test fails instead, so that a test in CI cannot pass without mounting.
 pub(crate) fn can_mount() -> bool {
     let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/fuse") else { return true };
     let is_required = std::env::var_os("KPACKFS_REQUIRE_FUSE").is_some_and(|value| value == "1");

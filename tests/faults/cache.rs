@@ -1,4 +1,4 @@
-//! Faults of the directory of indexes.
+//! Faults of the cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn options(folder: &Path) -> [&str; 2] {
     ["--cache-dir", folder.to_str().unwrap()]
 }
 
-/// Reads everything with a cache folder in some state, while and before something happens to it, and compares.
+/// Reads everything with a cache folder in some state, before and while something happens to it, and compares.
 fn reads_right(folder: &Path, while_mounted: impl FnOnce()) -> Option<String> {
     let place = tempfile::tempdir().unwrap();
     let input = wheel(place.path());
@@ -23,7 +23,7 @@ fn reads_right(folder: &Path, while_mounted: impl FnOnce()) -> Option<String> {
     while_mounted();
     assert_same(&mount.survey(&VIEWS), &expected, "survey");
     let log = mount.end();
-    // What is there now, or is not, serves the next mount.
+    // The next mount uses the folder in its present state.
     let mount = Mount::new(&input, &options(folder))?;
     assert_same(&mount.survey(&VIEWS), &expected, "survey");
     mount.end();
@@ -50,7 +50,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 fn a_full_cache_folder_costs_nothing_but_the_index() {
     let Some(tmpfs) = Tmpfs::new("size=64k") else { return };
     let folder = tmpfs.0.path();
-    // Up to the last page.
+    // Fills the disk up to its last page.
     fs::write(folder.join("ballast"), vec![0; 65 << 10]).unwrap_err();
     let Some(log) = reads_right(folder, || ()) else { return };
     assert!(log.contains("cannot be saved") && log.contains("No space left"), "{log}");
@@ -136,7 +136,7 @@ fn two_daemons_share_a_cache_folder() {
     assert_eq!(third.status()["counters"]["frames_made"], 0, "all frames were there");
 }
 
-/// Segments that earlier sessions left in every state that a crash or a disk can leave them in.
+/// Segments of earlier sessions, in every state that a crash or a disk can leave them in.
 #[test]
 fn damaged_frames_are_made_again() {
     let place = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn damaged_frames_are_made_again() {
     }
 }
 
-/// While a session reads them.
+/// The frames are deleted or truncated while a session reads them.
 #[test]
 fn frames_that_are_deleted_or_truncated_under_a_mount_are_read_or_made_again() {
     let place = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ fn frames_that_are_deleted_or_truncated_under_a_mount_are_read_or_made_again() {
     }
 }
 
-/// As kill -9 leaves it, and what the next session finds.
+/// The state after kill -9, and what the next session finds.
 #[test]
 fn a_killed_session_leaves_frames_that_are_right() {
     let place = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn a_killed_session_leaves_frames_that_are_right() {
     assert_eq!(mount.status()["counters"]["frames_made"], 0);
 }
 
-/// A disk that is full in the middle of appending, and a directory in memory, which is no place for frames.
+/// A disk that gets full while frames are appended, and a directory in memory, where no frames are stored.
 #[test]
 fn without_room_for_frames_everything_is_read_all_the_same() {
     let Some(tmpfs) = Tmpfs::new("size=1m") else { return };
@@ -215,7 +215,7 @@ fn without_room_for_frames_everything_is_read_all_the_same() {
     let Some(disk) = SmallDisk::new() else { return };
     let folder = disk.path().join("cache");
     reads_right(&folder, || {
-        // All but a few pages.
+        // Fills all but a few pages.
         let mut ballast = fs::File::create(disk.path().join("ballast")).unwrap();
         while std::io::Write::write_all(&mut ballast, &[1; 4096]).is_ok() {}
         let left = ballast.metadata().unwrap().len() - (24 << 10);

@@ -18,7 +18,7 @@ use crate::mounts::{Mount, noise, of_each_input, tree, wheel};
 const DEFLATED: &str = "host/demo/deflated.txt";
 const STORED: &str = "host/demo/stored.bin";
 
-/// Behind what was read before the fault, readahead included.
+/// An offset after everything that was read before the fault, including readahead.
 const FAR: u64 = 2_500_000;
 
 /// The files that a fault happens to.
@@ -29,7 +29,7 @@ fn victims(input: &Path) -> Vec<PathBuf> {
     ["deflated.txt", "stored.bin"].map(|name| input.join("demo").join(name)).to_vec()
 }
 
-/// Mounts both kinds of input, reads the beginning of two files, does something to the input, and reads on.
+/// Mounts both kinds of input, reads the beginning of two files, calls `fault` on the input, and then `check`.
 fn after(fault: fn(&Path), check: fn(&mut Mount, bool)) {
     of_each_input(|input| {
         let Some(mut mount) = Mount::new(input, &[]) else { return };
@@ -53,7 +53,7 @@ fn are_stale(mount: &mut Mount, is_wheel: bool) {
         let log = mount.log();
         assert!(log.lines().any(|line| line.contains(entry) && line.contains("changed since it was opened")), "{log}");
     }
-    // In a tree, other files are not concerned.
+    // In a tree, other files are not affected.
     let other = mount.read("host/demo/small.txt", 0, 5);
     assert_eq!(errno(other), if is_wheel { libc::ESTALE } else { 0 });
 }
@@ -87,7 +87,7 @@ fn a_longer_input_is_stale() {
     after(append, are_stale);
 }
 
-/// All bytes of both files, as they were.
+/// All bytes of both files are unchanged.
 fn are_exact(mount: &mut Mount, _: bool) {
     assert_eq!(mount.read(DEFLATED, 0, 3_500_000).unwrap(), noise(3_500_000, 1));
     assert_eq!(mount.read(STORED, 0, 3_000_000).unwrap(), noise(3_000_000, 2));
@@ -108,7 +108,7 @@ fn a_deleted_input_is_read_as_it_was() {
     after(|victim| fs::remove_file(victim).unwrap(), are_exact);
 }
 
-/// What is not open when the fault happens cannot be read any more.
+/// Files that are not open when the fault happens can no longer be read.
 #[test]
 fn files_of_a_tree_that_nobody_has_opened_are_stale() {
     type Fault = fn(&Path);
@@ -123,7 +123,7 @@ fn files_of_a_tree_that_nobody_has_opened_are_stale() {
     for fault in faults {
         let place = tempfile::tempdir().unwrap();
         let input = tree(place.path());
-        // Planning opens every file, unless it is known already what is in them.
+        // Planning opens every file, unless the index already knows its content.
         let cache = place.path().join("cache");
         let options = ["--cache-dir", cache.to_str().unwrap()];
         let Some(first) = Mount::new(&input, &options) else { return };
@@ -137,7 +137,7 @@ fn files_of_a_tree_that_nobody_has_opened_are_stale() {
     }
 }
 
-/// A file that can be had with errors.
+/// A file that returns errors on demand.
 #[derive(Debug)]
 struct Faulty {
     bytes: Vec<u8>,
@@ -190,7 +190,7 @@ fn an_input_on_a_failing_disk_gives_errors_until_the_disk_works_again() {
         let Some(mut mount) = Mount::new(&disk.path().join(at), &[]) else { return };
         assert_eq!(mount.read(DEFLATED, 0, 1000).unwrap(), noise(1000, 1));
         fails.store(true, Ordering::SeqCst);
-        // Pages of the disk that the kernel has already do not fail.
+        // Pages of the disk that the kernel has cached do not fail.
         for _ in 0..2 {
             assert_eq!(errno(mount.read(DEFLATED, FAR, 500_000)), libc::EIO, "{}", mount.log());
         }

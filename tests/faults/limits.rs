@@ -1,4 +1,4 @@
-//! A process that is short of descriptors or memory.
+//! A process with too few descriptors or too little memory.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -55,7 +55,7 @@ fn an_address_space_that_is_limited_reads_the_same() {
     let input = wheel(place.path());
     let Some(free) = Mount::new(&input, &[]) else { return };
     let expected = free.survey(&["host", "gfx90a"]);
-    // KiB. Stacks of threads that cannot be made are done without.
+    // In KiB. If threads cannot get their stacks, the work is done without them.
     let mut mount = Mount::limited("ulimit -v 400000", &input, &["--memory", "16"]).unwrap();
     let (place, whole) = (mount.at("host/demo/deflated.txt"), noise(3_500_000, 1));
     bounded("reading", move || {

@@ -1,5 +1,5 @@
-//! Faults of what a mount depends on: the input, the cache folder, limits, readers. What is read is right or an error, in
-//! bounded time, and nothing of it outlasts the fault. `docs/FAULTS.md` has a row for each test.
+//! Faults of what a mount depends on: the input, the cache folder, limits, readers. Each read returns the right bytes
+//! or an error in bounded time, and no effect outlasts the fault. `docs/FAULTS.md` has a row for each test.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Memory whose size the input decides stays in the budget, and goes when nothing happens.
+//! Memory whose size depends on the input stays within the budget, and is freed when the process is idle.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::common::run;
 use crate::mounts::{Mount, bounded};
 
-/// KiB above the budget that a process may take: its code, stacks and tables.
+/// KiB that a process may take above the budget: its code, stacks and tables.
 const BESIDES: u64 = 32 << 10;
 
 /// Defines `write(name, bytes)`, which adds a deflated member to the wheel `sys.argv[1]`, and `fixture(name)`.
@@ -22,8 +22,8 @@ write("x-1.0.dist-info/RECORD", "")
 fixture = lambda name: open("tests/fixtures/" + name, "rb").read()
 "#;
 
-/// Libraries whose section headers are behind 1 MiB of pages that look like the headers of compressed bundles, so that
-/// all of it is inflated before the device code is found.
+/// Libraries whose section headers follow 1 MiB of pages that look like headers of compressed bundles. All of this is
+/// inflated before the device code is found.
 const PAGES: &str = r#"
 library = bytearray(fixture("plain.so"))
 start, = struct.unpack_from("<Q", library, 40)
@@ -35,7 +35,7 @@ for number in range(80):
 wheel.close()
 "#;
 
-/// Files that are a compressed bundle each, as the loaders of kernel databases read them.
+/// Files that each consist of one compressed bundle, as the loaders of kernel databases read them.
 const CODE_OBJECTS: &str = r#"
 library = fixture("ccob-v3.so")
 start = library.index(b"CCOB")
@@ -52,7 +52,7 @@ fn wheel(place: &Path, members: &str) -> PathBuf {
     wheel
 }
 
-/// The most memory of a command that ends with this exit code, in KiB.
+/// The peak memory, in KiB, of a command that must end with this exit code.
 fn peak(code: u8, command: &[&str]) -> u64 {
     let script = "import resource, subprocess, sys
 ended = subprocess.run(sys.argv[2:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -90,7 +90,7 @@ fn code_objects_that_were_read_leave_nothing_behind() {
     mount.end();
 }
 
-/// A library whose only wrapper leads to this bundle.
+/// A library whose only wrapper points at this bundle.
 const LIBRARY: &str = r#"
 .section .hip_fatbin,"a",@progbits
 .p2align 12
@@ -103,8 +103,8 @@ bundle: .incbin "bundle"
 .quad 0
 "#;
 
-/// A tree with a library that holds a few KiB: a compressed bundle (version 3 of CCOB) of code objects of so many zeros.
-/// zstd makes its frame with a window of `1 << window` bytes.
+/// A tree with a library of a few KiB: a compressed bundle (version 3 of CCOB) of code objects of zeros, of the given
+/// sizes. zstd makes its frame with a window of `1 << window` bytes.
 fn bomb(place: &Path, objects: &[(&str, u64)], window: u32) -> Option<PathBuf> {
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     table.extend((objects.len() as u64).to_le_bytes());
@@ -147,7 +147,7 @@ fn bomb(place: &Path, objects: &[(&str, u64)], window: u32) -> Option<PathBuf> {
 
 const MIB: u64 = 1 << 20;
 
-/// The bound is the memory, or the largest window and one compressor.
+/// The bound is the memory, or the largest window plus one compressor.
 #[test]
 fn bundles_that_decompress_to_more_than_the_memory_are_streamed() {
     for (objects, window, most) in [
@@ -181,7 +181,7 @@ fn code_objects_are_checked_and_written_in_pieces() {
         let split = ["split", tree.to_str().unwrap(), "-o", &output, "--compression", compression, "--memory", "16"];
         run(Command::new(program).args(split));
         let archive = format!("{output}/gfx942/.kpack/rocm_gfx942.kpack");
-        // Zeros are no code object, so that there is a finding.
+        // Zeros are not a code object, so there is a finding.
         within(peak(1, &[program, "verify", "--memory", "16", &archive]));
         within(peak(0, &[program, "kpack", "extract", &archive, "-o", &at("extracted")]));
         let extracted = place.path().join("extracted/lib/bomb.so.0.gfx942.hsaco");
@@ -205,11 +205,11 @@ fn a_bundle_that_claims_an_absurd_size_is_named() {
     let Some(said) = inspect(100 * MIB) else { return };
     assert!(said.contains("lib/bomb.so: the offload bundle at 0x"), "{said}");
     assert!(said.contains("claims to become 104861696 bytes out of "), "{said}");
-    // Small files of zeros are nothing to worry about.
+    // Small files of zeros cause no warning.
     assert_eq!(inspect(MIB).unwrap(), "");
 }
 
-/// What holds a bundle must not wait for memory to stream it.
+/// A thread that keeps a bundle in memory must not wait for memory to stream it.
 #[test]
 fn a_split_of_such_a_bundle_can_be_compared_with_it() {
     let place = tempfile::tempdir().unwrap();
@@ -220,7 +220,7 @@ fn a_split_of_such_a_bundle_can_be_compared_with_it() {
         bounded("comparing", move || command.output().unwrap())
     };
     assert!(run(&["split", tree.to_str().unwrap(), "--output", "split"]).status.success());
-    // Zeros are no code objects, which is a finding of another kind.
+    // Zeros are not code objects, which is another kind of finding.
     let verified = run(&["verify", "--json", "split", "--against", tree.to_str().unwrap()]);
     let report: serde_json::Value = serde_json::from_slice(&verified.stdout).unwrap();
     assert_eq!(report["counts"]["compared_code_objects"], 2, "{report}");

@@ -1,4 +1,4 @@
-//! Inputs, and mounts by a process of their own whose log can be read.
+//! Inputs, and mounts in separate processes whose log can be read.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{Files, PATIENCE, can_mount, fixture, run, skipped};
 
-/// Does something that must not take forever.
+/// Runs `work`, and fails if it takes longer than `PATIENCE`.
 pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
     let worker = thread::spawn(move || {
@@ -24,7 +24,7 @@ pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + 
     });
     match told.recv_timeout(PATIENCE) {
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
-        // It has panicked, which joining tells.
+        // The worker has panicked; joining it panics here, too.
         _ => worker.join().unwrap(),
     }
 }
@@ -59,14 +59,14 @@ pub(crate) fn tree(place: &Path) -> PathBuf {
     tree
 }
 
-/// The same packed to a wheel.
+/// The same files as a wheel.
 pub(crate) fn wheel(place: &Path) -> PathBuf {
     let wheel = place.join("demo-1.0-py3-none-any.whl");
     run(Command::new("python3").args(["tests/wheel_oracle.py", "pack"]).arg(tree(place)).arg(&wheel));
     wheel
 }
 
-/// Does something with both, at the same time, because most of it is waiting.
+/// Calls `work` for both inputs at the same time, because most of it is waiting.
 pub(crate) fn of_each_input(work: impl Fn(&Path) + Sync) {
     let work = &work;
     thread::scope(|scope| {
@@ -79,7 +79,7 @@ pub(crate) fn of_each_input(work: impl Fn(&Path) + Sync) {
     });
 }
 
-/// A tmpfs that goes with the test; `None` if this process may not mount one.
+/// A tmpfs that is removed with the test. `None` if this process may not mount one.
 pub(crate) struct Tmpfs(pub(crate) TempDir);
 
 impl Tmpfs {
@@ -145,7 +145,7 @@ impl Mount {
         Self::limited("", input, options)
     }
 
-    /// The same after a command of the shell that sets limits.
+    /// The same, after a shell command that sets limits.
     pub(crate) fn limited(limits: &str, input: &Path, options: &[&str]) -> Option<Self> {
         if !can_mount() {
             return None;
@@ -181,7 +181,7 @@ impl Mount {
         self.place.path()
     }
 
-    /// What was logged so far.
+    /// Everything that was logged so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
@@ -214,7 +214,7 @@ impl Mount {
         })
     }
 
-    /// Reads some bytes of a file that the kernel does not have already.
+    /// Reads bytes of a file that the kernel has not cached.
     pub(crate) fn read(&self, name: &str, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let place = self.at(name);
         bounded(name, move || {
@@ -226,7 +226,7 @@ impl Mount {
         })
     }
 
-    /// Waits until nothing is going on and all memory for work is given back.
+    /// Waits until no work is running and all memory for work is returned.
     pub(crate) fn is_at_rest(&mut self) {
         self.wait_until("not given back", |mount| {
             let status = mount.status();
@@ -254,7 +254,7 @@ impl Mount {
         self.process.wait().unwrap();
     }
 
-    /// Unmounts; the process has to end well.
+    /// Unmounts. The process must exit with success.
     pub(crate) fn end(mut self) -> String {
         run(Command::new("umount").arg("--lazy").arg(self.path()));
         let mut status = None;

@@ -28,7 +28,7 @@ fn sixty_four_readers_at_a_time_read_the_same() {
     });
 }
 
-/// Reads a file or all files of a directory, past the page cache.
+/// Reads a file, or all files of a directory, past the page cache.
 fn reader(mount: &Mount, name: &str) -> Child {
     let script = "find \"$0\" -type f -exec dd if={} of=/dev/null bs=64k iflag=direct status=none ';'";
     let mut command = Command::new("sh");
@@ -43,7 +43,7 @@ fn readers_that_are_killed_leave_nothing_behind() {
         let Some(mut mount) = Mount::new(input, &[]) else { return };
         for round in 0..10 {
             let mut readers: Vec<_> = (0..16).map(|number| reader(&mount, FILES[number % FILES.len()])).collect();
-            // At different points of what they do.
+            // The pauses differ, so that readers are killed at different points.
             thread::sleep(Duration::from_millis(3 * round));
             let limit = Instant::now() + PATIENCE;
             for reader in &mut readers {

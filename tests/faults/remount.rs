@@ -1,4 +1,4 @@
-//! A mount right after the end of another one of the same input finds what that has found out.
+//! A mount that starts right after another one of the same input ended uses what that one found out.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::common::{can_mount, run};
 use crate::mounts::{bounded, wheel};
 
-/// Mounts by a daemon, does something, and unmounts without waiting for the daemon. `None` if this machine cannot mount.
+/// Mounts with a daemon, calls `work`, and unmounts without waiting for the daemon. `None` if this machine cannot
+/// mount.
 fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Option<T> {
     if !can_mount() {
         return None;
@@ -29,7 +30,7 @@ fn counter(place: &Path, name: &str) -> u64 {
     status.pointer(&format!("/counters/{name}")).and_then(Value::as_u64).unwrap()
 }
 
-/// Asks for the sizes of archives, for which frames are made.
+/// Asks for the sizes of archives, for which frames are compressed.
 fn list(place: &Path) {
     run(Command::new("ls").arg("-lR").arg(place.join("gfx90a")));
 }
@@ -51,7 +52,7 @@ fn twenty_mounts_directly_after_umount_are_warm() {
             ["bytes_inflated", "bytes_decompressed", "frames_made"].map(|name| counter(place, name))
         });
         let [again, decompressed, frames] = work.unwrap();
-        // The dist-info is read each time.
+        // The dist-info is read by each mount.
         assert!(inflated > 50_000 && again < 10_000, "{number}: {inflated} bytes inflated, then {again}");
         assert_eq!((decompressed, frames), (0, 0), "{number}");
     }
@@ -65,7 +66,7 @@ fn a_mount_that_goes_on_is_not_waited_for() {
         list(first);
         let begun = std::time::Instant::now();
         mounted(&input, &cache, list);
-        // Not for the 60 seconds that `bounded` allows.
+        // The test must not take the 60 seconds that `bounded` allows.
         assert!(begun.elapsed() < std::time::Duration::from_secs(20));
     });
 }
@@ -80,7 +81,7 @@ fn daemon(place: &Path) -> String {
     processes.filter(serves).find_map(|process| Some(process.file_name()?.to_str()?.to_owned())).unwrap()
 }
 
-/// The old daemon is stopped while the next mount starts, so that it saves late.
+/// The old daemon is stopped while the next mount starts, so it saves late.
 #[test]
 fn a_mount_waits_for_one_that_is_still_saving() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Everything that would change something, on a mount as it is and on one that was remounted read-write.
+//! Every operation that would change something, on a mount as it is and on one that was remounted read-write.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use crate::common::errno;
 
 type Attempt = fn(file: &Path, other: &Path, fresh: &Path) -> io::Result<()>;
 
-/// Names of system calls, with one way of each to change something. `fresh` does not exist.
+/// Names of system calls, each with one way to change something. `fresh` does not exist.
 const ATTEMPTS: [(&str, Attempt); 35] = [
     ("open O_WRONLY, write", |file, _, _| OpenOptions::new().write(true).open(file)?.write_all(b"wrong")),
     ("open O_RDWR, pwrite", |file, _, _| writable(file)?.write_all_at(b"wrong", 2)),
@@ -80,13 +80,13 @@ fn writable(file: &Path) -> io::Result<File> {
 #[expect(unsafe_code, reason = "mapping a file")]
 fn write_to_mapping(file: &Path, _: &Path, _: &Path) -> io::Result<()> {
     let file = writable(file)?;
-    // SAFETY: nobody else looks at the mapping.
+    // SAFETY: nothing else accesses the mapping.
     let mut map = unsafe { MmapMut::map_mut(&file)? };
     map.as_mut().write_all(b"wrong")?;
     map.flush()
 }
 
-/// What each attempt comes to.
+/// The result of each attempt, as errno.
 fn attempts(mount: &Mount) -> Vec<(&'static str, i32)> {
     let (file, other, fresh) = (mount.at("host/lib/small.txt"), mount.at("host/two"), mount.at("host/fresh"));
     ATTEMPTS.iter().map(|(what, attempt)| (*what, errno(attempt(&file, &other, &fresh)))).collect()
@@ -107,16 +107,16 @@ fn nothing_can_be_changed_even_when_remounted() {
     assert!(options.starts_with("rw"), "{options}");
     for (what, errno) in attempts(&mount) {
         let by_the_kernel: &[i32] = match what {
-            // Since 6.14 the kernel may answer by itself to links.
+            // Since 6.14 the kernel may itself answer requests for links.
             "link" => &[libc::EPERM, libc::ENOSYS],
-            // There is no such request in the protocol that fuser speaks.
+            // The protocol that fuser implements has no such request.
             "open O_TMPFILE" => &[libc::EOPNOTSUPP],
             _ => &[],
         };
         assert!(errno == libc::EROFS || by_the_kernel.contains(&errno), "{what}: {errno}");
     }
     let limit = Instant::now() + Duration::from_secs(10);
-    // The kernel forgets what was written to the mapping on request.
+    // On request, the kernel discards what was written to the mapping.
     while fs::read(mount.at("host/lib/small.txt")).unwrap() != b"hello" {
         assert!(Instant::now() < limit, "still there");
     }

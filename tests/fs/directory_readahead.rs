@@ -1,4 +1,4 @@
-//! Small files that are read one after the other: few of them are asked for, and all have the right bytes.
+//! Small files that are read one after the other: few of them are requested, and all have the right bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::common::wait_until;
 
 const FILES: usize = 200;
 
-/// A size of its own for each file; some have nothing, some are just small, some are not.
+/// A different size for each file: some are empty, some are just small, some are not small.
 fn size(number: usize) -> usize {
     match number % 50 {
         20 => 0,
@@ -51,7 +51,7 @@ fn read(place: &Path, number: usize) {
 
 fn list(mount: &Mount) {
     let found: Vec<PathBuf> = fs::read_dir(mount.at("many")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // The kernel keeps only what it knows.
+    // The kernel keeps pushed bytes only for files that it knows. So each file is looked up.
     assert_eq!(found.iter().filter(|place| place.symlink_metadata().is_ok()).count(), FILES);
 }
 
@@ -132,7 +132,7 @@ fn who_lists_only_is_given_the_files_of_one_directory() {
 fn one_file_of_a_directory_that_was_listed_is_no_order() {
     let Some(mount) = of_small_directories() else { return };
     for directory in (0..20).step_by(2) {
-        // The other one is listed right after a read, and this one is not.
+        // One directory is listed right after a read, and the other is not.
         for listed in [directory + 1, directory] {
             fs::read_dir(mount.at(format!("{listed:02}"))).unwrap().count();
         }
@@ -144,7 +144,7 @@ fn one_file_of_a_directory_that_was_listed_is_no_order() {
     }
 }
 
-/// Archives in order, say, cost the compression of each.
+/// For example, reading archives in advance would compress each of them.
 #[test]
 fn what_is_made_of_others_is_not_given() {
     let mut tree = Tree::new(DIRECTORY);
@@ -159,8 +159,8 @@ fn what_is_made_of_others_is_not_given() {
     assert_eq!(mount.resources.counters.files_given.get(), 0);
 }
 
-/// Where sizes are unknown, the kernel gets only the first names of a long listing with attributes, and takes no bytes of
-/// files that it has no attributes of.
+/// Where sizes are unknown, a long listing returns attributes only for its first names. The kernel accepts no bytes of
+/// files whose attributes it does not know.
 #[test]
 fn only_files_that_the_kernel_knows_are_read_for_it() {
     let mut tree = Tree::new(DIRECTORY);
@@ -178,7 +178,7 @@ fn only_files_that_the_kernel_knows_are_read_for_it() {
     assert_eq!(mount.resources.counters.files_given.get(), 0);
 }
 
-/// Something whose size nobody asks for.
+/// Content whose size is never asked for.
 #[derive(Debug)]
 struct Never;
 

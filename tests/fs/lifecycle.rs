@@ -1,4 +1,4 @@
-//! Mounting and unmounting.
+//! Tests of mounting and unmounting.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -19,14 +19,14 @@ fn unmounting_from_outside_ends_the_session() {
     let file = File::open(mount.at("host/two")).unwrap();
     assert!(matches!(umount(mount.place.path(), false), Err(FsError::Busy(_))));
     run("umount", [&"-l", &mount.place.path()]);
-    // A process that has a file open goes on.
+    // A process that has a file open can continue.
     let mut bytes = [0; 6];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"shared");
     drop(file);
     mounted.wait().unwrap();
 
-    // What is mounted there now is none of our business.
+    // What is mounted there now must not be touched.
     run("mount", [&"-t", &"tmpfs", &"other", &mount.place.path()]);
     let ours = unmounter.unmount(true);
     let foreign = umount(mount.place.path(), true);

@@ -1,4 +1,4 @@
-//! A tree of every kind of node behind a real mount, looked at with the standard library and with real tools.
+//! Mounts a tree with every kind of node, and examines it with the standard library and with real tools.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
@@ -25,7 +25,7 @@ use common::errno;
 use kpackfs::fs::list_mounts;
 use mounts::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, output, pattern, run};
 
-/// Every path below `root` with what a copy has to keep: kind and permissions, time, content.
+/// Every path below `root` with what a copy must keep: kind and permissions, time, content.
 fn survey(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -108,7 +108,7 @@ fn listing_makes_nothing_and_stat_makes_once() {
     assert!(find().contains("kernels.kpack"));
     assert_eq!(run("ls", [&"-f", &mount.at("gfx942/.kpack")]).split_whitespace().count(), 4);
     assert_eq!(mount.made(), 0);
-    // `find` asks which filesystem it is on.
+    // `find` calls statfs.
     assert_eq!(mount.requests(|| drop(find())), 1, "a second listing costs no request but STATFS");
     for _ in 0..2 {
         assert!(run("ls", [&"-l", &mount.at("gfx942/.kpack")]).contains(&MADE_SIZE.to_string()));
@@ -149,7 +149,7 @@ fn a_report_is_written_anew_when_its_name_is_looked_up() {
     let place = mount.at(".kpackfs/status");
     let written = |text: &str| text.split('\n').next().unwrap().to_owned();
     let mut file = File::open(&place).unwrap();
-    // In pieces, between which the kernel could ask again.
+    // Reads in pieces, between which the kernel could send requests again.
     let mut text = vec![0; 8192];
     for piece in text.chunks_mut(100) {
         file.read_exact(piece).unwrap();
@@ -215,7 +215,7 @@ fn nothing_is_asked_twice() {
         fs::read_link(mount.at("host/lib/link.txt")).unwrap();
     };
     let first = mount.requests(visit);
-    // `find` asks which filesystem it is on.
+    // `find` calls statfs.
     assert_eq!(mount.requests(visit), 1, "nothing but STATFS");
     let read = || drop(fs::read(mount.at("host/lib/big.bin")).unwrap());
     let cold = mount.requests(read);

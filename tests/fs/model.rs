@@ -1,4 +1,4 @@
-//! A simple model of a tree, against which the tree itself and a mount of it are held.
+//! Compares the tree itself, and a mount of it, with a simple model.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,7 +22,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::mounts::{DIRECTORY, Mount};
 use crate::common::can_mount;
 
-/// What is at a path.
+/// A node at a path.
 #[derive(Clone, Debug, PartialEq)]
 enum Thing {
     Directory,
@@ -30,15 +30,15 @@ enum Thing {
     File(Vec<u8>),
 }
 
-/// All paths but the root, which is a directory.
+/// All paths except the root, which is a directory.
 type Model = BTreeMap<Vec<u8>, (Thing, u16, i64)>;
 
-/// What can be asked of a tree.
+/// A question that a tree answers.
 #[derive(Clone, Debug)]
 enum Question {
-    /// What a path leads to.
+    /// What a path resolves to.
     Lookup(Vec<u8>),
-    /// What is in a directory.
+    /// The content of a directory.
     List(Vec<u8>),
     /// Some bytes of a file.
     Read(Vec<u8>, u64, usize),
@@ -203,7 +203,7 @@ fn thing() -> impl Strategy<Value = Thing> {
     prop_oneof![Just(Thing::Directory), bytes.prop_map(Thing::File), target.prop_map(Thing::Symlink)]
 }
 
-/// Things in a tree: each goes into one of the directories that are there already.
+/// Nodes of a tree: each is put into one of the directories that exist already.
 fn model() -> impl Strategy<Value = Model> {
     vec((any::<Index>(), name(), thing(), 0_u16..0o1000, -1_000_000_i64..2_000_000_000), 1..40).prop_map(|things| {
         let mut directories = vec![Vec::new()];
@@ -224,7 +224,7 @@ fn questions() -> impl Strategy<Value = Vec<(Index, u8, u64, usize)>> {
     vec((any::<Index>(), any::<u8>(), 0_u64..10_000, 0_usize..9000), 1..60)
 }
 
-/// Asks about what is there, and now and then about what is not.
+/// A question, mostly about a path that exists, sometimes about one that does not.
 fn question(model: &Model, (which, how, offset, length): (Index, u8, u64, usize)) -> Question {
     let paths: Vec<_> = model.keys().collect();
     let mut path = (*which.get(&paths)).clone();

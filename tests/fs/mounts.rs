@@ -1,4 +1,4 @@
-//! A tree of every kind of node, and a mount of it that never outlives its test.
+//! A tree with every kind of node, and a mount of it that never outlives its test.
 
 use std::ffi::OsStr;
 
@@ -78,12 +78,12 @@ impl LiveReport for Openings {
     }
 }
 
-/// Contents that misbehave.
+/// Contents that fail or wait.
 #[derive(Debug)]
 enum Odd {
     Panics,
     Damaged,
-    /// Tells that it was asked, then waits to be released.
+    /// Reports that it was asked, then waits for its release.
     Waits(Sender<()>, Mutex<Receiver<()>>),
 }
 
@@ -156,22 +156,22 @@ impl Mount {
         self.place.path().join(name)
     }
 
-    /// How often the file of unknown size was made.
+    /// How often the file of unknown size was built.
     pub(crate) fn made(&self) -> usize {
         self.kernels.times.load(Ordering::SeqCst)
     }
 
-    /// Lets all reads of `odd/waits` go on.
+    /// Lets all reads of `odd/waits` continue.
     pub(crate) fn release(&mut self) {
         self.release = None;
     }
 
-    /// How many requests of a kind came so far.
+    /// The number of requests of a kind so far.
     pub(crate) fn of_kind(&self, kind: RequestKind) -> u64 {
         self.resources.counters.requests.of(kind)
     }
 
-    /// How many requests something costs.
+    /// The number of requests that `work` causes.
     pub(crate) fn requests(&self, work: impl FnOnce()) -> u64 {
         let before = self.resources.counters.requests.get();
         work();
@@ -181,7 +181,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A reader that waits for a mount that is gone could not even be killed.
+        // A reader that waits for a mount whose server has exited could not be killed.
         self.release();
         if let Some(mounted) = self.mounted.take() {
             mounted.unmounter().unmount(true).ok();
@@ -229,7 +229,7 @@ fn tree(kernels: Arc<Kernels>, waits: Odd) -> Tree {
     tree
 }
 
-/// Runs a program that has to succeed; its output.
+/// Runs a program, which must succeed. Returns its output.
 pub(crate) fn run<const N: usize>(program: &str, arguments: [&dyn AsRef<OsStr>; N]) -> String {
     let output = output(program, arguments);
     assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));

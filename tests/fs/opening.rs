@@ -1,5 +1,5 @@
-//! How files are opened and what a visit costs in requests: the kernel reads files of the input itself, or opens
-//! everything without asking.
+//! How files are opened, and how many requests a visit costs: the kernel reads files of the input itself, or opens
+//! every file without a request.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -17,10 +17,10 @@ use kpackfs::view::{Body, NodeKind, ROOT, Tree};
 use super::mounts::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, pattern, run};
 use crate::common::{errno, wait_until};
 
-/// Size of a file that is worth passing through.
+/// The size of a file that is large enough for passthrough.
 const LARGE: usize = 5 << 20;
 
-/// A mount of files of an input: `large` and `small` as they are, `cut` without its first byte.
+/// A mount of files of an input: `large` and `small` are whole, `cut` lacks its first byte.
 fn of_input(input: &Path, large: usize) -> Option<Mount> {
     let resources = Resources::new(1 << 20);
     let mut tree = Tree::new(DIRECTORY);
@@ -37,7 +37,7 @@ fn of_input(input: &Path, large: usize) -> Option<Mount> {
     Mount::of(tree, &resources)
 }
 
-/// Whether this process may have files passed through.
+/// Whether this process may pass files through.
 fn is_passed_through(mount: &Mount) -> bool {
     fs::read(mount.at("small")).unwrap();
     let passed = mount.resources.counters.passthrough_opens.get() > 0;
@@ -71,7 +71,7 @@ fn files_of_the_input_are_read_by_the_kernel() {
     assert_eq!(run("cmp", [&mount.at("large"), &input.path().join("large")]), "");
     assert_eq!((mount.of_kind(RequestKind::Read), counters.bytes_read.get()), (0, 0));
 
-    // What is not a whole file comes from us, also while the file itself is open.
+    // A file that is not a whole input file is read by the daemon, even while the input file itself is open.
     let file = File::open(mount.at("large")).unwrap();
     assert!(fs::read(mount.at("large-cut")).unwrap() == large[1..]);
     assert!(mount.of_kind(RequestKind::Read) > 0);
@@ -98,7 +98,7 @@ fn a_replaced_file_is_not_opened_and_one_that_is_open_stays() {
     assert!(bytes == pattern(LARGE));
     drop(file);
     assert_eq!(errno(File::open(mount.at("large"))), libc::ESTALE);
-    // One that is gone altogether is not passed through, but read as long as we have it.
+    // A deleted file is not passed through, but can be read while the daemon has it open.
     fs::remove_file(input.path().join("small")).unwrap();
     assert!(File::open(mount.at("small")).is_ok());
     OpenOptions::new().append(true).open(input.path().join("large")).unwrap().set_len(3).unwrap();
@@ -144,7 +144,7 @@ fn visits_cost_few_requests() {
     run("find", [&mount.at("many"), &"-type", &"f"]);
     let listings = of(RequestKind::Readdir) + of(RequestKind::Readdirplus);
     assert!(listings < 80, "{listings} for {many} names");
-    // For `many` and what leads there; `find` asks for the attributes of directories only.
+    // Lookups are needed for `many` and the directories above it. `find` asks for the attributes of directories only.
     assert!(of(RequestKind::Lookup) + of(RequestKind::Getattr) < 10);
     assert_eq!((of(RequestKind::Open), of(RequestKind::Read)), (0, 0));
 
@@ -160,7 +160,7 @@ fn visits_cost_few_requests() {
     tar();
     let with_bytes = (0..many).filter(|number| number % 7 != 0).count() as u64;
     let counters = &mount.resources.counters;
-    // Each file that is not empty is asked for, or given before; perhaps both at the same time.
+    // Each file that is not empty is requested, or pushed in advance; perhaps both at the same time.
     let (reads, given) = (of(RequestKind::Read) - reads, counters.files_given.get());
     eprintln!("tar of {many} files: {reads} reads, {given} files given");
     assert!(reads < with_bytes && reads + given >= with_bytes, "{reads} reads, {given} files given");
@@ -169,7 +169,7 @@ fn visits_cost_few_requests() {
     let reads_before = of(RequestKind::Read);
     let again = mount.requests(|| drop(tar()));
     let read_again = of(RequestKind::Read) - reads_before;
-    // A kernel that is short of memory, or saves it ahead of need, drops pages whenever it likes.
+    // A kernel that is short of memory, or reclaims it in advance, drops pages at any time.
     assert!(
         again == read_again && read_again * 100 <= with_bytes,
         "the second time {again} requests, {read_again} reads"
@@ -197,7 +197,7 @@ fn many_slow_readers_hold_up_nobody_else() {
     }
     let requests = &mount.resources.counters.requests;
     assert_eq!(requests.waiting(), 60);
-    // It has to be made, and there is a thread left for that.
+    // It must be made first, and a thread is free for that.
     assert_eq!(mount.at("gfx942/.kpack/kernels.kpack").metadata().unwrap().size(), 70_000);
     readers.extend((0..4).map(|_| reader()));
     wait_until("64 requests wait", || requests.waiting() == 64);

@@ -1,4 +1,4 @@
-//! What single operations promise: attributes, extended attributes, seeking, names, limits.
+//! What single operations guarantee: attributes, extended attributes, seeking, names, limits.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -54,7 +54,7 @@ fn extended_attributes_tell_the_origin_and_are_not_copied() {
         let name = format!("user.kpackfs.{name}");
         assert_eq!(extended(path, &name, 100), Err(Errno::NODATA), "{name}");
     }
-    // Other namespaces are not there at all, which is asked for once and not for each file.
+    // Other namespaces do not exist. The kernel asks for them once, not for each file.
     for name in ["security.selinux", "system.posix_acl_access", "trusted.x"] {
         assert_eq!(extended(&a, name, 100), Err(Errno::OPNOTSUPP), "{name}");
     }
@@ -85,7 +85,7 @@ fn a_file_is_one_run_of_data_and_sparse_copies_are_exact() {
         assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(at)), Err(Errno::NXIO));
         assert_eq!(rustix::fs::seek(&file, SeekFrom::Hole(at)), Err(Errno::NXIO));
     }
-    // No tool takes the file for sparse: the blocks that it says to take are those of its size.
+    // No tool takes the file for sparse: its number of blocks corresponds to its size.
     assert_eq!(place.metadata().unwrap().blocks(), size.div_ceil(512));
     let copies = tempfile::tempdir().unwrap();
     for how in ["always", "auto", "never"] {
@@ -110,7 +110,7 @@ fn what_is_not_there_is_asked_for_once() {
         assert_eq!(errno(fs::metadata(mount.at("host").join(&long))), libc::ENAMETOOLONG);
         assert_eq!(errno(File::open(mount.at("gfx942/.kpack/nothing"))), libc::ENOENT);
     }
-    // The three names, the one that is too long each time, and `host`, `gfx942`, `.kpack`.
+    // The three names, the overlong name each time, and `host`, `gfx942`, `.kpack`.
     assert_eq!(mount.of_kind(RequestKind::Lookup), 9);
 }
 

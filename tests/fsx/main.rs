@@ -1,9 +1,9 @@
 //! A read-only fsx: random operations on the files of a mount, from several threads and processes, whose results are
 //! compared with the same files that `kpackfs split` has written to a disk.
 //!
-//! Variables: `KPACKFS_FSX_OPS` (all operations together), `KPACKFS_FSX_SEED`, `KPACKFS_FSX_INPUTS` (separated by colons),
-//! `KPACKFS_FSX_MINUTES` (after which it counts as hanging). A failure tells seed and operation; a run with the same seed
-//! does the same operations in each of its threads.
+//! Variables: `KPACKFS_FSX_OPS` (all operations together), `KPACKFS_FSX_SEED`, `KPACKFS_FSX_INPUTS` (separated by
+//! colons), `KPACKFS_FSX_MINUTES` (after which the run counts as hanging). A failure names seed and operation. A run
+//! with the same seed does the same operations in each of its threads.
 
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
@@ -25,7 +25,7 @@ use subject::{Subject, files, fixtures};
 const PROCESSES: u64 = 2;
 const THREADS: u64 = 2;
 
-/// The arguments of a process that does a part of the operations: seed, their number, mount and oracle.
+/// The arguments of a process that does a part of the operations: seed, number of operations, mount and oracle.
 const WORKER: &str = "--worker";
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         [_, WORKER, seed, operations, mount, oracle] => {
             work(seed.parse().unwrap(), operations.parse().unwrap(), Path::new(mount), Path::new(oracle));
         }
-        // What libtest would do with a filter of other tests' names.
+        // Like libtest with a filter for names of other tests.
         [_, filter, ..] if !filter.starts_with('-') && !"fsx".contains(filter) => {}
         _ => {
             if !common::can_mount() {
@@ -85,7 +85,7 @@ fn start_worker(seed: u64, operations: u64, subject: &Subject) -> Child {
     command.arg(subject.mount()).arg(subject.oracle()).spawn().unwrap()
 }
 
-/// Waits for all; gives how many failed, or hang.
+/// Waits for all processes. Returns how many failed or hang.
 fn wait(mut children: Vec<Child>, limit: Instant) -> usize {
     let mut failed = 0;
     while let Some(child) = children.last_mut() {

@@ -1,4 +1,4 @@
-//! What can be done to a file that is only read.
+//! The operations on a file that is only read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{IoSliceMut, Read, Seek, SeekFrom};
@@ -12,12 +12,12 @@ use rustix::pipe::SpliceFlags;
 use crate::random::Random;
 use crate::subject::Pair;
 
-/// Files that a thread has open at a time.
+/// Files that a thread has open at the same time.
 const OPEN: usize = 8;
 
 const PAGE: u64 = 4096;
 
-/// A pipe takes so much without anybody who reads it (pipe(7)).
+/// The number of bytes that a pipe holds without a reader (pipe(7)).
 const PIPE: usize = 65_536;
 
 /// An open file, and the same one on the disk.
@@ -36,7 +36,7 @@ pub(crate) struct Operations<'a> {
     scratch: File,
 }
 
-/// What a panic is to be explained with.
+/// What a panic message names.
 struct Context<'a>(&'a Pair, u64, &'static str);
 
 impl Drop for Context<'_> {
@@ -56,7 +56,7 @@ impl<'a> Opened<'a> {
         Self { pair, file, written, size, is_direct }
     }
 
-    /// The bytes that are there.
+    /// The bytes that the file should have there.
     fn expected(&self, offset: u64, length: usize) -> Vec<u8> {
         let length = usize::try_from(self.size.saturating_sub(offset)).unwrap().min(length);
         let mut bytes = vec![0; length];
@@ -72,7 +72,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Reads until there is no more, as short reads are allowed.
+/// Reads until the end, as short reads are allowed.
 fn filled(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> usize) -> usize {
     let mut at = 0;
     while at < buffer.len() {
@@ -86,7 +86,7 @@ fn filled(buffer: &mut [u8], mut read: impl FnMut(&mut [u8], usize) -> usize) ->
 
 type Operation = fn(&mut Random, &mut Opened<'_>, &mut File);
 
-/// What any open file has to be able to, and how often it is tried.
+/// Operations that work on any open file, with their weights.
 const ANY: [(&str, u64, Operation); 6] = [
     ("mmap, private", 8, map_private),
     ("mmap, shared", 8, map_shared),
@@ -96,7 +96,7 @@ const ANY: [(&str, u64, Operation); 6] = [
     ("fstat", 2, stat),
 ];
 
-/// What works with the page cache.
+/// Operations that use the page cache.
 const BUFFERED: [(&str, u64, Operation); 6] = [
     ("pread", 30, pread),
     ("readv", 10, preadv),
@@ -106,7 +106,8 @@ const BUFFERED: [(&str, u64, Operation); 6] = [
     ("splice", 8, splice),
 ];
 
-/// What takes aligned buffers (open(2)): a file of the input that is passed through wants what its filesystem wants.
+/// Operations that need aligned buffers (open(2)): a passed-through file has the alignment that its filesystem
+/// requires.
 const DIRECT: [(&str, u64, Operation); 1] = [("pread, direct", 30, pread_aligned)];
 
 impl<'a> Operations<'a> {
@@ -144,12 +145,12 @@ impl<'a> Operations<'a> {
         }
     }
 
-    /// Forgets the pages of a file; once in a while those of everything, and names and inodes as well.
+    /// Drops the cached pages of a file; sometimes those of all files, with names and inodes.
     fn drop_caches(&mut self, at: usize) {
         rustix::fs::fadvise(&self.opened[at].file, 0, None, Advice::DontNeed).unwrap();
         if self.random.below(50) == 0 {
             let what = ["1", "2", "3"][self.random.index(3)];
-            // Only root may.
+            // This works for root only.
             fs::write("/proc/sys/vm/drop_caches", what).ok();
         }
     }
@@ -168,7 +169,7 @@ fn pread_aligned(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     let (offset, length) = (random.offset(opened.size) / PAGE * PAGE, random.length().next_multiple_of(page));
     let mut buffer = MmapMut::map_anon(length).unwrap();
     let read = filled(&mut buffer, |rest, at| {
-        // What does not end with a page is the end.
+        // A read that does not end at a page boundary has reached the end of the file.
         if at % page == 0 { opened.file.read_at(rest, offset + at as u64).unwrap() } else { 0 }
     });
     opened.check(offset, length, &buffer[..read]);
@@ -205,7 +206,7 @@ fn seek_and_read(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     assert_eq!(opened.file.stream_position().unwrap(), offset + read as u64);
 }
 
-/// A range to map, which begins with a page; `None` for an empty file, which cannot be mapped.
+/// A range to map, which begins at a page; `None` for an empty file, which cannot be mapped.
 fn range(random: &mut Random, opened: &Opened<'_>) -> Option<(u64, usize)> {
     let offset = random.below(opened.size.max(1)) / PAGE * PAGE;
     let length = opened.expected(offset, random.length()).len();
@@ -215,7 +216,7 @@ fn range(random: &mut Random, opened: &Opened<'_>) -> Option<(u64, usize)> {
 #[expect(unsafe_code, reason = "mapping a file")]
 fn map_shared(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     let Some((offset, length)) = range(random, opened) else { return };
-    // SAFETY: nobody changes the file.
+    // SAFETY: nothing changes the file.
     let map: Mmap = unsafe { MmapOptions::new().offset(offset).len(length).map(&opened.file) }.unwrap();
     opened.check(offset, length, &map);
 }
@@ -225,12 +226,12 @@ fn map_private(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     let Some((offset, length)) = range(random, opened) else { return };
     // The rest of the last page is zeros (mmap(2)).
     let whole = length.next_multiple_of(usize::try_from(PAGE).unwrap());
-    // SAFETY: nobody changes the file, and all pages begin within it.
+    // SAFETY: nothing changes the file, and all pages begin within it.
     let mut map = unsafe { MmapOptions::new().offset(offset).len(whole).map_copy(&opened.file) }.unwrap();
     opened.check(offset, whole, &map[..opened.expected(offset, whole).len()]);
     let end = opened.expected(offset, whole).len();
     assert!(map[end..].iter().all(|byte| *byte == 0), "the rest of the last page of {}", opened.size);
-    // What is written stays in the mapping.
+    // Written bytes stay in the mapping.
     let at = random.index(length);
     map[at] ^= 0xff;
     let mut found = [0];
@@ -240,7 +241,7 @@ fn map_private(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     }
 }
 
-/// `SEEK_DATA` and `SEEK_HOLE` see one run of data, and a hole at the end (lseek(2)).
+/// `SEEK_DATA` and `SEEK_HOLE` see one range of data, and a hole at the end (lseek(2)).
 fn seek_data(random: &mut Random, opened: &mut Opened<'_>, _: &mut File) {
     let offset = random.offset(opened.size);
     let beyond = offset >= opened.size;
@@ -295,7 +296,7 @@ fn copy_file_range(random: &mut Random, opened: &mut Opened<'_>, scratch: &mut F
     let mut left = length;
     while left > 0 {
         match rustix::fs::copy_file_range(&opened.file, Some(&mut at), &*scratch, None, left) {
-            // Not from one kind of filesystem to another.
+            // Some kinds of filesystems do not copy to another kind.
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL) if left == length => return,
             Ok(0) => break,
             sent => left -= sent.unwrap(),

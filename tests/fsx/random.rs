@@ -1,4 +1,4 @@
-//! Numbers that a seed repeats.
+//! Pseudorandom numbers from a seed.
 
 /// splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub(crate) struct Random(u64);
@@ -21,12 +21,12 @@ impl Random {
         self.next() % end
     }
 
-    /// An index into something that is not empty.
+    /// An index into a sequence that is not empty.
     pub(crate) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
     }
 
-    /// Where in a file of `size` bytes to read: anywhere, around page boundaries, at the end and beyond it.
+    /// An offset at which to read a file of `size` bytes: anywhere, around page boundaries, at the end and beyond it.
     pub(crate) fn offset(&mut self, size: u64) -> u64 {
         match self.below(10) {
             0 => 0,
@@ -37,7 +37,7 @@ impl Random {
         }
     }
 
-    /// How much to read: mostly little.
+    /// A length to read, mostly small.
     pub(crate) fn length(&mut self) -> usize {
         let most = [1, 100, 4096, 4097, 20_000, 131_072, 300_000][self.index(7)];
         1 + self.index(most)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How many merged views are written to the disk.
+/// The number of merged views that are written to the disk.
 const MERGED: usize = 2;
 
 pub(crate) struct Subject {
@@ -69,7 +69,7 @@ impl Subject {
         self.oracle.path()
     }
 
-    /// Waits until all memory for work is given back.
+    /// Waits until all memory for work is returned.
     pub(crate) fn is_at_rest(&self) {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
@@ -100,7 +100,7 @@ pub(crate) fn files(mount: &Path, oracle: &Path) -> Vec<Pair> {
         for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             let (kind, written) = (entry.file_type().unwrap(), entry.path());
-            // What a split of chosen views says about itself.
+            // The statement of a split of selected views.
             if entry.file_name() == ".kpackfs" {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Binaries with device code of every malformed kind.
+//! Binaries with device code, malformed in every way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::bundles::plain;
 use crate::elf::{DYNAMIC, Elf, FATBIN_SECTION, LOAD, NAMES_SECTION, RELA_SECTION, WRAPPER_SECTION, WRITABLE, fat};
 use crate::support::Watched;
 
-/// A kind, its bytes, and what is said about it; nothing if it can be split.
+/// A kind, its bytes, and a part of the refusal; empty if the binary can be split.
 type Case = (&'static str, Vec<u8>, &'static str);
 
 fn elf_cases() -> Vec<Case> {
@@ -20,7 +20,7 @@ fn elf_cases() -> Vec<Case> {
     let (rela, wrappers, dynamic) = (good.rela, good.wrappers, good.dynamic);
     let section = |number: u64, field: u64, value: u64| good.with(good.section(number) + field, value, 8);
     let mut twice = good.clone();
-    // The dynamic section is called like the one with the device code.
+    // The dynamic section gets the name of the section with the device code.
     twice.set(good.section(4), 11, 4);
     let mut in_place = fat(2, true);
     in_place.set(in_place.rela, u64::MAX, 8);
@@ -210,7 +210,7 @@ fn what_cannot_be_split_is_refused_with_a_reason() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Fails if scanning or reading as split takes long, or reads much more than there is.
+/// Fails if scanning or reading a split takes long, or reads much more than the file's size.
 fn quick(kind: &str, bytes: &[u8]) -> Result<(), BinaryError> {
     let watched = Watched::new(bytes);
     let content: Arc<dyn Content> = Arc::<Watched>::clone(&watched);
@@ -218,15 +218,15 @@ fn quick(kind: &str, bytes: &[u8]) -> Result<(), BinaryError> {
     let scanned = FatBinary::scan(&content);
     drop(SplitBinary::read(&content));
     watched.check(kind);
-    // A bound that a busy machine keeps, too; what is quadratic takes minutes.
+    // A busy machine keeps this bound, too. Quadratic work takes minutes.
     assert!(begin.elapsed() < Duration::from_secs(20), "{kind}: {:?}", begin.elapsed());
     scanned.map(drop)
 }
 
-/// Structures that refer to the same bytes again and again.
+/// Structures that refer to the same bytes many times.
 #[test]
 fn work_is_bounded_by_the_size_of_a_file() {
-    // Names: each of 30000 sections has all of a name of 1 MB.
+    // Names: each of 30000 sections uses all of a name of 1 MB.
     let mut elf = fat(1, false);
     let names = elf.bytes.len() as u64;
     elf.bytes.extend(vec![b'x'; 1 << 20]);
@@ -246,7 +246,7 @@ fn work_is_bounded_by_the_size_of_a_file() {
     let error = quick("names", &elf.bytes).unwrap_err().to_string();
     assert!(error.contains("4096"), "{error}");
 
-    // RELR: words that lead back and forth, each to another page.
+    // RELR: words that point back and forth, each to another page.
     let mut elf = fat(1, true);
     let (table, count) = (elf.bytes.len() as u64, 100_000_u64);
     for number in 0..count {
@@ -259,7 +259,7 @@ fn work_is_bounded_by_the_size_of_a_file() {
     }
     drop(quick("RELR", &elf.bytes));
 
-    // Segments that are all of the file, searched for wrappers.
+    // Segments that span the whole file and are searched for wrappers.
     let mut elf = fat(1, false);
     elf.set(40, 0, 8);
     let (segments, count) = (elf.bytes.len() as u64, 1000_u64);
@@ -275,7 +275,7 @@ fn work_is_bounded_by_the_size_of_a_file() {
     let error = quick("segments", &elf.bytes).unwrap_err().to_string();
     assert!(error.contains("overlap"), "{error}");
 
-    // Wrappers by the thousand, one of which has no relocation; each asks for another marker.
+    // Thousands of wrappers, one of them without a relocation. Each points at another marker.
     let mut elf = fat(20_000, false);
     for number in 0..20_000 {
         elf.set(elf.wrappers + number * 24, 0x4B50_4948, 4);
@@ -289,7 +289,7 @@ fn work_is_bounded_by_the_size_of_a_file() {
     assert!(split.problems.len() <= 101, "{}", split.problems.len());
 }
 
-/// Bundles whose tables lie over each other: each is read no farther than to the next one.
+/// Bundles whose tables overlap: each bundle is read only up to the next one.
 #[test]
 fn bundles_end_where_the_next_one_begins() {
     let elf = fat(3, false);
@@ -301,7 +301,8 @@ fn bundles_end_where_the_next_one_begins() {
     assert!(ends[2] > wrappers[2].bundle);
 }
 
-/// What linkers and patchelf made, and what was made of it to mislead; whether it is split, and else why not.
+/// Output of linkers and patchelf, and versions of it that were altered to mislead. Each case says whether the file is
+/// split, or else why not.
 #[test]
 fn files_of_other_tools_are_split_as_they_are_or_refused() {
     let split = "";
@@ -338,7 +339,7 @@ fn files_of_other_tools_are_split_as_they_are_or_refused() {
             Ok(Some(rope)) => {
                 let bytes = rope.to_vec().unwrap();
                 assert!(bytes.len() < original.len(), "{kind}");
-                // What is in .comment is not loaded, and has to stay all the same.
+                // The bytes of .comment are not loaded, and still must stay.
                 let linker = b"Linker: LLD";
                 let has = |bytes: &[u8]| bytes.windows(linker.len()).any(|there| there == linker);
                 assert_eq!(has(&bytes), has(&original), "{kind}");

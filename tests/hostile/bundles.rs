@@ -1,4 +1,4 @@
-//! Offload bundles of every malformed kind.
+//! Offload bundles, malformed in every way.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use kpackfs::rope::{Content, Rope, Segment};
 use crate::Kind;
 use crate::support::resources;
 
-/// An uncompressed bundle, its code objects one after the other behind the table.
+/// An uncompressed bundle with its code objects one after the other, after the table.
 pub(crate) fn plain(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut at = 32 + entries.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
     let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
@@ -44,7 +44,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(bytes, 3).unwrap()
 }
 
-/// A frame that does not tell its size and wants a window of 2 GiB (RFC 8878, 3.1.1.1).
+/// A frame that does not declare its size and needs a window of 2 GiB (RFC 8878, 3.1.1.1).
 fn wide(bytes: &[u8]) -> Vec<u8> {
     let header = u32::try_from(bytes.len() << 3 | 1).unwrap().to_le_bytes();
     [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA8], &header[..3], bytes].concat()
@@ -61,11 +61,11 @@ fn set(mut bytes: Vec<u8>, at: usize, value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Name, bytes, and what is said about it.
+/// Name, bytes, and a part of the refusal.
 fn refused() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let good = plain(&ENTRIES);
     let size = good.len() as u64;
-    // A table of many entries that are all of the bundle.
+    // A table with many entries, each of which spans the whole bundle.
     let many: Vec<String> = (0..100).map(|number| format!("hip-amdgcn-amd-amdhsa--gfx{number}")).collect();
     let mut bomb = plain(&many.iter().map(|id| (id.as_str(), &b""[..])).collect::<Vec<_>>());
     bomb.extend(vec![0; 2000]);
@@ -103,7 +103,7 @@ fn refused() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// Bundles that can be planned with, and perhaps not read.
+/// Bundles that can be planned, though reading may fail.
 fn accepted() -> Vec<Kind> {
     let good = plain(&ENTRIES);
     let size = good.len() as u64;
@@ -144,7 +144,7 @@ fn what_is_no_bundle_is_refused_with_a_reason() {
     }
 }
 
-/// An index can be false: what it says of a bundle is checked before memory is taken for it.
+/// An index can be false. What it says about a bundle is checked before memory is allocated for it.
 #[test]
 fn a_bundle_that_is_remembered_wrongly_is_refused() {
     let bytes = compressed(2, 1, &zstd(&plain(&ENTRIES)), plain(&ENTRIES).len() as u64);

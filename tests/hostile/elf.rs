@@ -1,8 +1,8 @@
-//! A small ELF library with device code, every field of which can be set to something false.
+//! A small ELF library with device code, every field of which can be set to a false value.
 
 use crate::bundles::plain;
 
-/// Bytes, and where things are in them.
+/// The bytes of a file, and where its structures are.
 #[derive(Clone)]
 pub(crate) struct Elf {
     pub(crate) bytes: Vec<u8>,
@@ -29,7 +29,7 @@ const NAMES: &[u8] = b"\0.rela.dyn\0.hip_fatbin\0.hipFatBinSegment\0.dynamic\0.s
 /// Distance of the writable segment's addresses from its offsets.
 const DISTANCE: u64 = 0x1000;
 
-/// A library with so many wrappers, each with a bundle of its own. Their pointers may stand in place (RELR).
+/// A library with `count` wrappers, each with a bundle of its own. Their pointers may be stored in place (RELR).
 pub(crate) fn fat(count: u64, in_place: bool) -> Elf {
     let bundle = |number| {
         let code = format!("code object {number}, which is long enough for a marker to take its place");
@@ -126,7 +126,7 @@ impl Elf {
         self.sections + number * 64
     }
 
-    /// Replaces `length` bytes by a number.
+    /// Replaces `length` bytes with a number.
     pub(crate) fn set(&mut self, at: u64, value: u64, length: usize) {
         self.put(at, &value.to_le_bytes()[..length]);
     }

@@ -1,4 +1,4 @@
-//! Indexes of every malformed kind.
+//! Indexes, malformed in every way.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -10,15 +10,15 @@ use crate::Kind;
 use crate::records::close;
 use crate::support::directory;
 
-/// A record: kind, identity, day, and a content of this claimed length.
+/// A record: kind, identity, day, and content that claims this length.
 fn record(kind: u8, length: u32, content: &[u8]) -> Vec<u8> {
     [&[kind][..], &[7; 16], &[1, 0, 0, 0], &length.to_le_bytes(), content].concat()
 }
 
-/// What stands in a file, and what is taken for the records of one that is whole otherwise.
+/// Contents of a whole file, and contents that are taken for the records of an otherwise valid file.
 pub(crate) fn kinds() -> Vec<Kind> {
     let nothing = close(b"");
-    // A frame of one block that tells 4 GB, and of 1 GB (RFC 8878, 3.1.1).
+    // A frame of one block that declares 4 GB, and one of 1 GB (RFC 8878, 3.1.1).
     let frame = |size: u64| [&[0x28, 0xB5, 0x2F, 0xFD, 0xE0][..], &size.to_le_bytes(), &[1, 0, 0]].concat();
     let with_frame = |frame: &[u8]| {
         let checksum = kpackfs::rope::Identity::describe("index").add(frame).finish().0;
@@ -44,7 +44,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// What stands where an index should be is neither waited for nor read without bounds.
+/// Other things in place of an index are neither waited for nor read without bounds.
 #[test]
 fn what_is_no_index_is_passed_over() {
     let place = directory();

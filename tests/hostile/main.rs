@@ -1,5 +1,5 @@
-//! Hostile input: small malformed files of every kind, and whatever fuzzing found, with an answer to each of them that is
-//! quick, costs no memory and is never wrong. `fuzz/README.md` says how to fuzz.
+//! Hostile input: small malformed files of every kind, and all files that fuzzing found. Each gets a result that is
+//! quick, takes little memory and is never wrong. `fuzz/README.md` says how to fuzz.
 
 #![allow(missing_docs, reason = "tests")]
 #![expect(
@@ -62,13 +62,13 @@ const TARGETS: [(&str, Body); 10] = [
     ("mount_options", mount_options::run),
 ];
 
-/// An input and what it is.
+/// The name of an input, and its bytes.
 type Kind = (&'static str, Vec<u8>);
 
-/// The most memory of ours that any of these inputs may take, in bytes.
+/// The most memory, in bytes, that kpackfs may allocate for any of these inputs.
 const MOST_MEMORY: usize = 32 << 20;
 
-/// Every input that is made here.
+/// All inputs that are generated for a target.
 fn kinds(target: &str) -> Vec<Kind> {
     match target {
         "wheel" => wheels::kinds(),
@@ -123,7 +123,7 @@ fn every_kind_has_an_answer() {
     }
 }
 
-/// Writes the kinds as files, to fuzz from: `cargo test --test hostile -- --ignored the_kinds_are_written`.
+/// Writes these inputs as files to fuzz from: `cargo test --test hostile -- --ignored the_kinds_are_written`.
 #[test]
 #[ignore = "writes to the source tree"]
 fn the_kinds_are_written() {

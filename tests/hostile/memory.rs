@@ -1,4 +1,4 @@
-//! What memory a piece of work takes on its thread. Libraries in C have theirs from elsewhere.
+//! Counts the memory that a thread allocates. The allocations of libraries in C are not counted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,7 +13,7 @@ thread_local! {
 #[global_allocator]
 static WATCH: Watch = Watch;
 
-/// The most bytes that `work` had at any time.
+/// The peak of the bytes that `work` had allocated.
 pub(crate) fn most_during(work: impl FnOnce()) -> usize {
     let before = TAKEN.get();
     MOST.set(before);
@@ -22,19 +22,19 @@ pub(crate) fn most_during(work: impl FnOnce()) -> usize {
 }
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: everything is done by the system's.
+// SAFETY: all methods forward to the system's allocator.
 unsafe impl GlobalAlloc for Watch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let taken = TAKEN.get().saturating_add(layout.size());
         TAKEN.set(taken);
         MOST.set(MOST.get().max(taken));
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         TAKEN.set(TAKEN.get().saturating_sub(layout.size()));
-        // SAFETY: the caller keeps to the rules.
+        // SAFETY: the caller follows the rules of `GlobalAlloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! Markers and archives as input that contradict themselves or each other.
+//! Split input whose markers and archives contradict themselves or each other.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use rocm_kpack::Archive;
 
 use crate::{Kind, split_input};
 
-/// A marker, and archives for gfx90a and gfx1030, as a split of a fixture has them: two bytes of length, marker, four bytes of
-/// length, both archives.
+/// A marker, and archives for gfx90a and gfx1030, from a split of a fixture. The file has two bytes of length, the
+/// marker, four bytes of length, and both archives.
 const WHOLE: &[u8] = include_bytes!("../../fuzz/regressions/split_input/whole");
 
 const PATH: &str = "../.kpack/x_@GFXARCH@.kpack";
@@ -82,12 +82,12 @@ pub(crate) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Whatever byte is another one: code comes from the archives and is for the GPU that it is said to be for, or nothing is joined.
+/// Whichever byte changes: either the code comes from the archives and is for the stated GPU, or nothing is joined.
 #[test]
 fn no_changed_byte_makes_a_wrong_kernel() {
     for step in 0..400_usize {
         let mut bytes = WHOLE.to_vec();
-        // The tables are at the ends of the archives; a prime spreads over all.
+        // The tables are at the ends of the archives. Multiples of a prime spread over all bytes.
         let at = (step * 7919) % bytes.len();
         bytes[at] = bytes[at].wrapping_add(u8::try_from(1 + step % 255).unwrap());
         split_input::run(&bytes);

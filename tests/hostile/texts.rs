@@ -1,4 +1,4 @@
-//! Markers, dist-info files and mount options of every malformed kind.
+//! Markers, dist-info files and mount options, malformed in every way.
 
 use kpackfs::kpack::marker;
 use kpackfs::source::EntryPath;
@@ -98,7 +98,7 @@ pub(crate) fn mount_options() -> Vec<Kind> {
     ]
 }
 
-/// What a small text can be blown up to.
+/// Small texts that would expand to much memory.
 #[test]
 fn texts_are_bounded() {
     let path = EntryPath::root();

@@ -1,4 +1,4 @@
-//! Wheels and deflate streams of every malformed kind.
+//! Wheels and deflate streams, malformed in every way.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ fn packed(name: &str, content: &[u8]) -> Member {
     Member { packed: deflated(content), method: 8, ..Member::stored(name, content) }
 }
 
-/// Replaces bytes behind the `number`th place where a signature stands.
+/// Replaces bytes after the `number`th occurrence of a signature.
 fn patched(mut zip: Vec<u8>, signature: [u8; 2], number: usize, at: usize, value: &[u8]) -> Vec<u8> {
     let signature = [b'P', b'K', signature[0], signature[1]];
     let found = zip.windows(4).enumerate().filter(|(_, there)| *there == signature).nth(number).unwrap().0;
@@ -147,7 +147,7 @@ pub(crate) fn streams() -> Vec<Kind> {
     ]
 }
 
-/// Each target has a view of all files, so that a small wheel could ask for any number of them.
+/// Each target has a view of all files, so a small wheel could cause any number of views.
 #[test]
 fn too_many_targets_are_refused() {
     let targets: Vec<String> = (0..4000).map(|number| format!("hip-amdgcn-amd-amdhsa--gfx{number}")).collect();
@@ -166,7 +166,7 @@ fn too_many_targets_are_refused() {
     assert!((1..9).contains(&plan(&some).unwrap().keys.len()));
 }
 
-/// What is known to be damaged goes into no wheel, and what could not be completed leaves nothing behind.
+/// A member that is known to be damaged goes into no wheel, and a wheel that cannot be completed leaves no file.
 #[test]
 fn a_damaged_library_is_not_copied_into_the_host_wheel() {
     let target = "hip-amdgcn-amd-amdhsa--gfx942";

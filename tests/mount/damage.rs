@@ -1,4 +1,4 @@
-//! What cannot be mounted, and what is damaged.
+//! Input that cannot be mounted, and damaged input.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::mounts::{Mount, fat, has, survey};
 
 const WHEEL: &str = "demo-1.0-py3-none-any.whl";
 
-/// Makes a wheel of two libraries, of which one is stored and the other deflated, and a text.
+/// Makes a wheel of two libraries, one stored and one deflated, and a text.
 const MAKE: &str = r"
 import sys, zipfile
 name, fixtures = sys.argv[1:]
@@ -53,7 +53,7 @@ fn a_damaged_member_is_an_error_of_its_own() {
         let error = fs::read(mount.at("host/demo/text")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
     }
-    // The input's RECORD has no digests, so that one that is asked for has to be computed.
+    // The input's RECORD has no digests. So a digest that is asked for must be computed.
     let record = Path::new("demo-1.0.dist-info/RECORD");
     let error = fs::read(mount.at("host").join(record)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");

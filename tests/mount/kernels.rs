@@ -1,5 +1,5 @@
-//! The whole product: libraries and programs run from a view, and each of their wrappers gets the code object that it had in
-//! the fat binary, through the runtime library that a HIP runtime would use.
+//! Tests the whole product: libraries and programs run from a view. Each of their wrappers gets the code object that it
+//! had in the fat binary, through the runtime library that a HIP runtime would use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use crate::common::{can_mount, program, succeeds};
 use crate::mounts::{Mount, has};
 
-/// Fixtures that this machine's loader cannot take, that have no wrapper, that stay fat, or that bring a HIP runtime of their
-/// own or want that of a sanitizer.
+/// Fixtures that are not loaded: this machine's loader refuses them, they have no wrapper, they stay fat, or they have
+/// or require another runtime (HIP's or a sanitizer's).
 const LEFT_OUT: [&str; 9] = [
     "aarch64.so",
     "asan.so",
@@ -27,7 +27,7 @@ const LEFT_OUT: [&str; 9] = [
     "win.exe",
 ];
 
-/// Loads the libraries that are named.
+/// Loads the given libraries.
 const LOADER: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -41,7 +41,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A device: the view to run from, what HIP asks for, and the targets whose code it may get, the best first.
+/// A device: the view to run from, the targets that HIP asks for, and the targets whose code it may get, the best
+/// first.
 type Device = (&'static str, &'static str, &'static [&'static str]);
 
 const DEVICES: [Device; 8] = [
@@ -55,7 +56,7 @@ const DEVICES: [Device; 8] = [
     ("gfx90a", "gfx942:sramecc+:xnack-,gfx9-4-generic:sramecc+:xnack-", &[]),
     ("gfx1030", "gfx1030,gfx10-3-generic", &["gfx1030", "gfx10-3-generic"]),
     ("gfx1100", "gfx1100,gfx11-generic", &["gfx1100", "gfx11-generic"]),
-    // A device that nothing was built for runs generic code.
+    // A device for which nothing was built runs generic code.
     ("gfx1100", "gfx1101,gfx11-generic", &["gfx1101", "gfx11-generic"]),
     ("gfx1100", "gfx90a", &[]),
 ];
@@ -71,15 +72,15 @@ pub(crate) struct CodeObject {
     pub(crate) size: u64,
 }
 
-/// What the HIP runtime was given.
+/// What was registered with the HIP runtime.
 #[derive(Debug)]
 pub(crate) struct Registered {
     pub(crate) magic: u64,
-    /// Of the wrapper.
+    /// The wrapper's address.
     pub(crate) address: u64,
-    /// What loading its code ended with.
+    /// The result of loading its code.
     pub(crate) code: i32,
-    /// Of the file with the code object; for a fat binary the offset of the bundle in it.
+    /// The name of the file with the code object, which is a number. For a fat binary, the offset of the bundle in it.
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
 }
@@ -117,7 +118,7 @@ impl Programs {
         self.directory.path().join("loader")
     }
 
-    /// Runs a program; gives the wrappers that it registers.
+    /// Runs a program. Returns the wrappers that it registers.
     pub(crate) fn registered(&self, program: Command, device: &str) -> Vec<Registered> {
         let output = tempfile::tempdir().unwrap();
         self.run_in(output.path(), program, device)
@@ -143,7 +144,7 @@ impl Programs {
         registered.collect()
     }
 
-    /// Runs a program; gives by binary what its wrappers got, in the order of their addresses: code and SHA-256.
+    /// Runs a program. Returns what the wrappers of each binary got, in the order of their addresses: code and SHA-256.
     fn run(&self, program: Command, device: &str) -> BTreeMap<String, Vec<(i32, Option<String>)>> {
         let output = tempfile::tempdir().unwrap();
         let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();
@@ -157,7 +158,7 @@ impl Programs {
         found.into_iter().map(|(name, wrappers)| (name, wrappers.into_values().collect())).collect()
     }
 
-    /// Loads all libraries and runs all programs of a view for a device; gives how many code objects were compared.
+    /// Loads all libraries and runs all programs of a view for a device. Returns how many code objects were compared.
     fn check(&self, view: &Path, device: &Device, expected: &BTreeMap<String, Expected>) -> usize {
         let (_, asked, acceptable) = device;
         let mut loader = Command::new(self.loader());
@@ -171,7 +172,7 @@ impl Programs {
         let mut compared = 0;
         for (name, wrappers) in &found {
             let expected = &expected[name].wrappers;
-            // With relocatable device code only the first wrapper is registered, for all.
+            // With relocatable device code, only the first wrapper is registered for all of them.
             let is_shared = name == "rdc.so" && wrappers.len() == 1;
             assert!(is_shared || wrappers.len() == expected.len(), "{name}: {} wrappers", wrappers.len());
             for (position, ((code, digest), objects)) in wrappers.iter().zip(expected).enumerate() {
@@ -201,7 +202,7 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What `tests/fixtures/expected.json` says of the fixtures that can be loaded.
+/// The entries of `tests/fixtures/expected.json` for the fixtures that can be loaded.
 pub(crate) fn expected() -> BTreeMap<String, Expected> {
     let mut expected: BTreeMap<String, Expected> =
         serde_json::from_slice(&fs::read("tests/fixtures/expected.json").unwrap()).unwrap();
@@ -209,7 +210,7 @@ pub(crate) fn expected() -> BTreeMap<String, Expected> {
     expected
 }
 
-/// The fixtures that can be loaded, in a tree, and what is in them.
+/// A tree of the fixtures that can be loaded, and their expected content.
 pub(crate) fn fat_programs() -> (tempfile::TempDir, BTreeMap<String, Expected>) {
     let expected = expected();
     let fat = tempfile::tempdir().unwrap();
@@ -237,7 +238,7 @@ fn every_wrapper_gets_its_code_from_a_view() {
         let compared: usize = check(mount.path());
         assert!(compared > 250, "{compared}");
     }
-    // On a disk archives are mapped; in a mount they are read.
+    // Archives on a disk are mapped; archives in a mount are read.
     let written = tempfile::tempdir().unwrap();
     let mut split = program();
     split.arg("split").arg(fat.path()).arg("--output").arg(written.path());

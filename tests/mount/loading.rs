@@ -1,5 +1,5 @@
-//! Libraries and programs, loaded by the real dynamic loader from a mount, with a HIP runtime that writes down what is
-//! registered with it.
+//! Libraries and programs, loaded from a mount by the real dynamic loader, with a HIP runtime that logs what is
+//! registered.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::process::Command;
 use crate::common::{can_mount, succeeds};
 use crate::mounts::{Mount, fat, has};
 
-/// Writes a line for each wrapper: magic, version, index, and the first bytes of what the pointer leads to. Without the C
-/// library, which programs among the fixtures do not start.
+/// Writes a line for each wrapper: magic, version, index, and the first bytes that the pointer leads to. It does not
+/// use the C library, because programs among the fixtures would not start with it.
 const RUNTIME: &str = r#"
 static long call(long number, long a, long b, long c) {
     long result;
@@ -43,7 +43,7 @@ unsigned __hipPushCallConfiguration(void) { return 0; }
 unsigned __hipPopCallConfiguration(void) { return 0; }
 "#;
 
-/// The stand-in for the runtime; `None` if it cannot be built.
+/// The stand-in for the HIP runtime; `None` if it cannot be built.
 fn runtime(directory: &Path) -> Option<PathBuf> {
     if !can_mount() || !has("cc") || !has("python3") {
         return None;
@@ -60,7 +60,7 @@ fn runtime(directory: &Path) -> Option<PathBuf> {
     Some(library)
 }
 
-/// Checks what was registered: every wrapper once, in any order, with a marker that begins as one does.
+/// Checks what was registered: every wrapper once, in any order, with the beginning of a marker.
 #[track_caller]
 fn check(log: &[u8], wrappers: usize) {
     let text = String::from_utf8_lossy(log);

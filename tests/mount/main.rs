@@ -1,4 +1,4 @@
-//! Real mounts by the compiled program: what they show, what they cost, and what they leave alone.
+//! Real mounts by the compiled program: what they show, what they cost, and what they leave unchanged.
 
 #![allow(missing_docs, reason = "tests")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "not allowed in helpers of tests")]
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 const VIEWS: [&str; 5] = ["gfx1030", "gfx11", "gfx1100", "gfx90a", "host"];
 
-/// What `kpackfs split` writes.
+/// The output of `kpackfs split`.
 fn split(input: &Path, options: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
     succeeds(program().arg("split").args(options).arg(input).arg("--output").arg(out.path()));
@@ -40,7 +40,7 @@ fn a_mount_is_what_split_writes() {
         let options = ["--compression", compression];
         let Some(mount) = Mount::new(fat.path(), &options) else { return };
         let written = split(fat.path(), &options);
-        // A mount does not list what the split says of itself.
+        // A mount does not list the statement of the split.
         let listed = names(written.path());
         assert_eq!(listed.iter().filter(|name| *name != ".kpackfs").collect::<Vec<_>>(), VIEWS);
         for view in VIEWS {
@@ -89,7 +89,7 @@ fn mounting_and_listing_read_little_and_make_what_is_looked_at() {
     let total: u64 = survey(fat.path()).values().map(|entry| entry.3.len() as u64).sum();
     let read = mount.counter("bytes_read");
     assert!(read > 0 && read * 40 < total, "{read} of {total} bytes read");
-    // The file without section headers is searched, the others are not.
+    // The file without section headers is searched; the others are not.
     assert!(read < 200_000, "{read} bytes read");
 
     let find = |view: &str| succeeds(Command::new("find").arg(mount.at(view)).args(["-name", "*.kpack"])).stdout;
@@ -129,7 +129,7 @@ fn a_page_is_made_when_it_is_opened() {
     let text = fs::read_to_string(page).unwrap();
     assert_eq!(text.len() as u64, size);
     let output = program().args(["inspect", "--html", "-"]).arg(fat.path()).output().unwrap();
-    // A mount does not search for device code that no wrapper leads to.
+    // A mount does not search for device code without wrappers.
     let (searched, other) = (r#""embedded":[]"#, r#""embedded":null"#);
     let expected = String::from_utf8(output.stdout).unwrap();
     assert!(expected.contains(searched));

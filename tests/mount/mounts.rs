@@ -1,4 +1,4 @@
-//! A tree that has everything, and mounts of the compiled program that never outlive their test.
+//! A tree with every kind of content, and mounts by the compiled program that never outlive their test.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::common::{can_mount, program, succeeds, umount};
 
-/// A name that is no UTF-8.
+/// A name that is not UTF-8.
 pub(crate) const ODD: &[u8] = b"odd-\xff\xfe";
 
-/// A program from the `PATH` that a test cannot do without.
+/// Whether a program that a test needs is in `PATH`.
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -50,7 +50,7 @@ pub(crate) fn fat() -> TempDir {
         fs::write(at(name), text).unwrap();
     }
     fs::write(root.path().join("share").join(OsStr::from_bytes(ODD)), "odd").unwrap();
-    // The planner reads headers only, so most of what it must not read is here.
+    // The planner reads headers only. Most bytes that it must not read are in this file.
     File::create(at("share/large")).unwrap().set_len(8 << 20).unwrap();
     fs::set_permissions(at("share/notes"), fs::Permissions::from_mode(0o640)).unwrap();
     fs::create_dir(at("empty")).unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn fat() -> TempDir {
     root
 }
 
-/// A mount, and an empty directory that the program takes for the temporary one.
+/// A mount, and an empty directory that the program uses for temporary files.
 pub(crate) struct Mount {
     place: TempDir,
     pub(crate) temporary: TempDir,
@@ -104,7 +104,7 @@ impl Drop for Mount {
     }
 }
 
-/// What a copy has to keep of a file: kind and permissions, time, number of links, and content.
+/// What a copy of a file must keep: kind and permissions, time, number of links, and content.
 pub(crate) type Entry = (u32, i64, u64, Vec<u8>);
 
 /// Everything below a directory, by path.
@@ -119,7 +119,7 @@ pub(crate) fn survey(root: &Path) -> BTreeMap<PathBuf, Entry> {
                 (path.read_link().unwrap().as_os_str().as_bytes().to_vec(), 1)
             } else if metadata.is_dir() {
                 directories.push(path.clone());
-                // Filesystems count differently.
+                // Filesystems count the links of directories differently.
                 (Vec::new(), 1)
             } else {
                 (fs::read(&path).unwrap(), metadata.nlink())
@@ -134,7 +134,7 @@ pub(crate) fn survey(root: &Path) -> BTreeMap<PathBuf, Entry> {
     found
 }
 
-/// Compares two surveys, and tells names only.
+/// Compares two surveys, and reports only the names that differ.
 #[track_caller]
 pub(crate) fn same(one: &BTreeMap<PathBuf, Entry>, other: &BTreeMap<PathBuf, Entry>) {
     let names = |survey: &BTreeMap<PathBuf, Entry>| survey.keys().cloned().collect::<Vec<_>>();
@@ -145,7 +145,7 @@ pub(crate) fn same(one: &BTreeMap<PathBuf, Entry>, other: &BTreeMap<PathBuf, Ent
     assert!(different.is_empty(), "{:?}", different.iter().map(|name| (name, brief(name))).collect::<Vec<_>>());
 }
 
-/// What tar makes of a view.
+/// The output of tar for a view.
 pub(crate) fn tar(root: &Path, view: &str) -> Vec<u8> {
     let mut command = Command::new("tar");
     succeeds(command.args(["--create", "--sort=name", "--file=-", "--directory"]).arg(root).arg(view)).stdout

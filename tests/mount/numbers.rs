@@ -1,4 +1,4 @@
-//! Inode numbers: a backup program or an NFS client that remembers one may meet it again in the next mount.
+//! Inode numbers are stable: a backup program or an NFS client may use a number from an earlier mount.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mounts::{Mount, fat};
 
-/// The number of everything that is listed, by path.
+/// The inode number of everything that is listed, by path.
 fn numbers(root: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::from([(PathBuf::new(), root.metadata().unwrap().ino())]);
     let mut directories = vec![root.to_owned()];
@@ -35,13 +35,13 @@ fn inode_numbers_are_the_same_in_every_mount() {
         let mount = Mount::new(fat.path(), options).unwrap();
         assert_eq!(numbers(mount.path()), expected, "{options:?}");
     }
-    // Nor does it matter what is looked up first.
+    // The order of lookups does not matter either.
     let mount = Mount::new(fat.path(), &[]).unwrap();
     for (path, number) in expected.iter().rev() {
         assert_eq!(mount.at(path).symlink_metadata().unwrap().ino(), *number, "{path:?}");
     }
     drop(mount);
-    // What `--arch` adds has numbers that nothing else has; all others stay.
+    // Nodes that `--arch` adds have new numbers. All other numbers stay.
     let mount = Mount::new(fat.path(), &["--arch", "gfx90a"]).unwrap();
     let with_arch = numbers(mount.path());
     let (old, new): (BTreeMap<_, _>, BTreeMap<_, _>) =

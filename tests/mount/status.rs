@@ -1,4 +1,4 @@
-//! What a mount tells about itself: `.kpackfs/status.json` and `kpackfs status`.
+//! What a mount reports about itself: `.kpackfs/status.json` and `kpackfs status`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

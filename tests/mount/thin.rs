@@ -1,5 +1,5 @@
-//! Thin views of a mount: libraries and programs run from them under a HIP runtime that knows nothing of archives, and
-//! nothing but device code differs from the input.
+//! Thin views of a mount: libraries and programs run from them with a HIP runtime that does not know archives. Only
+//! device code differs from the input.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ use crate::common::{program, succeeds};
 use crate::kernels::{Expected, Programs, fat_programs, files};
 use crate::mounts::{Mount, fat};
 
-/// The views that code is loaded from, and what has to be found there.
+/// The views from which code is loaded, and the code that must be found there.
 const VIEWS: [(&str, &[&str]); 5] = [
     ("gfx90a", &["gfx90a", "gfx90a:xnack+", "gfx90a:xnack-"]),
     ("gfx90a:xnack-", &["gfx90a", "gfx90a:xnack-"]),
@@ -35,7 +35,7 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Loads everything in a view; gives by binary the code objects of its wrappers, which HIP would find in memory.
+/// Loads everything in a view. Returns, by binary, the code objects of its wrappers, which HIP would find in memory.
 fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<String, String>>> {
     let resources = Resources::new(16 << 20);
     let mut found: BTreeMap<String, BTreeMap<u64, _>> = BTreeMap::new();
@@ -43,7 +43,7 @@ fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<Str
     loader.args(files(&view.join("lib")));
     let all = std::iter::once(loader).chain(files(&view.join("bin")).into_iter().map(Command::new));
     for registered in all.flat_map(|program| programs.registered(program, "gfx90a")) {
-        // HIPF: the pointer leads to a bundle in the file.
+        // HIPF: the pointer points at a bundle in the file.
         assert_eq!(registered.magic, 0x4849_5046, "{registered:?}");
         let bytes = fs::read(&registered.path).unwrap();
         let size = bytes.len() as u64;
@@ -66,10 +66,10 @@ fn check(programs: &Programs, view: &Path, targets: &[&str], expected: &BTreeMap
     let mut compared = 0;
     for (name, wrappers) in found {
         let all = &expected[&name].wrappers;
-        // With relocatable device code only the first wrapper is registered, for all.
+        // With relocatable device code, only the first wrapper is registered for all of them.
         assert!(wrappers.len() == all.len() || (name == "rdc.so" && wrappers.len() == 1), "{name}");
         for (objects, all) in wrappers.iter().zip(all) {
-            // Generic code is for GPUs that have none of their own.
+            // Generic code is for GPUs without code of their own.
             let is_wanted = |target: &str| {
                 let has_native = targets.contains(&"gfx1100") && all.contains_key("gfx1100");
                 targets.contains(&target) && !(has_native && target == "gfx11-generic")
@@ -148,7 +148,7 @@ fn sets_that_are_named_are_listed() {
     }
 }
 
-/// A machine may have GPUs for which the input has nothing.
+/// A machine may have GPUs for which the input has no code.
 #[test]
 fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     let fat = fat();
@@ -199,7 +199,7 @@ fn databases_of_other_gpus_are_gone_and_no_archive_is_there() {
     ["share/notes", "lib/host-only.so", "lib/rocblas/library/common.txt"].into_iter().for_each(unchanged);
 }
 
-/// Nothing is decompressed or compressed for raw bundles, and listing a view reads nothing.
+/// For raw bundles nothing is decompressed or compressed, and listing a view reads nothing.
 #[test]
 fn only_what_is_read_costs_work() {
     let fat = fat();
@@ -217,12 +217,13 @@ fn only_what_is_read_costs_work() {
     assert_eq!(mount.counter("frames_made"), made);
 }
 
-/// The first view that is asked for costs its own code; the second one has the bundles of all listed views made.
+/// The first view that is asked for costs its own code. The second one causes the bundles of all listed views to be
+/// made.
 #[test]
 fn bundles_are_decompressed_twice_for_all_views() {
     let (fat, cache) = (fat(), tempfile::tempdir().unwrap());
     let store = FrameStore::open(Some(cache.path()), fat.path(), Some(1 << 30));
-    // Without memory no bundle stays decompressed.
+    // Without memory, no decompressed bundle is kept.
     let resources = Resources::with_store(1, Index::default(), store);
     let input = Input::open(fat.path(), &resources).unwrap();
     let plan = Plan::make(&input, &PlanOptions::default(), &resources, &PlanProgress::default()).unwrap();
@@ -233,7 +234,7 @@ fn bundles_are_decompressed_twice_for_all_views() {
         assert!(binaries.thin(&Arc::new(gpus.clone()), &path).unwrap().rewritten().unwrap().size() > 0);
         resources.counters.bytes_decompressed.get() - before
     };
-    // With all code that it has, a library stays as it is.
+    // A view with all of a library's code contains the library unchanged.
     let tables = decompressed(&FatBinaries::new(&input, &plan, &[]), &"gfx90a+gfx1030".parse().unwrap());
     let binaries = FatBinaries::new(&input, &plan, &gpus);
     let work = gpus.each_ref().map(|gpus| decompressed(&binaries, gpus) - tables);

@@ -1,4 +1,4 @@
-//! The daemon towards service managers, the log, and those who kill it.
+//! The daemon, as service managers, the log and signals see it.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -8,7 +8,7 @@ use super::sandbox::{Sandbox, has};
 #[test]
 fn a_line_tells_that_the_mount_can_be_used() {
     let Some(sandbox) = Sandbox::new() else { return };
-    // That the substitution ends shows that the daemon has closed the file.
+    // The command substitution ends, which shows that the daemon has closed the file.
     let text = sandbox.run(
         r#"
         echo "[$(kpackfs mount --ready-fd 7 "$IN" "$M" 7>&1 >/dev/null)]"
@@ -22,7 +22,7 @@ fn a_line_tells_that_the_mount_can_be_used() {
     assert_eq!(text, "[ready]\n[]\nkpackfs: --ready-fd: Bad file descriptor (os error 9)\nready\nplain.so\n");
 }
 
-/// What was sent to the socket.
+/// The messages that were sent to the socket.
 fn received(socket: &UnixDatagram) -> Vec<String> {
     socket.set_nonblocking(true).unwrap();
     let mut messages = Vec::new();
@@ -65,7 +65,7 @@ fn service_managers_are_told() {
 #[test]
 fn messages_of_a_daemon_go_to_the_log_file_or_the_systems_log_and_do_not_flood_it() {
     let Some(sandbox) = Sandbox::new() else { return };
-    // The library is rewritten, so that the kernel cannot read it without the daemon.
+    // The library is rewritten, so the kernel cannot read it without the daemon.
     let fail = r#"
         : >"$IN/plain.so"
         for i in $(seq 30); do cat "$M/host/plain.so" 2>/dev/null; done

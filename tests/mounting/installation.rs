@@ -1,4 +1,4 @@
-//! What `scripts/install` puts in place.
+//! What `scripts/install` installs.
 
 use std::fs;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::Command;
 
 use super::sandbox::{has, program};
 
-/// Installs below a directory, as the Debian package has it.
+/// Installs below a directory, as for the Debian package.
 fn install(destination: &Path) {
     let mut install = Command::new("scripts/install");
     install.args(["--runtime".as_ref(), program().as_os_str()]).env("DESTDIR", destination).env("PREFIX", "/usr");
-    // Cargo puts it next to the tests; a release build would take minutes.
+    // Cargo puts the program next to the tests. A release build would take minutes.
     install
         .env("SBINDIR", "/usr/sbin")
         .env("KPACKFS_RUNTIME", std::env::current_exe().unwrap().with_file_name("librocm_kpack.so"));
@@ -84,7 +84,7 @@ fn systemd_takes_the_example_units() {
     }
     let directory = tempfile::tempdir().unwrap();
     install(directory.path());
-    // Instances need a name; the program is to be found where it was installed.
+    // Instances need a name. The program must be found where it was installed.
     let units = directory.path().join("usr/share/doc/kpackfs/systemd");
     let service = fs::read_to_string(units.join("kpackfs@.service")).unwrap();
     let here = service.replace("/usr/bin", directory.path().join("usr/bin").to_str().unwrap());

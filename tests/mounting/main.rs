@@ -1,7 +1,7 @@
-//! kpackfs towards the system: mount(8), fstab, autofs, service managers, logs, users, and what is installed.
+//! kpackfs as part of the system: mount(8), fstab, autofs, service managers, logs, users, and installed files.
 //!
-//! Every test is a shell script in mount and process namespaces of its own, so that nothing of it is left behind. There,
-//! links to the program lie over `/sbin`.
+//! Every test is a shell script in mount and process namespaces of its own, so that nothing of it remains. In these
+//! namespaces, links to the program cover `/sbin`.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! What mount(8), fstab and mount.fuse3 ask for, and what they get.
+//! Mounts through mount(8), fstab and mount.fuse3.
 
 use super::sandbox::{Sandbox, has};
 
@@ -196,8 +196,9 @@ fn mount_fuse3_calls_the_program_itself() {
     assert_eq!(text.replace("rocm_gfx", "in_gfx"), expected);
 }
 
-/// What systemd does for `x-systemd.automount`: a filesystem waits at the mount point for its first use, and holds it up until
-/// all is mounted. Only processes of the group that made it, such as mount(8) and what it starts, are not held up.
+/// What systemd does for `x-systemd.automount`: a filesystem at the mount point waits for the first access, and blocks
+/// it until the mount is complete. Only processes of the group that created it, such as mount(8) and its children, are
+/// not blocked.
 const AUTOMOUNT: &str = r"
 import fcntl, os, struct, subprocess, sys
 source, place = sys.argv[1:]

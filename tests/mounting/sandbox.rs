@@ -1,12 +1,12 @@
-//! Where the scripts run.
+//! The sandbox in which the scripts run.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What every script begins with. `$D` is a directory of the test, `$IN` an install tree with one fat library, `$M` a mount
-/// point.
+/// The beginning of every script. `$D` is a directory of the test, `$IN` an install tree with one fat library, `$M` a
+/// mount point.
 const PROLOGUE: &str = r#"
 set -u
 mount -t overlay -o "ro,lowerdir=$D/sbin:$(realpath /sbin)" overlay "$(realpath /sbin)" || exit 99
@@ -15,7 +15,7 @@ daemon() { pidof kpackfs; }
 gone() { while kill -0 "$1" 2>/dev/null; do sleep 0.01; done; }
 "#;
 
-/// A script that has not come to its end by then hangs.
+/// A script that takes longer than this many seconds hangs.
 const LIMIT: &str = "120";
 
 /// A directory with an input and a mount point.
@@ -24,13 +24,13 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// `None` if this machine cannot have one.
+    /// `None` if this machine cannot provide one.
     pub(crate) fn new() -> Option<Self> {
         let sandbox = Self { directory: tempfile::tempdir().unwrap() };
         for name in ["sbin", "m", "in"] {
             fs::create_dir(sandbox.at(name)).unwrap();
         }
-        // Other users are to reach it, too.
+        // Other users must be able to reach it.
         fs::set_permissions(sandbox.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::copy("tests/fixtures/plain.so", sandbox.at("in/plain.so")).unwrap();
         for name in ["mount.kpackfs", "mount.fuse.kpackfs"] {
@@ -49,7 +49,7 @@ impl Sandbox {
         self.directory.path().join(name)
     }
 
-    /// What a script prints, to both outputs, with `$D` for the directory.
+    /// The output of a script, stdout and stderr, with `$D` in place of the directory.
     pub(crate) fn run(&self, script: &str) -> String {
         self.run_with(script, &[])
     }
@@ -83,7 +83,7 @@ pub(crate) fn program() -> PathBuf {
     env!("CARGO_BIN_EXE_kpackfs").into()
 }
 
-/// Whether a command is there; says what is not checked if it is not.
+/// Whether a command exists. If not, reports what is not checked.
 pub(crate) fn has(command: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", command]).status().unwrap().success();
     if !found {

@@ -1,4 +1,4 @@
-//! Users who are not root.
+//! Mounts by users other than root.
 
 use super::sandbox::{Sandbox, has};
 
@@ -30,7 +30,7 @@ fn fusermount3_mounts_for_them() {
     if !has("fusermount3") || !has("setpriv") {
         return;
     }
-    // Only here may everybody open the device, as usual elsewhere.
+    // In this sandbox every user may open the device, as is usual on other machines.
     let text = sandbox.run(
         r#"
         mknod -m 666 "$D/fuse" c 10 229 && mount --bind "$D/fuse" /dev/fuse || { echo no; exit; }

@@ -1,4 +1,4 @@
-//! Files that are offload bundles by themselves: whole in the host part, cut down in thin views.
+//! Files that are offload bundles: whole in the host part, reduced in thin views.
 
 use std::fs;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn thin_views_have_the_code_of_their_gpus() {
         for (gpu, id, code) in [
             ("gfx90a", "gfx90a:xnack-", code(1, 9000)),
             ("gfx90a:xnack-", "gfx90a:xnack-", code(1, 9000)),
-            // No wrapper of the library has code for it.
+            // No wrapper of the library has code for this target.
             ("gfx1100", "gfx1100", code(3, 5000)),
         ] {
             let thin = file(&shown, &format!("thin/{gpu}/lib/{name}"));
@@ -122,7 +122,7 @@ fn what_has_no_code_for_the_gpus_keeps_an_empty_bundle() {
     assert_eq!(library.size(), 4096, "as much as HIP reads");
 }
 
-/// What is for one target, what is an object file of a compilation with `-fgpu-rdc`, and what is more than a bundle stays whole.
+/// Bundles for one target, object files of compilations with `-fgpu-rdc`, and files with more than a bundle stay whole.
 #[test]
 fn other_files_stay_whole() {
     let raw = bundle(&three(), 4096);
@@ -144,14 +144,15 @@ fn other_files_stay_whole() {
     }
 }
 
-/// Bundles in sections of data are counted; what only looks like one is not, nor is what is in another bundle, or in device code.
+/// Bundles in data sections are counted. Bytes that only look like a bundle are not, and neither are bundles inside
+/// other bundles or inside device code.
 #[test]
 fn bundles_without_wrappers_are_counted() {
     let inner = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx906", code(5, 300))], 1);
     let mut entries = three();
     entries.push(("hipv4-amdgcn-amd-amdhsa--gfx942", inner));
     let [raw, packed] = [bundle(&entries, 4096), compressed(&bundle(&three()[..2], 4096))];
-    // Magics alone, and a place that the search reads in two pieces.
+    // Magics alone, and a bundle that crosses the boundary between two reads of the search.
     let mut data = b"__CLANG_OFFLOAD_BUNDLE__CCOB".repeat(100);
     data.resize((1 << 20) - 10, 1);
     data.extend(&raw);
@@ -167,7 +168,7 @@ fn bundles_without_wrappers_are_counted() {
     assert_eq!((found.bundles, found.size), (2, (raw.len() + packed.len()) as u64));
     let targets: Vec<_> = found.targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["gfx1030", "gfx1100", "gfx90a:xnack-", "gfx942"]);
-    // What is executable is no data.
+    // An executable section is not data.
     let section = library.len() - 64;
     library[section + 8] |= 4;
     let shown = tree(&[("data.so", library)]);
@@ -175,14 +176,14 @@ fn bundles_without_wrappers_are_counted() {
     assert_eq!(embedded(&input, &shown.plan, &resources, &PlanProgress::default()), []);
 }
 
-/// In each of the entries of such a table another one begins, and none has code.
+/// Each entry of such a table is the beginning of another table, and none has code.
 #[test]
 fn a_search_for_embedded_bundles_ends() {
     let mut unit = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     for field in [4096_u64, 0, 0, 32] {
         unit.extend(field.to_le_bytes());
     }
-    // Each table takes the units behind it for ids. There are 75,000 tables of 224 KiB.
+    // Each table takes the units after it for ids. There are 75,000 tables of 224 KiB.
     let library = with_data(&unit.repeat((4 << 20) / unit.len()));
     let shown = tree(&[("data.so", library)]);
     let resources = Resources::new(64 << 20);

@@ -1,4 +1,4 @@
-//! The failures of rocm-kpack, one test each; the table is in `main.rs`.
+//! One test for each failure of rocm-kpack. The table is in `main.rs`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use crate::shown::{
     pointers, program_headers, sha256, whole, word, wrappers,
 };
 
-/// Checks all code objects of a fixture, the unit number in each of them included.
+/// Checks all code objects of a fixture, including the unit number in each of them.
 #[track_caller]
 fn check(name: &str, units: &[usize]) {
     let shown = Shown::one(name);
@@ -51,7 +51,7 @@ fn pointers_without_relocations_lead_to_the_marker() {
 #[test]
 fn pointers_relocated_in_place_lead_to_the_marker() {
     all_lead_to_the_marker("relr.so");
-    // And all others, by any linker.
+    // The same for all others, by any linker.
     for name in expected().keys().filter(|name| is_rewritten_elf(name) && name.as_str() != "noheaders.so") {
         all_lead_to_the_marker(name);
     }
@@ -77,13 +77,13 @@ fn code_is_found_through_pointers() {
     check("twins.so", &[0, 0]);
 }
 
-/// Failure 5: what looks like a bundle in device data was taken for one.
+/// Failure 5: bytes of device data that look like a bundle were taken for one.
 #[test]
 fn payload_is_not_searched() {
     check("payload.so", &[0, 1]);
 }
 
-/// Failure 6: the memory behind the device code was unmapped.
+/// Failure 6: the memory after the device code was unmapped.
 #[test]
 fn memory_behind_device_code_stays() {
     for name in expected().keys().filter(|name| is_rewritten_elf(name)) {
@@ -101,7 +101,7 @@ fn memory_behind_device_code_stays() {
     assert!(loads(&host).iter().any(|load| is_writable(&load)));
 }
 
-/// Failure 8: names without an index, which no runtime asks for, and which two wrappers cannot share.
+/// Failure 8: names had no index. No runtime asks for such names, and two wrappers of a binary had the same one.
 #[test]
 fn keys_have_an_index() {
     let shown = Shown::one("plain.so");
@@ -113,7 +113,7 @@ fn keys_have_an_index() {
     }
 }
 
-/// Failure 9: of gfx90a and gfx90a:xnack+, a runtime opens one archive only.
+/// Failure 9: if there is code for gfx90a and gfx90a:xnack+, a runtime opens only one archive.
 #[test]
 fn the_first_archive_has_everything() {
     for name in ["features.so", "generic.so", "mixed.so", "mixed-shuffled.so"] {
@@ -148,7 +148,7 @@ fn the_input_is_untouched() {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
 
-/// Failure 11: a spare program header was taken for an error.
+/// Failure 11: an unused program header was treated as an error.
 #[test]
 fn patched_files_are_split() {
     check("patchelf.so", &[0, 1]);
@@ -190,7 +190,7 @@ fn archives_are_compressed() {
 /// Failure 16: the hole where the device code was became writable memory, charged to every process.
 #[test]
 fn the_hole_is_not_writable_memory() {
-    // What the loader protects after relocation does not count.
+    // Pages that the loader protects after relocation do not count.
     let writable = |bytes: &[u8]| -> u64 {
         let headers = program_headers(bytes);
         let sum =
@@ -199,7 +199,7 @@ fn the_hole_is_not_writable_memory() {
     };
     for name in expected().keys().filter(|name| is_rewritten_elf(name)) {
         let (old, new) = (fixture(name), Shown::one(name).host(name));
-        // Two segments that become one include what was between them.
+        // Two segments that are merged include the bytes between them.
         assert!(
             writable(&new) < writable(&old) + 4096,
             "{name}: {} writable bytes became {}",
@@ -236,7 +236,7 @@ fn program_headers_describe_themselves() {
     assert!(seen > 10, "{seen}");
 }
 
-/// A program header can describe something behind the section names, which become longer and push it aside.
+/// A program header can describe bytes after the section names. When the names get longer, these bytes move.
 #[test]
 fn notes_that_are_not_loaded_are_found_again() {
     const NOTE: &[u8] = b"\x05\0\0\0\x04\0\0\0\x01\0\0\0note\0\0\0\0\x12\x34\x56\x78";

@@ -1,5 +1,5 @@
 //! Malformed headers: every field of the ELF header, the program headers, the section headers and the dynamic section
-//! changed to something else; and those of PE images.
+//! is changed, and so are the headers of PE images.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ use crate::shown::{Shown, content, program_headers, whole, word};
 
 const MARKER: &[u8] = b"the marker";
 
-/// Pairs of changes that are tried for each single one.
+/// The number of pairs of changes that are tried for each single change.
 const PAIRS: usize = 1;
 
-/// What the file is taken for. Whatever that is, it must hold what it promises.
+/// Scans and splits the file, whatever it is taken for. Returns whether that succeeds; panics if the result is
+/// inconsistent.
 fn look(bytes: Vec<u8>, resources: &Arc<Resources>) -> bool {
     let fat = content(bytes);
     SplitBinary::read(&fat).ok();
@@ -69,7 +70,7 @@ fn mutate(name: &str, bytes: &[u8], places: &[usize]) {
         new.into_iter().map(|value| (*at, value)).collect::<Vec<_>>()
     };
     let singles: Vec<_> = places.iter().flat_map(mutations).collect();
-    // Some contradictions need two lies.
+    // Some contradictions need two changes.
     let pair = |index: usize| {
         let one = &singles[index * 7919 % singles.len()];
         let other = &singles[(index * 104_729 + index / 3) % singles.len()];

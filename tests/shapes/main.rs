@@ -1,7 +1,7 @@
-//! Every shape of fat binary, split through the library and looked at from outside: the way of a runtime to each code
-//! object, and what loaders ask of the files.
+//! Every shape of fat binary is split through the library and examined from outside: how a runtime finds each code
+//! object, and what loaders require of the files.
 //!
-//! The failures of rocm-kpack that were found on such binaries each have a test that would fail if kpackfs had them:
+//! For each failure of rocm-kpack that was found on such binaries, there is a test that fails if kpackfs has it:
 //!
 //! | failure | test |
 //! |---|---|
@@ -95,7 +95,7 @@ fn every_code_object_is_found_with(compression: Compression) {
             for (target, object) in objects {
                 let code = shown.found(wrapper, target).unwrap_or_default();
                 assert_eq!(code.len() as u64, object.size, "{} for {target}", wrapper.key);
-                // An entry without code is as good as none.
+                // An entry without code is the same as no entry.
                 assert!(object.size == 0 || sha256(&code) == object.sha256, "{} for {target}", wrapper.key);
                 found += 1;
             }
@@ -159,7 +159,7 @@ fn offsets_and_addresses_are_congruent() {
     }
 }
 
-/// Names of the sections, without that of the device code or the marker, and the place of their table.
+/// The names of the sections, except that of the device code or the marker, and the location of their table.
 fn section_names(bytes: &[u8]) -> (Vec<String>, Option<(u64, u64)>) {
     let elf = ElfFile64::<LE>::parse(bytes).unwrap();
     let names = elf.sections().map(|section| section.name().unwrap().to_owned());
@@ -167,7 +167,7 @@ fn section_names(bytes: &[u8]) -> (Vec<String>, Option<(u64, u64)>) {
     (names, elf.section_by_name(".shstrtab").and_then(|table| table.file_range()))
 }
 
-/// llvm-strip and llvm-objcopy mix section names up if a segment loads their table.
+/// llvm-strip and llvm-objcopy corrupt section names if a segment loads their table.
 #[test]
 fn section_names_are_not_loaded() {
     let shown = all(Compression::default());

@@ -1,4 +1,4 @@
-//! The fixtures, split through the library; and a runtime's way from a wrapper to its code.
+//! The fixtures, split through the library, and the lookup that a runtime does for a wrapper.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,7 +27,7 @@ use crate::common::fixture;
 /// Fixtures that have no device code for a loader, or whose device code cannot be moved.
 pub(crate) const UNCHANGED: [&str; 4] = ["debuginfo.so.debug", "extra-pointer.so", "host-only.so", "object.o"];
 
-/// What `expected.json` says of a fixture.
+/// The entry of a fixture in `expected.json`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Expected {
     pub(crate) sha256: String,
@@ -35,7 +35,7 @@ pub(crate) struct Expected {
     pub(crate) wrappers: Vec<BTreeMap<String, CodeObject>>,
 }
 
-/// What `expected.json` says of a code object.
+/// The entry of a code object in `expected.json`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CodeObject {
     pub(crate) sha256: String,
@@ -57,7 +57,7 @@ pub(crate) fn content(bytes: Vec<u8>) -> Arc<dyn Content> {
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }
 
-/// A tree and what it is shown as.
+/// A tree, and the views that a mount of it has.
 pub(crate) struct Shown {
     pub(crate) fat: TempDir,
     pub(crate) plan: Plan,
@@ -67,7 +67,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Shows fixtures, each of them in `lib/`.
+    /// Shows fixtures, all of them in `lib/`.
     pub(crate) fn fixtures<'a>(names: impl IntoIterator<Item = &'a str>, compression: Compression) -> Self {
         let fat = tempfile::tempdir().unwrap();
         fs::create_dir(fat.path().join("lib")).unwrap();
@@ -96,7 +96,7 @@ impl Shown {
         shown
     }
 
-    /// What a file of a view holds.
+    /// The content of a file of a view.
     pub(crate) fn content(&self, path: &str) -> Arc<dyn Content> {
         let node = self.tree.resolve(ROOT, &EntryPath::new(path.as_bytes()).unwrap()).expect(path);
         match &self.tree.node(node).unwrap().kind {
@@ -111,7 +111,7 @@ impl Shown {
     }
 
     /// The archives that a runtime opens for a device of `target`, in its order: those that exist and list the name.
-    /// With each the name that was asked for.
+    /// Each comes with the name that was asked for.
     pub(crate) fn archives(&self, search_paths: &[String], target: &str) -> Vec<(&ArchiveReader, String)> {
         let target: TargetId = target.parse().unwrap();
         let names = target.candidates().into_iter().map(|name| name.to_string());
@@ -126,7 +126,8 @@ impl Shown {
         names.flat_map(of_name).collect()
     }
 
-    /// What a runtime finds in the first archive for a device of `target`; it does not look into another one.
+    /// The code that a runtime finds in the first archive for a device of `target`. It does not search any other
+    /// archive.
     pub(crate) fn found(&self, wrapper: &Wrapper, target: &str) -> Option<Vec<u8>> {
         let archives = self.archives(&wrapper.search_paths, target);
         let (reader, name) = archives.first()?;
@@ -158,7 +159,7 @@ pub(crate) fn whole(content: &dyn Content) -> Vec<u8> {
     bytes
 }
 
-/// The pointers of all wrappers, resolved without kpackfs: by relocations with addends, otherwise in place.
+/// The pointers of all wrappers, resolved without kpackfs: from relocations with addends, otherwise in place.
 pub(crate) fn pointers(bytes: &[u8]) -> Vec<u64> {
     let elf = ElfFile64::<LE>::parse(bytes).unwrap();
     let section = elf.section_by_name(".hipFatBinSegment").unwrap();

@@ -1,4 +1,4 @@
-//! The fixtures cut down to the code of some GPUs.
+//! The fixtures, reduced to the code of some GPUs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use crate::common::fixture;
 use crate::shown::{CodeObject, Shown, content, expected, is_rewritten_elf, loads, sha256, whole};
 
-/// Sets of GPUs that the fixtures are cut down to.
+/// The sets of GPUs to which the fixtures are reduced.
 const GPUS: [&[&str]; 8] = [
     &["gfx90a"],
     &["gfx1030"],
@@ -28,7 +28,7 @@ const GPUS: [&[&str]; 8] = [
     &["gfx1030", "gfx1100", "gfx90a", "gfx942"],
 ];
 
-/// Every fixture that can be cut down.
+/// Every fixture that can be reduced.
 fn thin(shown: &Shown, gpus: &str) -> BTreeMap<String, Arc<dyn Content>> {
     let resources = Resources::new(64 << 20);
     let gpus = Arc::new(gpus.parse::<GpuSet>().unwrap());
@@ -45,7 +45,7 @@ fn thin(shown: &Shown, gpus: &str) -> BTreeMap<String, Arc<dyn Content>> {
     thin.collect()
 }
 
-/// Digests of the code objects that each wrapper leads to, by target. The bundles' beginnings, too.
+/// The digests of the code objects of each wrapper, by target, and the offsets of the bundles.
 fn code(file: &Arc<dyn Content>) -> (Vec<BTreeMap<String, String>>, Vec<u64>) {
     let resources = Resources::new(64 << 20);
     let fat = FatBinary::scan(file).unwrap().expect("it has device code");
@@ -57,7 +57,7 @@ fn code(file: &Arc<dyn Content>) -> (Vec<BTreeMap<String, String>>, Vec<u64>) {
     (objects.collect(), wrappers.iter().map(|wrapper| wrapper.bundle).collect())
 }
 
-/// What has to stay of a wrapper's code. The fixtures have generic code for gfx11 only.
+/// The code of a wrapper that must stay. The fixtures have generic code for gfx11 only.
 fn wanted(gpus: &[&str], objects: &BTreeMap<String, CodeObject>) -> BTreeMap<String, String> {
     let runs_on = |code: &str, gpu: &str| {
         let [(processor, mode), (wanted, fixed)] = [code, gpu].map(|id| id.split_once(':').unwrap_or((id, "")));
@@ -87,7 +87,7 @@ fn wrappers_lead_to_the_code_of_the_gpus() {
     assert!(found > 590, "{found}");
 }
 
-/// The number of bytes that HIP reads where a bundle begins can be read, and the loader takes the file.
+/// At each bundle, the bytes that HIP reads can be read, and the loader accepts the file.
 #[test]
 fn files_can_be_loaded() {
     let shown = super::all(Compression::default());
@@ -106,14 +106,14 @@ fn files_can_be_loaded() {
                     loads.iter().find(|load| (load.offset..load.offset + load.file_size).contains(&bundle)).unwrap();
                 let mapped = (load.offset + load.memory_size).next_multiple_of(4096);
                 let readable = mapped.min((bytes.len() as u64).next_multiple_of(4096));
-                // Some fixtures have less in them to begin with.
+                // Some fixtures are smaller than that to begin with.
                 assert!(bundle + 4096 <= readable || fat.len() < 16 << 10, "{name} at {bundle:#x} of {readable:#x}");
             }
         }
     }
 }
 
-/// A compressed bundle stays one of its version and method, and its hash is that of what it holds.
+/// A compressed bundle keeps its version and method, and its hash matches its content.
 #[test]
 fn compressed_bundles_are_of_the_same_kind() {
     let shown = super::all(Compression::default());
@@ -160,7 +160,7 @@ fn nothing_but_device_code_changes() {
     }
 }
 
-/// A thin binary can be cut down again, and what is wanted of it as a whole stays as it is.
+/// A thin binary can be reduced again. If all of its code is wanted, it stays as it is.
 #[test]
 fn cutting_down_again_changes_nothing() {
     let shown = super::all(Compression::default());

@@ -1,4 +1,4 @@
-//! Archives of which not all is used, and those that are damaged or written by others.
+//! Archives of which only a part is used, damaged ones, and archives by other writers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rocm_kpack::{Archive, Blob};
 
 use super::{Opened, Trees, expected, options, read, same, write};
 
-/// What an archive of the device part for gfx1030 has.
+/// The content of an archive of the device part for gfx1030.
 fn gfx1030_of(trees: &Trees, place: &str) -> Vec<(String, Vec<u8>)> {
     let archive = fs::read(trees.at(place).join("gfx1030/.kpack/rocm_gfx1030.kpack")).unwrap();
     let archive = Archive::open(archive.as_slice()).unwrap();
@@ -80,7 +80,7 @@ fn archives_stay_for_a_binary_that_cannot_be_read() {
     assert!(!joined.warnings.iter().any(|warning| warning.starts_with("other/")), "{:?}", joined.warnings);
 }
 
-/// Writes the archive `to` as other writers do: all code objects of several archives, in the scheme `none`.
+/// Writes the archive `to` as other writers do: with all code objects of several archives, in the scheme `none`.
 fn join_archives(from: &[PathBuf], to: &Path) {
     let mut bytes = vec![0; 64];
     let mut toc: Option<Toc> = None;
@@ -123,12 +123,12 @@ fn an_archive_for_several_targets_is_read_as_a_loader_does() {
     let all: Vec<_> = fs::read_dir(&archives).unwrap().map(|entry| entry.unwrap().path()).collect();
     join_archives(&all, &trees.at("all.kpack"));
     for path in &all {
-        // A loader comes to the same file for each target.
+        // A loader finds the same file for each target.
         fs::copy(trees.at("all.kpack"), path).unwrap();
     }
     let split = Opened::new(&trees.at("installed"));
     same(&split.code(), &expected());
-    // They cannot be made as they are, so binaries get new markers, and nothing is lost.
+    // Such archives cannot be reproduced, so binaries get new markers, and nothing is lost.
     let plan = split.plan();
     write(&split, &plan, &trees.at("again"));
 }
@@ -143,7 +143,7 @@ fn damaged_and_foreign_archives_are_named() {
         let Opened { input, joined, .. } = Opened::new(&trees.at("installed"));
         let said = joined.warnings.iter().find(|warning| warning.starts_with(plain)).cloned().unwrap_or_default();
         assert!(said.contains(reason), "{reason}: {:?}", joined.warnings);
-        // It stays as it is, and so do the archives.
+        // The binary stays as it is, and so do the archives.
         let entry = input.entry(&EntryPath::new(b"lib/plain.so").unwrap()).unwrap();
         let EntryKind::File { content, .. } = &entry.kind else { panic!("no file") };
         assert_eq!(read(&**content), fs::read(trees.at("installed/lib/plain.so")).unwrap());
@@ -151,7 +151,7 @@ fn damaged_and_foreign_archives_are_named() {
     };
     fs::write(archive("gfx90a"), &gfx90a[..gfx90a.len() / 2]).unwrap();
     check("rocm_gfx90a.kpack: ");
-    // Code for another GPU under the name of this one.
+    // Puts code for another GPU under the name of this one.
     let swap = |bytes: &[u8], from: &str, to: &str| {
         let archive = Archive::open(bytes).unwrap();
         let mut toc = archive.toc().unwrap();

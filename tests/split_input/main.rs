@@ -1,5 +1,5 @@
-//! Split binaries with archives as input: joined again they have the code that the fat ones had, and a split of them is the same
-//! split.
+//! Split binaries with archives as input. Joined again, they have the code of the fat binaries, and splitting them
+//! gives the same split.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,13 +29,13 @@ use tempfile::TempDir;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
-/// Fixtures that stay fat, and what is none.
+/// Fixtures that stay fat, and files that are not fixtures.
 const LEFT_OUT: [&str; 5] = ["README.md", "expected.json", "extra-pointer.so", "object.o", "src"];
 
-/// By wrapper, the digest of each code object.
+/// For each wrapper, the digests of the code objects by target.
 type Code = Vec<BTreeMap<String, String>>;
 
-/// By fixture.
+/// The code of each fixture.
 type All = BTreeMap<String, Code>;
 
 fn digest(bytes: &[u8]) -> String {
@@ -48,7 +48,7 @@ fn read(content: &dyn Content) -> Vec<u8> {
     bytes
 }
 
-/// What the fixtures hold, as an independent checker found it.
+/// The code of the fixtures, as an independent checker found it.
 fn expected() -> All {
     let text = fs::read(Path::new(FIXTURES).join("expected.json")).unwrap();
     let json: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&text).unwrap();
@@ -61,7 +61,7 @@ fn expected() -> All {
     all.filter(|(name, code): &(String, Code)| !LEFT_OUT.contains(&name.as_str()) && !code.is_empty()).collect()
 }
 
-/// What the binaries of a tree hold.
+/// The code in the binaries of a tree.
 fn code_of(input: &Input, resources: &Arc<Resources>) -> All {
     let mut all = All::new();
     for entry in &input.entries {
@@ -92,7 +92,7 @@ fn options() -> PlanOptions {
     PlanOptions { databases: kpackfs::database::Databases::all(), ..PlanOptions::default() }
 }
 
-/// An input, joined.
+/// A joined input.
 struct Opened {
     input: Input,
     joined: Joined,
@@ -120,7 +120,7 @@ impl Opened {
     }
 }
 
-/// Fails if one has other code than it should; says which.
+/// Fails if a binary has other code than expected, and names it.
 #[track_caller]
 fn same(found: &All, expected: &All) {
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -129,7 +129,7 @@ fn same(found: &All, expected: &All) {
     }
 }
 
-/// Writes host and device parts.
+/// Writes the host and device parts.
 fn write(opened: &Opened, plan: &Plan, out: &Path) {
     let tree = view::lay_out(&opened.input, plan, None, &[], Vec::new()).unwrap();
     let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
@@ -138,7 +138,7 @@ fn write(opened: &Opened, plan: &Plan, out: &Path) {
     export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
 }
 
-/// A fat tree, its split, and that laid over each other.
+/// A fat tree, its split, and the parts of the split in one directory.
 struct Trees {
     place: TempDir,
     keys: Vec<String>,
@@ -184,7 +184,7 @@ fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The names of files that differ.
+/// The names of the files that differ.
 fn differences(one: &Path, other: &Path) -> Vec<String> {
     let (one, other) = (files(one), files(other));
     let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
@@ -242,7 +242,7 @@ fn is_library(path: &str) -> bool {
 #[test]
 fn a_mixed_tree_gets_one_set_of_archives() {
     let trees = Trees::new(&options());
-    // Half of the libraries are fat again, and archives have code for them which no split binary asks for.
+    // Half of the libraries are fat again. Archives have code for them that no split binary asks for.
     for (number, path) in files(&trees.at("fat")).keys().enumerate().filter(|(_, path)| is_library(path)) {
         if number % 2 == 0 {
             fs::copy(trees.at("fat").join(path), trees.at("installed").join(path)).unwrap();
@@ -259,7 +259,7 @@ fn a_mixed_tree_gets_one_set_of_archives() {
 #[test]
 fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
     let trees = Trees::new(&options());
-    // Without section headers nothing says what is padding.
+    // Without section headers, padding cannot be recognised.
     for path in ["lib/plain.so", "lib/features.so", "lib/generic.so", "lib/noheaders.so"] {
         fs::copy(trees.at("fat").join(path), trees.at("installed").join(path)).unwrap();
     }
@@ -278,7 +278,7 @@ fn the_split_of_a_mixed_tree_can_be_verified_against_it() {
     }
 }
 
-/// Gives an ELF file a section of as many wrappers, at the end of the file.
+/// Gives an ELF file a section of `count` wrappers, at the end of the file.
 fn with_wrappers(elf: &mut Vec<u8>, count: usize) {
     use object::{Object, ObjectSection};
     let (index, old) = {

@@ -1,4 +1,4 @@
-//! Several wheels that belong together.
+//! Several wheels of one split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -87,7 +87,7 @@ fn wheels_that_do_not_belong_together_are_named() {
     assert_eq!(join::wheels_in(place.path()).unwrap(), Vec::<PathBuf>::new());
 }
 
-/// Runs kpackfs; what it says on stderr.
+/// Runs kpackfs. Returns its stderr.
 #[track_caller]
 fn run(arguments: &[&str], inputs: &[PathBuf]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).args(inputs).output().unwrap();
@@ -136,7 +136,7 @@ impl Wheels {
         wheels
     }
 
-    /// Splits wheels once more.
+    /// Splits wheels again.
     fn again(&self, wheels: &[PathBuf], name: &str, options: &[&str]) -> String {
         let output = text(&self.at(name));
         let arguments: Vec<_> = ["split", "--output", &output].into_iter().chain(options.iter().copied()).collect();
@@ -161,7 +161,7 @@ fn unzipped(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     members
 }
 
-/// The same of a wheel whose RECORD has to describe all of them rightly.
+/// The same, after checking that the wheel's RECORD describes all of its members.
 #[track_caller]
 fn members(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     let members = unzipped(wheel);
@@ -184,7 +184,7 @@ fn code(wheel: &Path) -> All {
     code_of(&Input::open(wheel, &resources).unwrap(), &resources)
 }
 
-/// The members of a wheel that neither are libraries nor say how it was made.
+/// The members of a wheel, except libraries and files that say how it was made.
 fn others(wheel: &Path) -> BTreeMap<String, Vec<u8>> {
     let is_other = |name: &String| {
         let is_library = [".so", ".dll"].iter().any(|end| name.ends_with(end));
@@ -214,7 +214,7 @@ fn the_fat_wheel_comes_back() {
     assert_eq!(differing(&lower(others(&fat)), &lower(others(&wheels.fat))), Vec::<String>::new());
     assert!(!members.keys().any(|name| name.contains("device") || name.contains(".kpack")), "{:?}", members.keys());
     same(&code(&fat), &code(&wheels.fat));
-    // It is the same from a directory of the wheels, and in a mount.
+    // The result is the same from a directory of the wheels, and in a mount.
     wheels.again(&[wheels.at("split")], "other", &["--view", "fat-wheel", "--view", "fat"]);
     let other = wheels.at("other/fat-wheel").join(fat.file_name().unwrap());
     assert!(fs::read(other).unwrap() == fs::read(&fat).unwrap());
@@ -250,7 +250,7 @@ fn device_wheels_may_be_packaged_in_another_way() {
     let metadata = String::from_utf8(host["fat_torch-2.10.0+rocm7.1.dist-info/METADATA"].clone()).unwrap();
     assert!(metadata.contains("own-gfx90a==2.10.0+rocm7.1") && !metadata.contains("amd-fat-torch"), "{metadata}");
     run(&["verify"], &own);
-    // The names that the split had are the default.
+    // The names of the earlier split are the default.
     wheels.again(&own, "again", &["--format", "wheel"]);
     assert!(wheels.in_directory("again").iter().any(|path| path.to_str().unwrap().contains("own_gfx90a")));
 }
@@ -301,7 +301,7 @@ fn what_are_not_device_wheels_of_one_host_wheel_is_a_tree() {
     assert!(!done.status.success() && said.contains("device wheels that its extras require"), "{said}");
     wheels.again(&several, "tree", &["--view", "fat"]);
     assert!(wheels.at("tree/fat/y-1.dist-info").is_dir());
-    // A fat wheel is none that was split.
+    // A fat wheel is not a split wheel.
     let arguments = ["split", "--output", &output, "--format", "wheel", "--view", "fat"];
     let done = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).arg(&wheels.fat).output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Splits that are not what the fat input was.
+//! Splits that do not match the fat input.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,4 @@
-//! Archives that hold the wrong thing, or stand in the wrong place.
+//! Archives with wrong content, or in the wrong place.
 
 use std::fs;
 use std::path::Path;

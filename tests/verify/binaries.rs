@@ -1,4 +1,4 @@
-//! Binaries that no loader should take.
+//! Binaries that a loader should refuse.
 
 use std::fs;
 use std::path::Path;

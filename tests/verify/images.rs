@@ -1,6 +1,6 @@
-//! Windows images that no loader should take. `win.dll` after a split: `e_lfanew` 0x78, section table 0x180 (entry 6 is
-//! `.kpackrf`, 7 is `.reloc`), code at 0x400, wrappers at 0x1400, the marker at 0x1600, relocations at 0x1800 (those of
-//! wrappers at 0x1820).
+//! Windows images that a loader should refuse. `win.dll` after a split: `e_lfanew` 0x78, section table 0x180 (entry 6
+//! is `.kpackrf`, 7 is `.reloc`), code at 0x400, wrappers at 0x1400, the marker at 0x1600, relocations at 0x1800 (those
+//! of wrappers at 0x1820).
 
 use kpackfs::verify::Check;
 

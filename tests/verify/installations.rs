@@ -1,4 +1,4 @@
-//! Installations, and wheels for some GPUs: what belongs together is there, in one version, and nothing is left unchecked.
+//! Installations, and wheels for some GPUs: all parts must exist in one version, and everything is checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn fat_with_data() -> TempDir {
     fat
 }
 
-/// The wheels of it.
+/// The wheels of a split.
 fn wheels(fat: &Path, options: &[&str]) -> TempDir {
     let out = tempfile::tempdir().unwrap();
     split(fat, &out.path().join("wheels"), &[&["--format", "wheel"], options].concat());
@@ -44,7 +44,7 @@ fn wheel(out: &TempDir, start: &str) -> PathBuf {
     names.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start)).unwrap()
 }
 
-/// Wheels, unpacked into one directory as pip does it, without the scripts.
+/// Wheels, unpacked into one directory as pip does, without the scripts.
 pub(crate) fn installed(wheels: &[PathBuf]) -> TempDir {
     let site = tempfile::tempdir().unwrap();
     for wheel in wheels {
@@ -105,7 +105,7 @@ fn wheels_for_one_gpu() {
         assert_eq!(report.findings, [], "{against:?}");
         assert!(report.notes.iter().any(|note| note.contains("they are installed elsewhere")), "{:?}", report.notes);
     }
-    // In a directory of wheels there has to be each that METADATA names, and each needs its family's.
+    // A directory of wheels must have each wheel that METADATA names, and each device wheel needs that of its family.
     fs::remove_file(&other).unwrap();
     let report = check(&[out.path().join("wheels")], None);
     assert!(has(&report, Check::Distribution, "fat-1.0-py3", "its METADATA names amd-fat-device-gfx90a==1.0"));
@@ -117,7 +117,7 @@ fn wheels_for_one_gpu() {
     assert!(!check(&[device], None).findings.is_empty(), "a device wheel alone");
 }
 
-/// What is done to an installation, the check and a part of the path that have to be named, and a part of the reason.
+/// A change to an installation, the check and a part of the path that the finding must name, and a part of its reason.
 type Damage = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
 const DAMAGES: [Damage; 18] = [
@@ -292,7 +292,7 @@ fn a_split_says_what_was_asked_for() {
                 );
             }
         }
-        // What it says is no excuse for what is lost.
+        // The statement of the split does not excuse missing files.
         fs::remove_file(out.path().join("parts/host/fat/version.py")).unwrap();
         assert!(!check(&[out.path().join("parts")], Some(fat.path())).findings.is_empty());
     }
@@ -305,7 +305,7 @@ fn a_split_says_what_was_asked_for() {
     assert!(!check(std::slice::from_ref(&out), Some(&from)).findings.is_empty());
     fs::remove_dir_all(out.join(".kpackfs")).unwrap();
     assert!(!check(std::slice::from_ref(&out), Some(&from)).findings.is_empty());
-    // Without all views it is a part of a split.
+    // Without all views, it is a part of a split.
     let some = tree.path().join("some");
     split(&from, &some, &["--view", "host", "--view", "gfx90a"]);
     assert_eq!(check(&[some], Some(&from)).findings, []);
@@ -369,14 +369,14 @@ fn several_splits_in_one_place() {
     let third = fat();
     let report = check(&[outs[1].path().join("wheels")], Some(third.path()));
     assert!(has(&report, Check::Against, "", "nothing that is verified was made of it"), "{:?}", report.findings);
-    // Code of one is no code of the other.
+    // Code of one distribution does not count for the other.
     let site = installed(&[one_gpu(0, "fat"), vec![wheel(&outs[1], "other-")]].concat());
     let report = check(&[site.path().to_owned()], None);
     let [finding] = &*report.findings else { panic!("{:?}", report.findings) };
     assert_eq!(finding.to_string(), "other-1.0.dist-info: no archive has code for any of its split binaries");
 }
 
-/// The RECORD of a wheel that was split after it was installed knows nothing of that; everything else is compared.
+/// The RECORD of a wheel that was split after installation does not list the result. Everything else is compared.
 #[test]
 fn records_older_than_the_split() {
     let fat = fat();

@@ -1,4 +1,4 @@
-//! `verify` finds nothing in a split by kpackfs, and finds every way in which a split can be wrong.
+//! `verify` finds nothing in a split by kpackfs, and reports every way in which a split can be wrong.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What holds nothing to verify is no success.
+//! Input with nothing to verify is not a success.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,13 @@ fn nothing_to_verify_is_an_error() {
         let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
         assert!(message.contains(": there is nothing to verify: no split binary"), "{message}");
     }
-    // Next to something that can be verified, too, in either order.
+    // This also holds next to something that can be verified, in either order.
     let split = Split::make(&[]);
     for name in ["empty", "text"] {
         assert!(is_nothing(&[at(name), split.out()]) && is_nothing(&[split.out(), at(name)]), "{name}");
     }
     assert!(is_nothing(&[at("empty"), at("text")]));
-    // Binaries are often named by a pattern that fits others as well.
+    // Binaries are often named by a pattern, which may match other files as well.
     let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));
 }

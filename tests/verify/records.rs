@@ -1,4 +1,4 @@
-//! Files that are not what RECORD says.
+//! Files that differ from RECORD.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const DATABASE: &str = "gfx90a/fat/lib/rocblas/library/TensileLibrary_gfx90a.dat
 const ARCHIVE: &str = "gfx90a/fat/.kpack/fat_gfx90a.kpack";
 const MERGED: &str = "merged/gfx90a";
 
-/// What is done to a split.
+/// A change to a split.
 type Change = fn(&Path);
 
 fn write(path: &Path, text: &str) {
@@ -104,7 +104,8 @@ fn what_record_leaves_open_is_fine() {
     let (fat, out) = (place.path().join("fat"), place.path().join("out"));
     unpacked(&fat, "fat", "1.0");
     split(&fat, &out, &[]);
-    // What installers and Python add: scripts elsewhere, files without digest, files without a line, links to a cache.
+    // Files that installers and Python add: scripts elsewhere, files without digest, files without a line, links to a
+    // cache.
     edit(&out.join(RECORD), |bytes| {
         bytes.extend(format!("../../bin/fat,sha256={},9\nfat/__pycache__/gone.pyc,,\n", "A".repeat(43)).bytes());
     });
@@ -112,7 +113,7 @@ fn what_record_leaves_open_is_fine() {
     fs::rename(out.join(VERSION), place.path().join("cached")).unwrap();
     symlink(place.path().join("cached"), out.join(VERSION)).unwrap();
     assert_eq!(verify(&[out], None, &VerifyOptions::default()).findings, []);
-    // Real wheels without device code may state sizes only.
+    // Real wheels without device code may state only sizes.
     let pure = place.path().join("pure");
     unpacked(&pure, "pure", "1.0");
     fs::remove_file(pure.join("pure/plain.so")).unwrap();
@@ -122,7 +123,7 @@ fn what_record_leaves_open_is_fine() {
     assert_eq!((report.findings.as_slice(), report.counts.recorded_files.get()), (&[][..], 0));
 }
 
-/// Changes members of a wheel; those of which nothing is left are removed.
+/// Changes members of a wheel. Members for which `change` returns `None` are removed.
 fn rewrite(wheel: &Path, change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(fs::read(wheel).unwrap())).unwrap();
     let mut made = zip::ZipWriter::new(fs::File::create(wheel).unwrap());
@@ -139,7 +140,7 @@ fn rewrite(wheel: &Path, change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
     made.finish().unwrap();
 }
 
-/// The wheels of a distribution: that of the host and one of a device.
+/// The wheels of a distribution: the host wheel and one device wheel.
 fn wheels(place: &Path) -> [PathBuf; 2] {
     let (fat, out) = (place.join("fat"), place.join("out"));
     unpacked(&fat, "fat", "1.0");

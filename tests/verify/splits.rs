@@ -1,4 +1,4 @@
-//! Splits of the fixtures to spoil, and the tools for it.
+//! Splits of the fixtures, and functions that damage them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) const GFX90A: &str = "gfx90a/.kpack/rocm_gfx90a.kpack";
 pub(crate) const GFX1030: &str = "gfx1030/.kpack/rocm_gfx1030.kpack";
 pub(crate) const XNACK: &str = "gfx90a/.kpack/rocm_gfx90a:xnack+.kpack";
 
-/// Fixtures that stay fat, and what is none.
+/// Fixtures that stay fat, and files that are not fixtures.
 const LEFT_OUT: [&str; 5] = ["README.md", "expected.json", "extra-pointer.so", "object.o", "src"];
 
 /// A fat tree and its split.
@@ -32,7 +32,7 @@ pub(crate) struct Split {
     out: TempDir,
 }
 
-/// The planner's options with nothing left out.
+/// The planner's options with everything enabled.
 pub(crate) fn all() -> split::PlanOptions {
     split::PlanOptions { databases: kpackfs::database::Databases::all(), ..split::PlanOptions::default() }
 }
@@ -80,7 +80,7 @@ impl Split {
     }
 }
 
-/// Fixtures, a database, and whatever else a tree has.
+/// Fixtures, a database, and other files that a tree may have.
 fn fill(root: &Path) {
     let library = root.join("lib/rocblas/library");
     fs::create_dir_all(&library).unwrap();
@@ -104,7 +104,7 @@ pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &Verify
     kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &VerifyProgress::default()).unwrap()
 }
 
-/// Copies a file to a directory that may not be there yet.
+/// Copies a file to a directory, which is created if it does not exist.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to.parent().unwrap()).unwrap();
     fs::copy(from, to).unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Where some bytes are in a file.
+/// The offset of some bytes in a file.
 pub(crate) fn offset_of(path: &Path, wanted: &[u8]) -> u64 {
     let bytes = fs::read(path).unwrap();
     bytes.windows(wanted.len()).position(|window| window == wanted).unwrap() as u64
@@ -137,7 +137,7 @@ pub(crate) fn edit_toc(path: &Path, change: impl FnOnce(&mut Toc)) {
     });
 }
 
-/// Where things are in an ELF file.
+/// Where structures are in an ELF file.
 pub(crate) struct Elf {
     pub(crate) sections: BTreeMap<String, Section>,
     pub(crate) segments: Vec<Segment>,
@@ -186,7 +186,7 @@ impl Elf {
     }
 }
 
-/// What is done to a split, the check and the file that have to be named, and a part of the reason.
+/// A change to a split, the check and the file that the finding must name, and a part of its reason.
 pub(crate) type Mutation = (&'static str, fn(&Path), Check, &'static str, &'static str);
 
 pub(crate) fn run(mutations: &[Mutation], against: bool) {

@@ -1,4 +1,4 @@
-//! Thin views, thin wheels and installations of them: they are no splits, and all that is in them is checked.
+//! Thin views, thin wheels and installations of them: they are not splits, and everything in them is checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn wrappers_without_code_are_in_a_note() {
     assert!(report.notes.iter().any(|it| it == note), "{:?}", report.notes);
 }
 
-/// Somewhere else nothing says that a tree is thin but the user.
+/// A copied tree is known to be thin only if the user says so.
 #[test]
 fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
     let split = Split::make(&["thin/gfx90a"]);
@@ -59,7 +59,7 @@ fn a_tree_that_was_copied_is_thin_if_the_user_says_so() {
     assert!(found.iter().any(|it| it.reason.contains("code for gfx90a, which a GPU of gfx1030 cannot be given")));
 }
 
-/// What is done to a thin tree for gfx90a, and what has to be said of which file, without the fat tree or with it.
+/// A change to a thin tree for gfx90a, and the findings for a file, without the fat tree or with it.
 type Damage = (&'static str, fn(&Path), bool, Check, &'static str, &'static str);
 
 /// The offset of the first bundle of a binary.
@@ -69,7 +69,7 @@ fn bundle(path: &Path) -> usize {
     at(b"__CLANG_OFFLOAD_BUNDLE__").or_else(|| at(b"CCOB")).unwrap()
 }
 
-/// Cuts a library down to another GPU.
+/// Reduces a library to another GPU.
 fn other_gpu(tree: &Path, name: &str) {
     let split = Split::make(&["thin/gfx1030"]);
     copy(&split.out().join("thin/gfx1030/lib").join(name), &tree.join("lib").join(name));
@@ -254,7 +254,7 @@ fn damaged_installations_are_named() {
     expect(&|at| fs::remove_file(at.join(database)).unwrap(), Some(fat.path()), Check::Against, database, "is lost");
 }
 
-/// Thin wheels say what they are for in their dist-info, and RECORD names that.
+/// Thin wheels name their GPUs in their dist-info, and RECORD lists that file.
 #[test]
 fn a_thin_wheel_names_its_gpus() {
     let fat = fat();
@@ -267,7 +267,7 @@ fn a_thin_wheel_names_its_gpus() {
     assert!(read("RECORD").contains("fat-1.0.dist-info/kpackfs.json,sha256="));
 }
 
-/// Code object files for several targets are cut down, too, and compared with what they were.
+/// Code object files for several targets are reduced, too, and compared with the originals.
 #[test]
 fn code_object_files_are_checked() {
     let fat = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Views of a split: what is laid over each other, and what a split says that there is.
+//! Views of a split that are laid over each other, and the statement of a split about its parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn fat() -> TempDir {
     fat
 }
 
-/// What a mount shows with these targets laid over the host part.
+/// A mount's view with these targets laid over the host part.
 fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
@@ -97,7 +97,7 @@ fn tree() -> TempDir {
     tree
 }
 
-/// What there is and what is said, after `kpackfs split` with these options.
+/// The statement of the split in `out`.
 fn said(out: &Path) -> serde_json::Value {
     serde_json::from_str(&fs::read_to_string(out.join(".kpackfs/split.json")).unwrap()).unwrap()
 }
@@ -110,7 +110,7 @@ fn a_part_that_is_missing_or_does_not_belong_is_named() {
         let out = place.path().join(number.to_string());
         split(tree.path(), &out, &[]);
         split(tree.path(), &out, &["--view", "merged/gfx90a"]);
-        // Other things may be there.
+        // The output directory may contain other files.
         fs::create_dir(out.join("notes")).unwrap();
         fs::write(out.join("notes/x"), "").unwrap();
         let report = check(out.clone(), Some(tree.path()));
@@ -156,15 +156,15 @@ fn what_is_said_is_about_what_there_is() {
     split(tree.path(), &out, &["--gpu-targets", "gfx1030", "--force"]);
     parts(&["host", "gfx1030"]);
     assert!(out.join("notes").is_dir());
-    // A part that is added later is said, too.
+    // A part that is added later is in the statement, too.
     split(tree.path(), &out, &["--view", "gfx90a"]);
     parts(&["gfx1030", "gfx90a", "host"]);
-    // Nothing but parts is replaced, whatever stands there.
+    // Only parts are replaced, whatever the statement says.
     fs::write(out.join(".kpackfs/split.json"), r#"{"json_version": 1, "parts": ["host", "notes"]}"#).unwrap();
     split(tree.path(), &out, &["--force"]);
     assert!(out.join("notes").is_dir());
     parts(&["host", "gfx1030", "gfx90a"]);
-    // What another tool left there is named.
+    // Parts that another tool left there are named.
     fs::remove_dir_all(out.join(".kpackfs")).unwrap();
     let mut command = assert_cmd::Command::cargo_bin("kpackfs").unwrap();
     let force = ["split", "--no-cache", "--gpu-targets", "gfx1030", "--force", "-o"];

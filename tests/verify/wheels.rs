@@ -1,4 +1,4 @@
-//! Host and device wheels belong together in whatever order they are named.
+//! Host and device wheels are matched in whatever order they are named.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) fn unpacked(root: &Path, name: &str, version: &str) {
     let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Dist: numpy==1.0\n");
     fs::write(dist_info.join("METADATA"), metadata).unwrap();
     fs::write(dist_info.join("WHEEL"), WHEEL).unwrap();
-    // As it is in the fat wheel: out of date as soon as a binary is split.
+    // RECORD as in the fat wheel: it is out of date as soon as a binary is split.
     let record = format!("{name}/plain.so,sha256={},1\n", "A".repeat(43));
     fs::write(dist_info.join("RECORD"), record).unwrap();
 }
@@ -50,7 +50,7 @@ fn list(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Verifies in many orders, each of the paths being the first once, and each the last.
+/// Verifies in many orders: each of the paths is first once and last once.
 fn in_any_order(paths: &[PathBuf]) -> VerifyReport {
     let described = |paths: &[PathBuf]| {
         let report = verify(paths, None, &VerifyOptions::default());
@@ -84,7 +84,7 @@ fn wheels_in_any_order() {
         (of_directory.findings.as_slice(), serde_json::to_string(&of_directory.counts).unwrap()),
         (&[][..], counts)
     );
-    // Twice named is once named; without one of the devices there is always the same to complain about.
+    // A wheel that is named twice counts once. If a device wheel is missing, the findings are the same in any order.
     let removed = paths.iter().position(|path| path.to_string_lossy().contains("gfx90a")).unwrap();
     paths.push(paths[0].clone());
     assert_eq!(verify(&paths, None, &VerifyOptions::default()).findings, []);
@@ -98,7 +98,7 @@ fn wheels_in_any_order() {
 fn directories_in_any_order() {
     let place = tempfile::tempdir().unwrap();
     unpacked(&place.path().join("wheel"), "fat", "1.0");
-    // Two distributions make it a tree, whose RECORDs stay as they were.
+    // Two distributions make it a tree, whose RECORDs stay unchanged.
     unpacked(&place.path().join("tree"), "fat", "1.0");
     unpacked(&place.path().join("tree"), "other", "2.0");
     for fat in ["wheel", "tree"] {
@@ -127,7 +127,7 @@ fn versions_are_compared_as_in_pep_440() {
             });
         }
     }
-    // RECORD states the digests from before.
+    // RECORD states the digests from before the change.
     let report = verify(&[out], None, &VerifyOptions::default());
     let others: Vec<_> = report.findings.iter().filter(|finding| finding.check != Check::Record).collect();
     assert!(others.is_empty() && !report.findings.is_empty(), "{others:?}");
@@ -143,7 +143,7 @@ fn several_distributions_in_one_directory() {
     }
     let report = in_any_order(&list(place.path()));
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 12));
-    // Without the host wheels of a version, its device wheels belong to nobody.
+    // If the host wheels of a version are missing, its device wheels match no host wheel.
     for path in
         list(place.path()).iter().filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("fat-1.0"))
     {

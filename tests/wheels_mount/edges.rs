@@ -1,4 +1,4 @@
-//! Odd members of wheels: nothing is lost, and nothing is silent.
+//! Unusual members of wheels: nothing is lost, and nothing is skipped silently.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -53,7 +53,7 @@ fn splits(directory: &TempDir, input: &Path, more: &[&str]) -> (PathBuf, String)
     (out, said)
 }
 
-/// What is said when nothing is written.
+/// The error when nothing is written.
 fn refusal(directory: &TempDir, input: &Path, more: &[&str]) -> String {
     let (out, output) = split(directory, input, more);
     assert_eq!(output.status.code(), Some(1));
@@ -145,7 +145,7 @@ fn a_merged_view_is_what_is_installed() {
     for view in [mount.at("merged/gfx90a"), with_arch.at("host")] {
         verifies(&[&view]);
     }
-    // By itself, the host part is the unpacked host wheel.
+    // Alone, the host part is the unpacked host wheel.
     assert!(mount.at("host/edge-1.0.data/platlib/edge/lib/libmixed.so").exists());
 }
 
@@ -200,7 +200,7 @@ fn archives_of_the_input_keep_their_names() {
     fs::create_dir_all(tree.join("lib")).unwrap();
     fs::write(tree.join("lib/one.so"), fixture("plain.so")).unwrap();
     let (out, _) = splits(&directory, &tree, &["--view", "merged/gfx90a"]);
-    // One library is split already: the other one's code goes to the same archives.
+    // One library is split already. The other one's code goes to the same archives.
     let half = directory.path().join("half");
     fs::rename(out.join("merged/gfx90a"), &half).unwrap();
     fs::write(half.join("lib/two.so"), fixture("mixed.so")).unwrap();
@@ -214,7 +214,7 @@ fn archives_of_the_input_keep_their_names() {
     assert_eq!(names(&merged), [&archives[..], &["lib/one.so", "lib/two.so"]].concat());
     assert_eq!(merged[Path::new("lib/one.so")], fs::read(half.join("lib/one.so")).unwrap());
     verifies(&[&out.join("merged/gfx90a")]);
-    // No marker leads to the archive any more.
+    // No marker names the archive any more.
     fs::remove_file(half.join("lib/one.so")).unwrap();
     let (out, said) = splits(&directory, &half, &["--view", "merged/gfx90a", "--view", "gfx90a", "--view", "host"]);
     assert!(said.contains(".kpack/rocm_gfx90a.kpack: an archive of the input"), "{said}");
@@ -223,7 +223,7 @@ fn archives_of_the_input_keep_their_names() {
     assert_eq!(names(&merged), [&archives[..], &["lib/two.so"]].concat());
     assert_eq!(merged[Path::new(".kpack/rocm_gfx90a.kpack")], fs::read(half.join(".kpack/rocm_gfx90a.kpack")).unwrap());
     verifies(&[&out.join("merged/gfx90a")]);
-    // What is no directory cannot hold archives.
+    // A file in place of the directory cannot contain archives.
     fs::remove_dir_all(half.join(".kpack")).unwrap();
     fs::write(half.join(".kpack"), "file").unwrap();
     let said = refusal(&directory, &half, &[]);
@@ -290,7 +290,7 @@ fn symlinks_become_copies() {
     let (out, _) = splits(&directory, &input, &["--view", "merged/gfx90a"]);
     verifies(&[&out.join("merged/gfx90a")]);
 
-    // The same of an unpacked wheel.
+    // The same for an unpacked wheel.
     let tree = directory.path().join("tree");
     fs::create_dir_all(tree.join("edge")).unwrap();
     for (path, content) in unpacked(&input) {
@@ -335,7 +335,7 @@ fn code_for_a_target_that_is_not_understood_stays_where_it_is() {
     let (out, said) = splits(&directory, &tree, &[]);
     assert!(said.contains("plain.so: not split: ") && said.contains("\"GFX1030\""), "{said}");
     assert_eq!(fs::read(out.join("host/plain.so")).unwrap(), odd);
-    // A splitter that drops such code.
+    // The output of a splitter that drops such code.
     let whole = directory.path().join("whole");
     fs::create_dir(&whole).unwrap();
     fs::write(whole.join("mixed.so"), fixture("mixed.so")).unwrap();
@@ -386,7 +386,7 @@ fn a_record_that_lies_is_noticed_where_digests_are_computed() {
     assert_eq!(complaints(&out), "");
 }
 
-/// The bytes of a member are copied as they are stored, but not before they have been read once.
+/// The stored bytes of a member are copied as they are, but only after they have been read once.
 #[test]
 fn a_damaged_member_is_in_no_wheel() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The index of an input spares the next mount the work, and is never trusted more than the input.
+//! The index of an input spares the next mount the work, and never takes precedence over the input.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -21,14 +21,14 @@ fn kpackfs(arguments: &[&str]) -> Output {
 
 fn index(input: &Path, directory: &Path) -> PathBuf {
     run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).arg("index").arg(input).arg(cache(directory)));
-    // Next to it are compressed code objects.
+    // Next to the index are compressed code objects.
     let mut found = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let index = found.next().unwrap();
     assert!(found.next().is_none());
     index
 }
 
-/// Everything that a mount shows, with sizes, but for thin views: those of compressed bundles are not indexed.
+/// Everything that a mount shows, with sizes, except thin views: those of compressed bundles are not indexed.
 fn listing(mount: &Mount) -> String {
     run(Command::new("ls").args(["-lR", "--ignore=thin*"]).arg(mount.at("")))
 }
@@ -103,7 +103,7 @@ fn an_index_that_is_damaged_or_of_another_input_is_not_used() {
         assert_same(&written(&input, &[&cache(kept.path())]), &expected, "with a damaged index");
         assert_eq!(fs::read(&index).unwrap()[..8], good[..8], "it was made anew");
     }
-    // Another file takes the place of the first.
+    // Another file replaces the first.
     let changed = tempfile::tempdir().unwrap();
     let other = small(&changed);
     fs::copy(&other, &input).unwrap();
@@ -171,7 +171,7 @@ fn code_objects_are_compressed_once_for_all_sessions() {
 #[test]
 fn a_library_without_device_code_is_not_inflated_to_its_end() {
     let place = tempfile::tempdir().unwrap();
-    // As with debug information: 4 MB between what is loaded and the section headers.
+    // 4 MB between the loaded bytes and the section headers, like debug information.
     let lengthened = |name: &str| {
         let mut library = fixture(name);
         let field = |library: &[u8], at: usize| u64::from_le_bytes(library[at..at + 8].try_into().unwrap());

@@ -1,4 +1,4 @@
-//! Wheels in a mount: the same as `split` writes, judged by Python and installed by pip, at the price that is promised.
+//! Wheels in a mount: the same as `split` writes, checked by Python and installed by pip, at the documented cost.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -15,7 +15,7 @@ use std::process::Command;
 use common::{assert_same, fixture, run, skipped};
 use wheels::{Mount, complaints, files, inspect, kpackfs, python, small, split, torch, unpacked, wheel, wheel_names};
 
-/// Every way to a wheel gives the same bytes, and they are right.
+/// All ways to get a wheel give the same bytes, and they are right.
 fn check(input: &Path, minimum: usize) {
     let written = split(input, &["--format", "wheel", "-j", "1"]);
     let wheels = files(written.path());
@@ -86,7 +86,7 @@ fn listing_costs_nothing_and_copying_little() {
     let listed = run(Command::new("ls").arg(&wheels));
     assert_eq!(listed.lines().count(), wheel_names(&input).len());
     run(Command::new("find").arg(&wheels));
-    // Looking into the directory of an architecture begins with its archives.
+    // Listing the directory of an architecture begins with its archives.
     run(Command::new("find").arg(mount.at("")).args(["-maxdepth", "3", "-path", "*/gfx*", "-prune"]));
     assert_eq!(mount.work(), planned, "listing");
 
