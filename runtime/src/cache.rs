@@ -99,8 +99,8 @@ impl Cache {
         Self { environment, slots: Mutex::default() }
     }
 
-    /// The code object of a wrapper: `marker` is what it points at, `index` its number, `binary` the path of the file that it
-    /// is in, `targets` what the device answers to, in order of priority.
+    /// The code object of a wrapper. `marker` is what the wrapper points at, `index` its number, `binary` the path of
+    /// the file that contains it. `targets` are the targets that the device supports, in order of priority.
     ///
     /// ```no_run
     /// use std::path::Path;

@@ -38,8 +38,8 @@
 //! # Ok::<(), rocm_kpack::Error>(())
 //! ```
 //!
-//! Archives and metadata can come from anywhere. Whatever they say, the answer is bytes of the promised size or an [`Error`];
-//! memory is taken for what is there, not for what is claimed.
+//! Archives and metadata can come from untrusted sources. Whatever they contain, the result is bytes of the promised
+//! size or an [`Error`]. Memory is allocated for bytes that exist, not for lengths that are claimed.
 
 mod archive;
 mod cache;

@@ -59,10 +59,7 @@ impl Toc {
 }
 
 /// MessagePack with maps by field name.
-#[expect(
-    clippy::expect_used,
-    reason = "plain strings, numbers, lists and maps into a vector: there is nothing that could fail"
-)]
+#[expect(clippy::expect_used, reason = "writing plain strings, numbers, lists and maps to a vector cannot fail")]
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     rmp_serde::to_vec_named(value).expect("plain fields")
 }

@@ -81,10 +81,7 @@ impl Kpm {
     }
 
     /// The file's bytes.
-    #[expect(
-        clippy::expect_used,
-        reason = "plain strings, numbers and maps into a vector: there is nothing that could fail"
-    )]
+    #[expect(clippy::expect_used, reason = "writing plain strings, numbers and maps to a vector cannot fail")]
     pub fn to_bytes(&self) -> Vec<u8> {
         rmp_serde::to_vec_named(self).expect("plain fields")
     }

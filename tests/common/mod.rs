@@ -1,4 +1,4 @@
-//! What suites share: whether anything can be mounted here, fixtures, programs that have to succeed, and files that have to be the same.
+//! Helpers of all test suites: whether this machine can mount, what is skipped, fixtures, programs that have to succeed, and comparing files.
 
 #![allow(dead_code, reason = "no suite needs all of it")]
 

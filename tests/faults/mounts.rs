@@ -29,7 +29,7 @@ pub(crate) fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + 
     }
 }
 
-/// Bytes that neither repeat nor compress to nothing.
+/// Bytes that do not repeat, and compress only partly.
 pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {

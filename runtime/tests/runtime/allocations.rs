@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Remembers the largest piece of memory that each thread asked for.
+/// An allocator that records the largest piece of memory that each thread asked for.
 pub(crate) struct Watch;
 
 thread_local! {

@@ -31,7 +31,7 @@ pub(crate) fn with_toc(stored: &[u8], toc: &Value) -> Vec<u8> {
     around(stored, &rmp_serde::to_vec_named(toc).unwrap())
 }
 
-/// An uncompressed archive in which the value at a JSON pointer is another one, or is missing.
+/// An uncompressed archive in which the value at a JSON pointer is replaced or removed.
 fn with(pointer: &str, value: impl Into<Option<Value>>) -> Vec<u8> {
     with_toc(CODE, &changed(plain(), pointer, value.into()))
 }
