@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -47,11 +48,44 @@ pub struct Resources {
     /// Threads for work that may block.
     #[doc(hidden)]
     pub executor: Executor,
+    /// What is hashed in passing: nothing, unless a command asks for it.
+    #[doc(hidden)]
+    pub hashed: HashedInPassing,
     /// Random bytes that distinguish this session from all others.
     #[doc(hidden)]
     pub session: [u8; 16],
     shared: Mutex<Weak<dyn Any + Send + Sync>>,
     ids: Counter,
+}
+
+/// Of which bytes the SHA-256 is computed in passes that are made for something else. This spares other passes where the sums
+/// of all of them will be asked for.
+#[derive(Debug, Default)]
+pub struct HashedInPassing {
+    members: AtomicBool,
+    spliced: AtomicBool,
+}
+
+impl HashedInPassing {
+    /// Has members of wheels hashed when they are inflated first.
+    pub fn hash_members(&self) {
+        self.members.store(true, Ordering::Relaxed);
+    }
+
+    /// Has rewritten members hashed when their streams are spliced.
+    pub fn hash_spliced(&self) {
+        self.spliced.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether members are.
+    pub fn has_members(&self) -> bool {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    /// Whether rewritten members are.
+    pub fn has_spliced(&self) -> bool {
+        self.spliced.load(Ordering::Relaxed)
+    }
 }
 
 impl Resources {
@@ -88,6 +122,7 @@ impl Resources {
             session: random(),
             shared: Mutex::new(Weak::<()>::new()),
             ids: Counter::default(),
+            hashed: HashedInPassing::default(),
             budget,
         })
     }

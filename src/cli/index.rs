@@ -9,7 +9,7 @@ use clap::Args;
 use rayon::prelude::*;
 
 use super::options::{InputOptions, SplitOptions};
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, prepare_to_check};
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
@@ -35,7 +35,7 @@ pub(super) struct IndexArguments {
 
 impl IndexArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let prepared = prepare(&self.source.paths(), &self.options)?;
+        let prepared = prepare_to_check(&self.source.paths(), &self.options)?;
         let Some(file) = prepared.resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };

@@ -13,11 +13,13 @@ use super::table::size;
 use super::terminal::message;
 use crate::index::Index;
 use crate::join::{self, Joined};
+use crate::metrics::Counters;
 use crate::report::MakingProgress;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
 use crate::split::{Packaging, Plan, PlanProgress, Statement};
 use crate::view::WheelSet;
+use crate::wheel::states_digests;
 
 /// An input with its plan.
 pub(super) struct Prepared {
@@ -86,12 +88,21 @@ pub(super) fn prepare(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Res
     prepare_listed(inputs, options, Input::open)
 }
 
+/// Like [`prepare`], for callers of [`Prepared::check_claims`]: the pass that planning makes over members computes their
+/// digests.
+pub(super) fn prepare_to_check(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Prepared> {
+    prepare_with(inputs, options, Input::open, true)
+}
+
 /// Like [`prepare`], for an input that `list` lists.
-pub(super) fn prepare_listed(
-    inputs: &[PathBuf],
-    options: &SplitOptions,
-    list: fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>,
-) -> anyhow::Result<Prepared> {
+pub(super) fn prepare_listed(inputs: &[PathBuf], options: &SplitOptions, list: List) -> anyhow::Result<Prepared> {
+    prepare_with(inputs, options, list, false)
+}
+
+/// A function that lists an input.
+type List = fn(&Path, &Arc<Resources>) -> Result<Input, SourceError>;
+
+fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_checked: bool) -> anyhow::Result<Prepared> {
     let choices = options.to_options(Packaging::Bundles)?;
     let first = inputs.first().map_or(Path::new(""), PathBuf::as_path);
     let resources = resources(first, options)?;
@@ -102,6 +113,9 @@ pub(super) fn prepare_listed(
         },
         several => join::open_wheels(several, &resources)?,
     };
+    if is_checked && states_digests(&input) {
+        resources.hashed.hash_members();
+    }
     let joining = join::JoinProgress::default();
     let joined = show_bytes("Joining", &joining.done, &joining.total, || join::join(&mut input, &resources, &joining));
     let progress = PlanProgress::default();
@@ -119,8 +133,22 @@ pub(super) fn prepare_listed(
 
 /// Saves the index. Without it the next run takes longer, but is not wrong.
 pub(super) fn save_index(resources: &Resources) {
+    log_work(&resources.counters);
     if let Err(error) = resources.index.save() {
         eprintln!("kpackfs: warning: the index of the input cannot be saved: {error}");
     }
     resources.store.finish();
+}
+
+/// Logs what was done.
+fn log_work(counters: &Counters) {
+    tracing::debug!(
+        bytes_read = counters.bytes_read.get(),
+        bytes_inflated = counters.bytes_inflated.get(),
+        bytes_deflated = counters.bytes_deflated.get(),
+        bytes_decompressed = counters.bytes_decompressed.get(),
+        bytes_compressed = counters.bytes_compressed.get(),
+        bytes_hashed = counters.bytes_hashed.get(),
+        "work"
+    );
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::output::Output;
-use super::prepare::{Prepared, prepare, save_index};
+use super::prepare::{Prepared, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::statement::StatementChange;
 use super::terminal::message;
@@ -113,7 +113,8 @@ impl Split {
                 }
             };
         }
-        let mut prepared = prepare(&self.source.paths(), &self.options)?;
+        let mut prepared = prepare_to_check(&self.source.paths(), &self.options)?;
+        prepared.resources.hashed.hash_spliced();
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }
@@ -320,7 +321,7 @@ impl Split {
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
         let progress = ExportProgress { total: unmade_size(&archives).into(), ..ExportProgress::default() };
         show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
-            WheelSet::make(&parts, &progress.done)?;
+            WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
             Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), &progress)?)
         })?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
+use super::digests::StreamDigests;
 use super::{DeflateError, WINDOW};
 use crate::metrics::Counters;
 use crate::rope::{Content, to_usize};
@@ -23,11 +24,12 @@ pub(super) struct Encoded {
 }
 
 /// Deflates `range` of `content`, to be decoded after everything before it. If it `ends` the stream, the last block is
-/// marked as final.
+/// marked as final. What is encoded is added to `sums`.
 pub(super) fn encode(
     content: &dyn Content,
     range: Range<u64>,
     ends: bool,
+    mut sums: Option<&mut StreamDigests>,
     counters: &Counters,
 ) -> Result<Encoded, DeflateError> {
     let mut encoder = Compress::new(Compression::new(LEVEL), false);
@@ -50,6 +52,9 @@ pub(super) fn encode(
         };
         add(&mut encoder, &buffer, flush, &mut result.bytes)?;
         result.crc.update(&buffer);
+        if let Some(sums) = &mut sums {
+            sums.update(&buffer);
+        }
         counters.bytes_deflated.add(count);
         if at >= range.end {
             return Ok(result);

@@ -9,6 +9,7 @@
 //! It does not know entries and their names. It takes contents and returns ropes.
 
 mod change;
+mod digests;
 mod encode;
 mod join;
 mod plan;
@@ -16,6 +17,7 @@ mod plan;
 use std::sync::Arc;
 
 use self::change::changes;
+use self::digests::StreamDigests;
 use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{StreamPart, plan};
@@ -40,6 +42,8 @@ pub struct Deflation {
     pub size: u64,
     /// CRC-32 of the inflated content.
     pub crc32: u32,
+    /// SHA-256 of the same, if that was asked for.
+    pub sha256: Option<[u8; 32]>,
 }
 
 /// Why no deflate stream can be made.
@@ -63,6 +67,24 @@ pub fn splice(
     edits: &[Edit],
     counters: &Counters,
 ) -> Result<Option<Deflation>, DeflateError> {
+    splice_with(original, edits, None, counters)
+}
+
+/// The same, with a SHA-256. What is taken over is inflated for it, in the pass in which the rest is encoded.
+pub fn splice_and_hash(
+    original: &Arc<dyn Content>,
+    edits: &[Edit],
+    counters: &Counters,
+) -> Result<Option<Deflation>, DeflateError> {
+    splice_with(original, edits, Some(StreamDigests::default()), counters)
+}
+
+fn splice_with(
+    original: &Arc<dyn Content>,
+    edits: &[Edit],
+    mut sums: Option<StreamDigests>,
+    counters: &Counters,
+) -> Result<Option<Deflation>, DeflateError> {
     let content = edited(original, edits.to_vec())?;
     let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
     let Some(boundaries) = original.block_boundaries()? else { return Ok(None) };
@@ -75,23 +97,30 @@ pub fn splice(
     let mut crc = crc32fast::Hasher::new();
     // Only the end of the original's stream and what is encoded last are marked as final (RFC 1951, section 3.2.3).
     let mut ended = false;
+    let mut at = 0;
     for (number, part) in parts.iter().enumerate() {
         match part {
             StreamPart::Anew(range) => {
                 ended = number + 1 == parts.len();
-                let encoded = encode(&content, range.clone(), ended, counters)?;
+                let encoded = encode(&content, range.clone(), ended, sums.as_mut(), counters)?;
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
+                at = range.end;
             }
             StreamPart::TakenOver(from, to) => {
                 ended = boundaries.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));
+                let end = at + (to.output - from.output);
+                sums.as_mut().map_or(Ok(()), |sums| sums.read(&content, at..end))?;
+                at = end;
             }
         }
     }
     let stream = Rope::new(joiner.finish(ended))?;
-    Ok(Some(Deflation { stream, size: content.size(), crc32: crc.finalize() }))
+    let (size, crc32) = (content.size(), crc.finalize());
+    let sha256 = sums.map(|sums| sums.finish(crc32, counters, size)).transpose()?;
+    Ok(Some(Deflation { stream, size, crc32, sha256 }))
 }
 
 /// Deflates a content that is not deflated in the input. `Ok(None)` if it is too long.
@@ -100,11 +129,11 @@ pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Defl
     if size > MOST_WHOLE {
         return Ok(None);
     }
-    let encoded = encode(content, 0..size, true, counters)?;
+    let encoded = encode(content, 0..size, true, None, counters)?;
     let mut joiner = Joiner::default();
     joiner.stream(&encoded.bytes);
     let stream = Rope::new(joiner.finish(true))?;
-    Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize() }))
+    Ok(Some(Deflation { stream, size, crc32: encoded.crc.finalize(), sha256: None }))
 }
 
 /// The CRC-32 of the content between two block boundaries. Combining is linear: `combine(a, b, n)` is `shift(a, n) ^

@@ -6,9 +6,9 @@ use proptest::sample::{Index, select};
 
 use super::change::{ChangedRange, changes};
 use super::plan::{StreamPart, plan};
-use super::{Deflation, deflate, splice};
+use super::{Deflation, deflate, splice, splice_and_hash};
 use crate::metrics::Counters;
-use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, edited};
+use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, Sha256, edited};
 use crate::source::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, data,
     deflated, deflated_by, deflated_member,
@@ -117,6 +117,10 @@ proptest! {
         let spliced = splice(&original, &changes, &counters).unwrap().unwrap();
         let stream = check(&spliced, &expected);
         prop_assert!(counters.bytes_deflated.get() <= expected.len() as u64);
+        let hashed = splice_and_hash(&original, &changes, &counters).unwrap().unwrap();
+        let mut sum = Sha256::default();
+        sum.update(&expected);
+        prop_assert!(hashed.stream.to_vec().unwrap() == stream && hashed.sha256 == Some(sum.finish()));
 
         let (a, b) = (a.index(stream.len() + 1), b.index(stream.len() + 1));
         let (start, end) = (a.min(b), a.max(b));

@@ -32,6 +32,7 @@ mod identity;
 mod lazy;
 mod packed;
 mod read;
+mod sha256;
 
 use std::fmt;
 use std::fs::File;
@@ -45,6 +46,7 @@ pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
 pub use packed::{BlockBoundary, Packed};
 pub use read::read_all;
+pub use sha256::Sha256;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
 pub trait Content: Send + Sync + fmt::Debug {
@@ -87,6 +89,12 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// The form in which a zip file holds exactly these bytes, if the content is a member of one.
     fn packed(&self) -> Option<Packed> {
         None
+    }
+
+    /// The SHA-256 of all bytes, if that needs no pass of its own: if the pass of
+    /// [`Content::block_boundaries`] computes it.
+    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        Ok(None)
     }
 
     /// Whether [`Content::packed`] returns a form. The default implementation calls it.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::decoder::{Decoder, Stream};
 use super::inflate::DecoderPosition;
 use super::stream_index::StreamIndex;
-use crate::rope::{BlockBoundary, ReadError};
+use crate::rope::{BlockBoundary, ReadError, Sha256};
 
 /// Block boundaries are recorded at least this many bytes of output apart, so that their list takes at most 0.3 % of
 /// the content. Of usual blocks, zlib's blocks of incompressible data are the shortest; they have 16 KiB.
@@ -67,6 +67,8 @@ pub(super) struct BlockIndex {
     pub(super) checkpoints: Vec<Arc<Checkpoint>>,
     /// CRC-32 of everything before `indexed_to`.
     crc: crc32fast::Hasher,
+    /// The same, if it is wanted.
+    sha256: Option<Box<Sha256>>,
     /// Bytes of all windows.
     windows: u64,
 }
@@ -80,6 +82,7 @@ impl Default for BlockIndex {
             boundaries: vec![BlockBoundary::default()],
             checkpoints: vec![Arc::new(start)],
             crc: crc32fast::Hasher::new(),
+            sha256: None,
             windows: 0,
         }
     }
@@ -117,8 +120,14 @@ impl BlockIndex {
         self.windows.saturating_add(lists as u64)
     }
 
-    /// A builder that extends the index.
-    pub(super) fn builder(&self) -> IndexBuilder {
+    /// The SHA-256 of the whole content, if it was wanted when this index was begun.
+    pub(super) fn sha256(&self) -> Option<[u8; 32]> {
+        self.sha256.as_ref().filter(|_| self.complete).map(|sha256| Sha256::clone(sha256).finish())
+    }
+
+    /// A builder that extends the index. If nothing is indexed yet, `hashes` tells whether a SHA-256 is wanted.
+    pub(super) fn builder(&self, hashes: bool) -> IndexBuilder {
+        let sha256 = if self.indexed_to == 0 { hashes.then(Box::default) } else { self.sha256.clone() };
         IndexBuilder {
             indexed_to: self.indexed_to,
             last: self.boundaries.last().copied().unwrap_or_default(),
@@ -127,6 +136,7 @@ impl BlockIndex {
             checkpoints: Vec::new(),
             complete: false,
             crc: self.crc.clone(),
+            sha256,
         }
     }
 
@@ -138,6 +148,7 @@ impl BlockIndex {
         self.boundaries.append(&mut builder.boundaries);
         self.checkpoints.append(&mut builder.checkpoints);
         self.crc = builder.crc.clone();
+        self.sha256.clone_from(&builder.sha256);
         if self.complete {
             self.boundaries.shrink_to_fit();
             self.checkpoints.shrink_to_fit();
@@ -159,6 +170,7 @@ pub(super) struct IndexBuilder {
     checkpoints: Vec<Arc<Checkpoint>>,
     complete: bool,
     crc: crc32fast::Hasher,
+    sha256: Option<Box<Sha256>>,
 }
 
 impl IndexBuilder {
@@ -178,6 +190,10 @@ impl IndexBuilder {
     ) -> Result<(), ReadError> {
         if decoder.output > self.indexed_to {
             self.crc.update(piece);
+            if let Some(sha256) = &mut self.sha256 {
+                sha256.update(piece);
+                stream.resources.counters.bytes_hashed.add(piece.len() as u64);
+            }
         }
         // A boundary exactly at the end of the indexed part may have been left to the next decoder.
         if decoder.output < self.indexed_to {

@@ -4,6 +4,8 @@
 //! chunk. Readers of chunks on its way wait for it. Only one decode at a time extends the index, so the index is built
 //! in one pass.
 
+use std::sync::OnceLock;
+
 use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
@@ -39,6 +41,8 @@ pub(super) struct Chunks {
     progress: Condvar,
     /// Where the last captured bundle header ends.
     header_end: AtomicU64,
+    /// Of the whole content, once the pass that builds the index has computed it. It stays when the index is evicted.
+    sha256: OnceLock<[u8; 32]>,
 }
 
 #[derive(Debug)]
@@ -127,6 +131,7 @@ impl Chunks {
             state: Mutex::new(state),
             progress: Condvar::new(),
             header_end: AtomicU64::new(0),
+            sha256: OnceLock::new(),
         })
     }
 
@@ -174,6 +179,14 @@ impl Chunks {
             // The index may be evicted right after this.
             self.get(last)?;
         }
+    }
+
+    /// The SHA-256 of the content, if the pass that builds the index computes it. An index of an earlier session has none.
+    pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        if self.sha256.get().is_none() && self.stream.resources.hashed.has_members() {
+            self.block_boundaries()?;
+        }
+        Ok(self.sha256.get().copied())
     }
 
     /// Fails if the member is known to be unreadable.
@@ -251,7 +264,7 @@ impl Chunks {
             state.begun += 1;
             let number = state.begun;
             state.decodes.push(Decode { number, at, end });
-            let builder = (end > indexed_to).then(|| state.index.builder());
+            let builder = (end > indexed_to).then(|| state.index.builder(self.stream.resources.hashed.has_members()));
             return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, builder }, start));
         }
     }
@@ -426,6 +439,8 @@ impl DecodeGuard<'_> {
             state.index.extend(builder, at);
             self.chunks.account(&state);
             complete = StreamIndex::of(&state.index, stream);
+            // If it was evicted and built again, the sum is there, and is the same.
+            let _ = state.index.sha256().map(|sha256| self.chunks.sha256.set(sha256));
         }
         let bytes = state.index.bytes();
         drop(state);

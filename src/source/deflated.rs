@@ -195,6 +195,10 @@ impl Content for Deflated {
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
 
+    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        self.chunks.sha256()
+    }
+
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         self.chunks.block_boundaries().map(Some)
     }

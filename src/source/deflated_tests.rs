@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{AHEAD, CHUNK, Deflated};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, Rope, Segment};
+use crate::rope::{Content, Identity, ReadError, Rope, Segment, Sha256};
 use crate::source::EntryPath;
 use crate::source::decoder::Stream;
 use crate::source::decoders::Decoders;
@@ -411,6 +411,37 @@ fn false_claims_are_found_and_not_forgotten() {
             assert!(reason.contains(expected), "{reason}");
         }
     }
+}
+
+#[test]
+fn the_pass_that_builds_the_index_computes_the_sha256_if_that_is_wanted() {
+    let (whole, packed) = with_checkpoints(6 << 20, 9);
+    let (size, crc) = (whole.len(), crc32fast::hash(&whole));
+    let mut sum = Sha256::default();
+    sum.update(&whole);
+    let sum = sum.finish();
+    let (content, resources) = member(&packed, size, crc, 1 << 20);
+    assert_eq!((content.sha256().unwrap(), resources.counters.bytes_inflated.get()), (None, 0));
+
+    for reads in [&[][..], &[0, size / 2, 1 << 20], &[size - 10, 0]] {
+        let resources = Resources::new(1 << 20);
+        resources.hashed.hash_members();
+        let (content, resources) = member_of(&packed, size, crc, resources);
+        for &offset in reads {
+            read(&content, offset, 10).unwrap();
+        }
+        assert_eq!(content.sha256().unwrap(), Some(sum));
+        let count = || (resources.counters.bytes_inflated.get(), resources.counters.bytes_hashed.get());
+        let (inflated, hashed) = count();
+        assert_eq!(hashed, size as u64, "{reads:?}");
+        assert!(reads.len() > 1 || inflated == size as u64, "{inflated}");
+        assert!(content.chunks.evict_index());
+        assert_eq!((content.sha256().unwrap(), count()), (Some(sum), (inflated, hashed)), "without its index");
+    }
+    let resources = Resources::new(1 << 20);
+    resources.hashed.hash_members();
+    let (content, _) = member_of(&packed, size, crc ^ 1, resources);
+    assert!(content.sha256().is_err(), "a wrong CRC-32");
 }
 
 #[test]

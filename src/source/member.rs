@@ -279,6 +279,13 @@ impl Content for Member {
         Some(Packed { bytes, deflated: self.place.is_deflated, crc32: self.place.crc32 })
     }
 
+    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        match self.open() {
+            OpenMember::Stored(_) => Ok(None),
+            OpenMember::Deflated(deflated) => deflated.sha256(),
+        }
+    }
+
     fn is_packed(&self) -> bool {
         true
     }

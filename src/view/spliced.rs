@@ -3,13 +3,22 @@
 use std::sync::Arc;
 
 use crate::binary::Rewritten;
-use crate::deflate::{Deflation, splice};
+use crate::deflate::{DeflateError, Deflation, splice, splice_and_hash};
 use crate::index::RecordKind;
+use crate::metrics::Counters;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, LazyContent, ReadError};
+use crate::rope::{Content, Edit, Identity, LazyContent, ReadError};
 
-/// A deflate stream, and the CRC-32 of its content.
-pub(super) type SplicedStream = (Arc<dyn Content>, u32);
+/// A deflate stream, and the digests of its content.
+pub(super) struct SplicedStream {
+    pub(super) bytes: Arc<dyn Content>,
+    pub(super) crc32: u32,
+    /// Only if digests of all entries will be needed.
+    pub(super) sha256: Option<[u8; 32]>,
+}
+
+/// A function that splices a stream.
+type Splice = fn(&Arc<dyn Content>, &[Edit], &Counters) -> Result<Option<Deflation>, DeflateError>;
 
 /// The spliced deflate stream of `rewritten`; `None` if there is none. If its length is in the index, the first reader
 /// makes it. `entry` names it in messages.
@@ -24,25 +33,32 @@ pub(super) fn spliced(
         let later = |(size, crc32)| -> SplicedStream {
             let (name, rewritten, resources) = (Arc::from(entry), Arc::clone(rewritten), Arc::clone(resources));
             let work = move || {
-                let made = make(&name, &rewritten, &resources)?;
+                let made = make(&name, &rewritten, &resources, splice)?;
                 let made = made.filter(|made: &Deflation| made.crc32 == crc32);
                 made.map(|made| made.stream).ok_or(ReadError::Changed { entry: Arc::clone(&name) })
             };
-            (Arc::new(LazyContent::new(entry, size, identity, work)), crc32)
+            SplicedStream { bytes: Arc::new(LazyContent::new(entry, size, identity, work)), crc32, sha256: None }
         };
         return Ok(known.map(later));
     }
-    let made = make(&entry.into(), rewritten, resources)?;
+    let splice = if resources.hashed.has_spliced() { splice_and_hash } else { splice };
+    let made = make(&entry.into(), rewritten, resources, splice)?;
     if let Some(identity) = identity {
         let known = made.as_ref().map(|made| (made.stream.size(), made.crc32));
         resources.index.put(RecordKind::Spliced, &identity, &known);
     }
-    Ok(made.map(|Deflation { stream, crc32, .. }| -> SplicedStream {
-        (Arc::new(LazyContent::done(entry, identity, stream)), crc32)
+    Ok(made.map(|Deflation { stream, crc32, sha256, .. }| {
+        let bytes: Arc<dyn Content> = Arc::new(LazyContent::done(entry, identity, stream));
+        SplicedStream { bytes, crc32, sha256 }
     }))
 }
 
-fn make(entry: &Arc<str>, rewritten: &Rewritten, resources: &Resources) -> Result<Option<Deflation>, ReadError> {
+fn make(
+    entry: &Arc<str>,
+    rewritten: &Rewritten,
+    resources: &Resources,
+    splice: Splice,
+) -> Result<Option<Deflation>, ReadError> {
     splice(rewritten.original(), rewritten.edits(), &resources.counters)
         .map_err(|error| ReadError::damaged(entry, error.to_string()))
 }

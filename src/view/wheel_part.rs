@@ -16,7 +16,9 @@ use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
-use crate::wheel::{Assembled, Digest, DosTime, SplitWheel, WheelEntry, WheelError, Wheels, line_size, warnings_of};
+use crate::wheel::{
+    Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, WheelError, Wheels, line_size, warnings_of,
+};
 
 /// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
@@ -282,9 +284,12 @@ impl WheelPart {
         let streams = self.payload.par_iter().with_max_len(1).map(splice).collect::<Result<Vec<_>, ReadError>>()?;
         let mut streams: BTreeMap<_, _> = streams.into_iter().flatten().collect();
         for file in &mut assembled.files {
-            if let Some((stream, crc32)) = streams.remove(&file.path) {
-                file.digest.assume(None, Some(crc32));
-                file.deflated = Some(stream);
+            if let Some(stream) = streams.remove(&file.path) {
+                match stream.sha256 {
+                    Some(sha256) => file.digest.set(Sums { sha256, crc32: stream.crc32 }),
+                    None => file.digest.assume(None, Some(stream.crc32)),
+                }
+                file.deflated = Some(stream.bytes);
             }
         }
         let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);

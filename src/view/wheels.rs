@@ -167,9 +167,13 @@ impl WheelSet {
     }
 
     /// Does the work for reading these wheels on all cores: archives, for which each bundle is decompressed once, and
-    /// digests. Adds to `done` the uncompressed bytes of the code objects that are compressed.
-    pub fn make(parts: &[Arc<WheelPart>], done: &AtomicU64) -> Result<(), ReadError> {
+    /// digests. If they are read `as_wheels`, the pass that splices their streams computes digests as well. Adds to `done`
+    /// the uncompressed bytes of the code objects that are compressed.
+    pub fn make(parts: &[Arc<WheelPart>], as_wheels: bool, done: &AtomicU64) -> Result<(), ReadError> {
         make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), done)?;
+        if as_wheels {
+            parts.iter().try_for_each(|part| part.wheel().map(drop))?;
+        }
         let mut digests = Vec::new();
         for part in parts {
             digests.extend(part.assembled()?.unknown_digests());

@@ -10,10 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::RecordKind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from};
-
-/// Bytes read at a time.
-const PIECE: usize = 1 << 20;
+use crate::rope::{Content, Identity, ReadError, Sha256, check_range, copy_from, read_all};
 
 /// Length of a SHA-256 in urlsafe base64 without padding.
 pub(super) const SHA256_TEXT: usize = 43;
@@ -177,15 +174,43 @@ impl Digest {
     }
 
     fn read(&self) -> Result<Sums, ReadError> {
-        let sums = read(&*self.content)?;
-        let Some(resources) = &self.resources else { return Ok(sums) };
-        resources.counters.bytes_hashed.add(self.content.size());
+        // The pass over a member fails if its CRC-32 is not the claimed one.
+        let of_member = |crc32| Ok(self.content.sha256()?.map(|sha256| Sums { sha256, crc32 }));
+        let sums = match self.known_crc32().map(of_member).transpose()?.flatten() {
+            Some(sums) => sums,
+            None => self.read_all()?,
+        };
+        self.keep(sums);
+        Ok(sums)
+    }
+
+    /// Takes the digests that a pass made for another purpose has computed.
+    pub fn set(&self, sums: Sums) {
+        self.settle(sums);
+        self.keep(sums);
+    }
+
+    /// Stores the digests in the index, for later sessions.
+    fn keep(&self, sums: Sums) {
+        let Some(resources) = &self.resources else { return };
         // A digest that RECORD states correctly is not stored in the index.
         let is_stated = self.claim == Some((sums.sha256, true));
         if let Some(identity) = self.content.identity().filter(|_| !is_stated) {
             resources.index.put(RecordKind::Digest, &identity, &sums);
         }
-        Ok(sums)
+    }
+
+    fn read_all(&self) -> Result<Sums, ReadError> {
+        let mut sha256 = Sha256::default();
+        let mut crc32 = crc32fast::Hasher::new();
+        read_all(&*self.content, |piece| {
+            sha256.update(piece);
+            crc32.update(piece);
+        })?;
+        if let Some(resources) = &self.resources {
+            resources.counters.bytes_hashed.add(self.content.size());
+        }
+        Ok(Sums { sha256: sha256.finish(), crc32: crc32.finalize() })
     }
 }
 
@@ -197,26 +222,6 @@ impl fmt::Debug for Digest {
             .field("known", &self.known())
             .finish_non_exhaustive()
     }
-}
-
-/// Reads a whole content.
-fn read(content: &dyn Content) -> Result<Sums, ReadError> {
-    let size = content.size();
-    let mut sha256 = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut crc32 = crc32fast::Hasher::new();
-    let mut buffer = vec![0; PIECE.min(usize::try_from(size).unwrap_or(PIECE))];
-    let mut at = 0;
-    while at < size {
-        let length = usize::try_from(size - at).unwrap_or(PIECE).min(PIECE);
-        let piece = buffer.get_mut(..length).unwrap_or_default();
-        content.read_at(at, piece)?;
-        sha256.update(piece);
-        crc32.update(piece);
-        at += length as u64;
-    }
-    let mut sums = Sums { sha256: [0; 32], crc32: crc32.finalize() };
-    sums.sha256.copy_from_slice(sha256.finish().as_ref());
-    Ok(sums)
 }
 
 pub(super) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {

@@ -131,6 +131,13 @@ impl Claims {
     }
 }
 
+/// Whether the input is a wheel whose RECORD states digests. There are wheels whose RECORD has sizes only.
+pub fn states_digests(input: &Input) -> bool {
+    let record = input.dist_info().map(|dist_info| dist_info.child(b"RECORD"));
+    let claims = record.and_then(|record| Claims::read(input, &record).ok());
+    claims.is_some_and(|claims| claims.rows().any(|(_, stated)| stated.claim().is_some()))
+}
+
 /// The content of a file of the dist-info directory.
 fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
     let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };

@@ -43,7 +43,7 @@ pub use added::Added;
 pub use assemble::{Assembled, AssemblyOptions, SplitWheel, Wheels, warnings_of};
 pub use devices::Devices;
 pub use digest::{Digest, Sums};
-pub use fat::FatWheel;
+pub use fat::{FatWheel, states_digests};
 pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};

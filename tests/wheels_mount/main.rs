@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod costs;
 mod edges;
 mod index;
 mod wheels;

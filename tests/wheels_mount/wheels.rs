@@ -90,13 +90,13 @@ pub(crate) fn wheel(directory: &TempDir, name: &str, payload: &[(&str, Vec<u8>)]
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     };
-    for (path, content) in payload {
-        write(path, content);
-    }
     let dist_info = format!("{name}-1.0.dist-info");
     write(&format!("{dist_info}/METADATA"), format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n").as_bytes());
     write(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
     write(&format!("{dist_info}/RECORD"), b"");
+    for (path, content) in payload {
+        write(path, content);
+    }
     let out = directory.path().join(format!("{name}-1.0-py3-none-any.whl"));
     let oracle = Path::new(ROOT).join("tests/wheel_oracle.py");
     run(Command::new("python3").arg(oracle).arg("pack").arg(tree.path()).arg(&out));

@@ -1,0 +1,35 @@
+//! SHA-256 of bytes that come piece by piece.
+
+use std::fmt;
+
+use ring::digest::{Context, SHA256};
+
+/// A SHA-256 that is being computed.
+#[derive(Clone)]
+pub struct Sha256(Context);
+
+impl Default for Sha256 {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl Sha256 {
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The sum of all of them.
+    pub fn finish(self) -> [u8; 32] {
+        let mut sum = [0; 32];
+        sum.copy_from_slice(self.0.finish().as_ref());
+        sum
+    }
+}
+
+impl fmt::Debug for Sha256 {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Sha256").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! What it costs to write wheels, by the counters of work.
+
+use std::path::Path;
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use crate::common::fixture;
+use crate::wheels::{complaints, unpacked, wheel};
+
+/// More than is kept of what was inflated.
+const HOST_DATA: usize = 20 << 20;
+
+/// A library with device code whose section headers lie behind so much other data that all of it has to be inflated before
+/// anything is known.
+fn library() -> Vec<u8> {
+    let mut bytes = fixture("plain.so");
+    // `e_shoff` of the ELF header (elf(5)).
+    let field = 40..48;
+    let start = u64::from_le_bytes(bytes[field.clone()].try_into().unwrap());
+    let headers = bytes[usize::try_from(start).unwrap()..].to_vec();
+    bytes.extend(data(HOST_DATA));
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let start = bytes.len() as u64;
+    bytes[field].copy_from_slice(&start.to_le_bytes());
+    bytes.extend(headers);
+    bytes
+}
+
+/// Bytes that compress, but not to nothing.
+fn data(length: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 27).to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// A line of RECORD.
+fn line((path, content): &(&str, Vec<u8>)) -> String {
+    let mut sum = [0; 43];
+    URL_SAFE_NO_PAD.encode_slice(Sha256::digest(content), &mut sum).unwrap();
+    format!("{path},sha256={},{}\n", str::from_utf8(&sum).unwrap(), content.len())
+}
+
+/// Splits with little memory; the bytes that were inflated and hashed.
+fn work(directory: &TempDir, input: &Path, arguments: &[&str]) -> [u64; 2] {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+    command.arg("split").arg(input).arg("-o").arg(directory.path().join("out")).args(arguments);
+    command.args(["--no-cache", "--memory", "16", "--force"]).env("RUST_LOG", "kpackfs=debug");
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    ["bytes_inflated=", "bytes_hashed="].map(|counter| {
+        let (_, count) = said.split_once(counter).unwrap_or_else(|| panic!("no {counter} in {said}"));
+        count.split_whitespace().next().unwrap().parse().unwrap()
+    })
+}
+
+/// Section headers are at the end, so a fat member is inflated once for planning. Its digest and that of the other members
+/// come out of the first pass over them; the new RECORD takes one more of what stays.
+#[test]
+fn a_fat_member_is_inflated_twice_and_any_other_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut members = vec![("costs/liba.so", library()), ("costs/data.txt", data(8 << 20))];
+    let (fat, other) = (members[0].1.len() as u64, members[1].1.len() as u64);
+    let record: String = members.iter().map(line).collect();
+    members.push(("costs-1.0.dist-info/RECORD", record.into_bytes()));
+    let input = wheel(&directory, "costs", &members);
+    for arguments in [&["--format", "thin-wheel", "--view", "gfx90a"][..], &["--format", "wheel"]] {
+        let [inflated, hashed] = work(&directory, &input, arguments);
+        // Around what is changed, chunks are inflated once more.
+        let around = 3 << 20;
+        assert!((fat + other..=2 * fat + other + around).contains(&inflated), "{arguments:?}: {inflated}");
+        assert!((2 * fat + other - around..=2 * fat + other + around).contains(&hashed), "{arguments:?}: {hashed}");
+    }
+    let out = directory.path().join("out");
+    assert_eq!(complaints(&out) + &complaints(&out.join("gfx90a")), "");
+    let thin = unpacked(&out.join("gfx90a/costs-1.0-py3-none-any.whl"));
+    assert!(thin.iter().any(|(path, content)| path.ends_with("data.txt") && *content == members[1].1));
+}
