@@ -106,7 +106,7 @@ fn recombine_writes_or_mounts() {
     let said = place.ends(2, &["recombine", "packages.json", "shards", "-o", "out", "--mount", "m"]);
     assert!(said.contains("cannot be used with"), "{said}");
     place.ends(2, &["recombine", "packages.json", "shards"]);
-    // One of them is enough, and no other file exists.
+    // One of them is enough. The command then fails because the configuration does not exist.
     for destination in [["-o", "out"], ["--mount", "m"]] {
         let said = place.ends(1, &[&["recombine", "packages.json", "shards"][..], &destination].concat());
         assert!(said.contains("No such file"), "{said}");

@@ -15,7 +15,7 @@ use std::thread;
 use common::{can_mount, skipped};
 use tempfile::TempDir;
 
-/// A name that would forge a row of a table, and color it.
+/// A name that would forge a row of a table, and colour it.
 const FORGED: &str = "x\nFORGED  row\u{1b}[31m";
 
 fn kpackfs(place: &Path, arguments: &[&str]) -> Output {

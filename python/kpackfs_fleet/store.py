@@ -83,7 +83,7 @@ class Store:
         return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Reads JSON files. One that is truncated or deleted meanwhile counts as missing; all others must be readable."""
+        """Reads JSON files. One that is not JSON (truncated) or was deleted meanwhile counts as missing; all others must be readable."""
         documents = {}
         start = len(self.path("x")) - 1
         paths = [self.path(name) for name in names]
@@ -122,7 +122,7 @@ class Store:
                 raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
             self._rename(temporary, final)
         except OSError:
-            # If the store is full, other runs need the room.
+            # If the store is full, others need the room.
             with contextlib.suppress(OSError):
                 self.fs.rm_file(temporary)
             raise

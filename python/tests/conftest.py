@@ -147,7 +147,7 @@ def own(place: Path) -> list[str]:
 
 
 def statuses(report: dict[str, Any]) -> dict[str, str]:
-    """The result for each wheel: its first word."""
+    """The status of each wheel, by the first word of its name."""
     return {wheel["name"].partition("-")[0]: wheel["status"] for wheel in report["wheels"]}
 
 

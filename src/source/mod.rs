@@ -153,7 +153,7 @@ pub enum SourceError {
         reason: String,
     },
     /// It is on a file system whose files the kernel generates.
-    #[error("{}: {name}, a file system of the kernel, which contains nothing to split", path.display())]
+    #[error("{}: {name}, whose files the kernel generates, so it contains nothing to split", path.display())]
     OfKernel {
         /// The directory.
         path: PathBuf,

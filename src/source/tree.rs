@@ -118,7 +118,7 @@ impl Lister<'_> {
         if metadata.is_dir() {
             let is_other = metadata.dev() != device;
             if let Some(name) = is_other.then(|| kernel_file_system(place)).flatten() {
-                self.input.warnings.push(format!("{path}: left out: {name}, a file system of the kernel"));
+                self.input.warnings.push(format!("{path}: left out: {name}, whose files the kernel generates"));
                 return Ok(None);
             }
             self.directories.push((path.clone(), metadata.dev()));
@@ -361,7 +361,7 @@ mod tests {
             let error = Input::survey(std::path::Path::new(location), &Resources::new(0)).unwrap_err().to_string();
             assert_eq!(
                 error,
-                format!("{location}: {name}, a file system of the kernel, which contains nothing to split")
+                format!("{location}: {name}, whose files the kernel generates, so it contains nothing to split")
             );
         }
     }

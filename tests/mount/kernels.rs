@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use crate::common::{can_mount, program, succeeds};
 use crate::mounts::{Mount, has};
 
-/// Fixtures that are not loaded: this machine's loader refuses them, they have no wrapper, they stay fat, or they have
-/// or require another runtime (HIP's or a sanitizer's).
+/// Fixtures that are not loaded: this machine's loader refuses them, they have no wrapper, they stay fat, or they
+/// bring their own HIP runtime or need the runtime of a sanitizer.
 const LEFT_OUT: [&str; 9] = [
     "aarch64.so",
     "asan.so",

@@ -9,7 +9,7 @@ use crate::common::{can_mount, succeeds};
 use crate::mounts::{Mount, fat, has};
 
 /// Writes a line for each wrapper: magic, version, index, and the first bytes that the pointer leads to. It does not
-/// use the C library, because programs among the fixtures would not start with it.
+/// use the C library, because programs among the fixtures do not initialise it.
 const RUNTIME: &str = r#"
 static long call(long number, long a, long b, long c) {
     long result;
