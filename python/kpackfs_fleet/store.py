@@ -83,7 +83,7 @@ class Store:
         return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Reads JSON files. One that is not JSON (truncated) or was deleted meanwhile counts as missing; all others must be readable."""
+        """Reads JSON files. One that is truncated (not JSON) or deleted meanwhile counts as missing; others must be readable."""
         documents = {}
         start = len(self.path("x")) - 1
         paths = [self.path(name) for name in names]
