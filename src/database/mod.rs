@@ -21,7 +21,9 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use memchr::memmem::Finder;
 
 use crate::gpu::{BundleKey, TargetId};
 use crate::resources::Resources;
@@ -99,6 +101,12 @@ pub struct UnknownPreset {
 
 /// The prefix of all processor names.
 const PROCESSOR: &[u8] = b"gfx";
+
+/// Whether a path may name a processor. Every handler wants that, and so do loose code objects.
+fn names_processor(path: &EntryPath) -> bool {
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PROCESSOR));
+    FINDER.find(path.as_bytes()).is_some()
+}
 
 /// The preset for torch wheels that contain the ROCm libraries.
 pub const TORCH_FAT: &str = "torch-fat";
@@ -228,7 +236,8 @@ impl Databases {
         if !self.handlers.contains(&Handler::Codeobject) {
             return by_name;
         }
-        let unclaimed = files.into_iter().filter(|(path, _)| by_name.classify(path).is_none());
+        let named = files.into_iter().filter(|(path, _)| names_processor(path));
+        let unclaimed = named.filter(|(path, _)| by_name.classify(path).is_none());
         Self { code: Arc::new(LooseCode::find(unclaimed, resources)), ..by_name }
     }
 
@@ -240,8 +249,7 @@ impl Databases {
     /// The handler that claims the file at `path`, and the file's architecture. The first handler that claims it wins.
     /// Paths that are not UTF-8 belong to none.
     pub fn classify(&self, path: &EntryPath) -> Option<DatabaseFile> {
-        // Every handler needs the name of a processor, and so do loose code objects.
-        if self.handlers.is_empty() || memchr::memmem::find(path.as_bytes(), PROCESSOR).is_none() {
+        if self.handlers.is_empty() || !names_processor(path) {
             return None;
         }
         let names = PathNames::new(path)?;

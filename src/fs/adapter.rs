@@ -198,7 +198,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn getxattr(&self, _: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.fs.getxattr(node.0, name.as_bytes(), |value| match value {
+        self.fs.getxattr(node.0, name.as_bytes(), move |value| match value {
             // Size 0 asks for the size (getxattr(2)). All values are far below the limit of 64 KiB.
             Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
             Ok(value) if value.len() as u64 > size.into() => reply.error(Errno::ERANGE),

@@ -223,9 +223,15 @@ impl Filesystem {
     }
 
     /// The value of an extended attribute.
-    pub(super) fn getxattr(&self, node: NodeId, name: &[u8], reply: impl FnOnce(Result<Vec<u8>, Errno>)) {
-        self.answer_now(RequestKind::Getxattr, |this| {
-            reply(this.guarded("getxattr", node, || this.nodes.extended(node, name)));
+    pub(super) fn getxattr(
+        self: &Arc<Self>,
+        node: NodeId,
+        name: &[u8],
+        reply: impl FnOnce(Result<Vec<u8>, Errno>) + Send + 'static,
+    ) {
+        let name = name.to_vec();
+        self.answer(RequestKind::Getxattr, Nodes::is_extended_now(&name), move |this| {
+            reply(this.guarded("getxattr", node, || this.nodes.extended(node, &name)));
         });
     }
 

@@ -40,9 +40,12 @@ pub enum RecordKind {
     Gzip = 7,
     /// Which files have no device code.
     Plain = 8,
+    /// What is wrong with the RECORD of a wheel, if anything.
+    Claims = 9,
 }
 
-/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand.
+/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand. Reading one takes as
+/// long as reading the index.
 const LARGE: usize = 64 << 10;
 
 /// The index is saved at once when more than this many bytes are unsaved.
@@ -88,24 +91,22 @@ struct IndexState {
     bytes: Option<Arc<[u8]>>,
     /// Whether this session used it.
     used: AtomicBool,
+    /// Whether the bytes are large and in the file as well, so that they leave when they have been asked for.
+    leaves: bool,
 }
 
-/// Whether a record stays in memory after it is saved. All files share one record of [`RecordKind::Plain`], which every
-/// session needs at once.
-fn is_resident(kind: u8, length: usize) -> bool {
-    length < LARGE || kind == RecordKind::Plain as u8
+/// Whether planning looks up such records, once, at the beginning of every session.
+fn is_for_planning(kind: u8) -> bool {
+    kind == RecordKind::Plain as u8 || kind == RecordKind::Scan as u8
 }
 
 impl IndexState {
     /// A record that was read from the file.
     fn stored(record: Record) -> Self {
         let Record { kind, day, bytes, .. } = record;
-        Self {
-            day,
-            length: bytes.len() as u64,
-            bytes: is_resident(kind, bytes.len()).then_some(bytes),
-            used: AtomicBool::new(false),
-        }
+        let (length, is_large) = (bytes.len() as u64, bytes.len() >= LARGE);
+        let bytes = (!is_large || is_for_planning(kind)).then_some(bytes);
+        Self { day, length, bytes, used: AtomicBool::new(false), leaves: is_large }
     }
 }
 
@@ -143,9 +144,9 @@ impl Index {
     /// A record's value; `None` also if it cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self, kind: RecordKind, identity: &Identity) -> Option<T> {
         let key = (kind as u8, *identity);
-        let held = self.records.get(&key)?;
+        let mut held = self.records.get_mut(&key)?;
         held.used.store(true, Ordering::Relaxed);
-        let bytes = held.bytes.clone();
+        let bytes = if held.leaves { held.bytes.take() } else { held.bytes.clone() };
         drop(held);
         let bytes = bytes.or_else(|| self.place.as_ref()?.read(key));
         if bytes.is_none() {
@@ -166,7 +167,7 @@ impl Index {
             return;
         }
         let used = AtomicBool::new(true);
-        let held = IndexState { day: records::today(), length, bytes: Some(bytes.into()), used };
+        let held = IndexState { day: records::today(), length, bytes: Some(bytes.into()), used, leaves: false };
         self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
             if self.is_mounted.load(Ordering::Acquire) {
@@ -273,7 +274,7 @@ impl Index {
             result
         })?;
         *place.stored() = Some(Arc::new(file));
-        for record in resident.iter().filter(|record| !is_resident(record.kind, record.bytes.len())) {
+        for record in resident.iter().filter(|record| record.bytes.len() >= LARGE) {
             if let Some(mut held) = self.records.get_mut(&(record.kind, record.identity)) {
                 // Unless the record was replaced meanwhile.
                 held.bytes.take_if(|bytes| Arc::ptr_eq(bytes, &record.bytes));
@@ -304,7 +305,7 @@ impl Index {
             let mut there = HashSet::new();
             records::read(&place.file, &file, Some(&place.header), |record| {
                 let key = (record.kind, record.identity);
-                if !is_resident(record.kind, record.bytes.len()) {
+                if record.bytes.len() >= LARGE {
                     there.insert(key);
                 }
                 self.records.entry(key).or_insert_with(|| IndexState::stored(record));
@@ -452,6 +453,12 @@ mod tests {
         next.save().unwrap();
         assert!(known(&next, 6) && !known(&next, 2));
         assert_eq!(Index::open(place.path(), &input).get::<u64>(RecordKind::Scan, &identity(5)), Some(7));
+        // What planning asks for is in memory until it has asked.
+        next.put(RecordKind::Scan, &identity(7), &large(7));
+        next.save().unwrap();
+        let last = Index::open(place.path(), &input);
+        let get = || (resident(&last), last.get(RecordKind::Scan, &identity(7)) == Some(large(7)));
+        assert_eq!([get(), get()], [(3, true), (2, true)]);
     }
 
     #[test]

@@ -12,12 +12,17 @@ use crate::source::EntryPath;
 /// Whether a file is an archive by its name or its magic.
 pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
-    path.name().ends_with(b".kpack")
+    path.as_bytes().ends_with(b".kpack")
         // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
-        || (path.parent().is_some_and(|parent| parent.name() == b".kpack")
+        || (is_in_kpack(path.directory())
             && content.size() >= 4
             && content.peek(&mut magic).is_ok()
             && magic == *MAGIC)
+}
+
+/// Whether a directory is called `.kpack`.
+fn is_in_kpack(directory: &[u8]) -> bool {
+    directory.strip_suffix(b".kpack").is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
 }
 
 /// The target at the end of an archive's name.

@@ -213,9 +213,7 @@ fn size(entry: &Entry) -> u64 {
 
 fn packed_size(entry: &Entry) -> u64 {
     match &entry.kind {
-        EntryKind::File { content, .. } => {
-            content.packed().map_or_else(|| content.size(), |packed| packed.bytes.size())
-        }
+        EntryKind::File { content, .. } => content.packed_size().unwrap_or_else(|| content.size()),
         EntryKind::Directory | EntryKind::Symlink(_) => 0,
     }
 }
@@ -254,19 +252,24 @@ fn databases(input: &Input, plan: &Plan) -> BTreeMap<String, BTreeMap<String, Fi
 
 fn files(input: &Input, plan: &Plan) -> Vec<PlainFile> {
     let host = input.entries.iter().zip(&plan.places).filter(|(_, place)| matches!(place, Destination::Host));
-    let mut files: Vec<_> = host.map(|(entry, _)| (size(entry), &entry.path)).filter(|(size, _)| *size > 0).collect();
-    files.sort_by_key(|(size, _)| Reverse(*size));
-    files.into_iter().take(MOST).map(|(size, path)| PlainFile { path: path.to_string(), size }).collect()
+    let mut files: Vec<_> = host.map(|(entry, _)| (Reverse(size(entry)), &entry.path)).collect();
+    files.retain(|(Reverse(size), _)| *size > 0);
+    if files.len() > MOST {
+        files.select_nth_unstable(MOST);
+        files.truncate(MOST);
+    }
+    files.sort_unstable();
+    files.into_iter().map(|(Reverse(size), path)| PlainFile { path: path.to_string(), size }).collect()
 }
 
 /// The packages: the files below the common directory, by the first component of their path.
 fn packages(input: &Input, plan: &Plan, root: &EntryPath) -> Vec<DirectoryDetails> {
-    let mut packages = BTreeMap::<String, DirectoryDetails>::new();
+    let mut packages = BTreeMap::<&[u8], DirectoryDetails>::new();
     for (entry, place) in input.entries.iter().zip(&plan.places).filter(|(entry, _)| is_file(entry)) {
-        let name = package_name(&entry.path, root);
+        let name = || Some(package_name(&entry.path, root));
         let package = packages
-            .entry(name.clone())
-            .or_insert_with(|| DirectoryDetails { name: Some(name), ..DirectoryDetails::default() });
+            .entry(package_path(&entry.path, root))
+            .or_insert_with(|| DirectoryDetails { name: name(), ..DirectoryDetails::default() });
         let size = size(entry);
         package.files += 1;
         package.size += size;
@@ -312,21 +315,26 @@ fn is_file(entry: &Entry) -> bool {
 
 /// The directory that contains all of these files.
 pub(super) fn root<'a>(files: impl Iterator<Item = &'a EntryPath>) -> EntryPath {
-    let directories = files.map(|path| path.parent().unwrap_or_else(EntryPath::root));
-    directories.reduce(|first, second| common_directory(first, &second)).unwrap_or_else(EntryPath::root)
+    let common = files.map(EntryPath::directory).reduce(common_directory).unwrap_or_default();
+    EntryPath::root().child(common)
 }
 
-fn common_directory(first: EntryPath, second: &EntryPath) -> EntryPath {
-    if first == *second {
-        return first;
-    }
-    let same = first.components().zip(second.components()).take_while(|(a, b)| a == b);
-    same.fold(EntryPath::root(), |path, (component, _)| path.child(component))
+/// The directory that holds two directories.
+fn common_directory<'a>(first: &'a [u8], second: &[u8]) -> &'a [u8] {
+    let is_end = |path: &[u8], at: usize| path.get(at).is_none_or(|&byte| byte == b'/');
+    let same = first.iter().zip(second).take_while(|(a, b)| a == b).count();
+    let ends = (0..=same).rev().find(|&at| at == 0 || is_end(first, at) && is_end(second, at));
+    first.get(..ends.unwrap_or(0)).unwrap_or_default()
 }
 
 /// The package of a file: `.` if it is in the root itself.
 pub(super) fn package_name(path: &EntryPath, root: &EntryPath) -> String {
-    let below = path.below(root).unwrap_or_else(|| path.clone());
-    let first = (below.depth() > 1).then(|| below.components().next()).flatten();
-    first.map_or_else(|| ".".to_owned(), |name| root.child(name).to_string())
+    String::from_utf8_lossy(package_path(path, root)).into_owned()
+}
+
+fn package_path<'a>(path: &'a EntryPath, root: &EntryPath) -> &'a [u8] {
+    let path = path.as_bytes();
+    let start = if root.is_root() { 0 } else { root.as_bytes().len() + 1 };
+    let first = path.get(start..).and_then(|below| memchr::memchr(b'/', below));
+    first.and_then(|length| path.get(..start + length)).unwrap_or(b".")
 }

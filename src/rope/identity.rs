@@ -1,5 +1,6 @@
 //! A content's identity: a hash of what it is made of, in 16 bytes.
 
+use std::fmt;
 use std::io::{self, Read};
 
 use ring::digest::{Context, SHA256};
@@ -18,8 +19,15 @@ pub struct Identity(pub [u8; 16]);
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// Describes a content field by field.
+/// Describes a content field by field. A copy describes one that begins alike.
+#[derive(Clone)]
 pub struct Identifier(Context);
+
+impl fmt::Debug for Identifier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Identifier").finish_non_exhaustive()
+    }
+}
 
 impl Identity {
     /// Begins the description of a kind of content.
@@ -55,11 +63,16 @@ impl Identifier {
 
     /// Adds a number.
     pub fn number(&mut self, number: u64) -> &mut Self {
-        self.0.update(&number.to_le_bytes());
+        self.numbers([number])
+    }
+
+    /// Adds numbers one after the other.
+    pub fn numbers<const COUNT: usize>(&mut self, numbers: [u64; COUNT]) -> &mut Self {
+        self.0.update(numbers.map(u64::to_le_bytes).as_flattened());
         self
     }
 
-    /// The identity of what was described.
+    /// The identity of what was described so far.
     pub fn finish(&self) -> Identity {
         let digest = self.0.clone().finish();
         let mut identity = Identity([0; 16]);

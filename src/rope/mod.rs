@@ -97,9 +97,14 @@ pub trait Content: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// The size of [`Content::packed`] in bytes. The default implementation calls it.
+    fn packed_size(&self) -> Option<u64> {
+        self.packed().map(|packed| packed.bytes.size())
+    }
+
     /// Whether [`Content::packed`] returns a form. The default implementation calls it.
     fn is_packed(&self) -> bool {
-        self.packed().is_some()
+        self.packed_size().is_some()
     }
 
     /// The block boundaries of the deflate stream in [`Content::packed`], ascending; `None` if there is no such stream.

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use zip::ZipArchive;
-use zip::read::{ArchiveOffset, Config};
-use zip::result::ZipError;
+use zip::read::{ArchiveOffset, Config, ZipFileEntry};
+use zip::result::{ZipError, ZipResult};
+use zip::unstable::read::ZipIterable;
 
 use super::SourceError;
 use super::member::OpenWheel;
@@ -34,12 +35,14 @@ const ZIP64_END: &[u8] = b"PK\x06\x06";
 const END: u64 = 22;
 const LOCATOR: u64 = 20;
 
-/// Parses the central directory of the wheel at `location`.
-pub(super) fn parse<'a>(
-    wheel: &'a OpenWheel,
-    entry: &'a Arc<str>,
+/// Parses the central directory of the wheel at `location`: what `member` makes of each entry, in order, and where the
+/// directory starts. Two entries may have one name.
+pub(super) fn parse<T>(
+    wheel: &OpenWheel,
+    entry: &Arc<str>,
     location: &Path,
-) -> Result<ZipArchive<Window<'a>>, SourceError> {
+    member: impl Fn(&ZipFileEntry<'_>) -> Result<T, SourceError>,
+) -> Result<(Vec<T>, u64), SourceError> {
     let explain = |error| match error {
         ZipError::Io(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
             SourceError::NotAWheel { path: location.to_owned(), reason: "the zip file is truncated".into() }
@@ -47,7 +50,7 @@ pub(super) fn parse<'a>(
         ZipError::Io(source) => SourceError::Io { path: location.to_owned(), source },
         other => SourceError::NotAWheel { path: location.to_owned(), reason: other.to_string() },
     };
-    let mut window = Window { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ };
+    let mut window = Window::new(wheel, entry);
     match claimed_members(&mut window).map_err(|source| explain(source.into()))? {
         None if begins_as_zip(&mut window) => {
             let reason = "it is truncated or damaged: it begins as a zip file, and has no directory at its end; download it \
@@ -64,7 +67,12 @@ pub(super) fn parse<'a>(
     // A zip file may have a prefix, but installers refuse such a wheel. Finding the prefix's length would mean
     // searching the payload.
     let config = Config { archive_offset: ArchiveOffset::Known(0) };
-    let archive = ZipArchive::with_config(config, window).map_err(explain)?;
+    if let Ok(Some(found)) = one_by_one(window, config, &member) {
+        return Ok(found);
+    }
+    // With a table of all names, which takes longer than all of the above, the parser says what is wrong, or finds another
+    // end of a directory.
+    let archive = ZipArchive::with_config(config, Window::new(wheel, entry)).map_err(explain)?;
     if archive.has_duplicate_names() {
         let start = archive.central_directory_start();
         let member = match archive.into_inner().first_duplicate(start) {
@@ -74,7 +82,29 @@ pub(super) fn parse<'a>(
         let reason = "the name is there twice".into();
         return Err(SourceError::BadMember { path: location.to_owned(), member, reason });
     }
-    Ok(archive)
+    let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
+    let members = (0..archive.len()).map(|number| member(&archive.by_index_data(number).map_err(broken)?));
+    Ok((members.collect::<Result<_, _>>()?, archive.central_directory_start()))
+}
+
+/// The same without a table of names. `None` if something is wrong with an entry.
+fn one_by_one<T>(
+    window: Window<'_>,
+    config: Config,
+    member: impl Fn(&ZipFileEntry<'_>) -> Result<T, SourceError>,
+) -> ZipResult<Option<(Vec<T>, u64)>> {
+    let mut archive = ZipIterable::try_new(window, config)?;
+    let mut members = Vec::with_capacity(archive.len());
+    let mut start = 0;
+    for entry in archive.files()? {
+        let entry = entry?;
+        if members.is_empty() {
+            start = entry.central_header_start();
+        }
+        let Ok(member) = member(&entry) else { return Ok(None) };
+        members.push(member);
+    }
+    Ok(Some((members, start)))
 }
 
 fn begins_as_zip(window: &mut Window<'_>) -> bool {
@@ -121,13 +151,19 @@ fn zip64_members(window: &mut Window<'_>, offset: u64) -> io::Result<u64> {
 }
 
 /// Reads the wheel in blocks and keeps the last block.
-pub(super) struct Window<'a> {
+struct Window<'a> {
     wheel: &'a OpenWheel,
     entry: &'a Arc<str>,
     at: u64,
     start: u64,
     block: Vec<u8>,
     allowance: u64,
+}
+
+impl<'a> Window<'a> {
+    fn new(wheel: &'a OpenWheel, entry: &'a Arc<str>) -> Self {
+        Self { wheel, entry, at: 0, start: 0, block: Vec::new(), allowance: MOST_READ }
+    }
 }
 
 impl Window<'_> {

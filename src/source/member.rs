@@ -11,7 +11,7 @@ use super::deflated::{Deflated, peek};
 use super::path::EntryPath;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
 use crate::resources::Resources;
-use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range};
+use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, ReadError, check_range};
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -21,13 +21,20 @@ pub(super) const LOCAL_HEADER: u64 = 30;
 pub(super) struct OpenWheel {
     pub(super) file: File,
     pub(super) stamp: Stamp,
-    /// The file's identity, computed from its stamp.
-    pub(super) identity: Identity,
+    /// The beginning of each member's identity: the file's, computed from its stamp.
+    pub(super) member: Identifier,
     pub(super) resources: Arc<Resources>,
     pub(super) decoders: Arc<Decoders>,
 }
 
 impl OpenWheel {
+    pub(super) fn new(file: File, stamp: Stamp, resources: &Arc<Resources>) -> Arc<Self> {
+        let mut member = Identity::describe("member");
+        member.add(&stamp.identity().0);
+        let decoders = Decoders::new(&resources.budget);
+        Arc::new(Self { file, stamp, member, resources: Arc::clone(resources), decoders })
+    }
+
     pub(super) fn read(&self, entry: &impl Label, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         read_unchanged(&self.file, &self.stamp, entry, offset, buffer, &self.resources)
     }
@@ -112,9 +119,9 @@ struct MemberPlace {
 impl MemberPlace {
     /// The member's identity.
     fn identity(&self) -> Identity {
-        let mut identity = Identity::describe("member");
-        identity.add(&self.wheel.identity.0).number(self.header_start).number(self.packed_size).number(self.size);
-        identity.number(self.crc32.into()).number(self.method().into()).finish()
+        let Self { wheel, header_start, packed_size, size, crc32, .. } = self;
+        let numbers = [*header_start, *packed_size, *size, (*crc32).into(), self.method().into()];
+        wheel.member.clone().numbers(numbers).finish()
     }
 
     fn method(&self) -> u16 {
@@ -286,8 +293,8 @@ impl Content for Member {
         }
     }
 
-    fn is_packed(&self) -> bool {
-        true
+    fn packed_size(&self) -> Option<u64> {
+        Some(self.place.packed_size)
     }
 
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {

@@ -49,17 +49,23 @@ impl EntryPath {
         if name.first() == Some(&b'/') {
             return Err(PathError::Absolute);
         }
-        if name.contains(&0) {
+        if memchr::memchr(0, name).is_some() {
             return Err(PathError::Nul);
         }
+        let mut longest = 0;
+        let mut is_normal = true;
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'/', name).chain([name.len()]) {
+            let component = name.get(start..end).unwrap_or_default();
+            longest = longest.max(component.len());
+            is_normal &= !matches!(component, b"" | b"." | b"..");
+            start = end + 1;
+        }
         // PATH_MAX counts the terminating NUL.
-        if name.len() > 4095 || name.split(|&byte| byte == b'/').any(|component| component.len() > 255) {
+        if name.len() > 4095 || longest > 255 {
             return Err(PathError::TooLong);
         }
-        if name.split(|&byte| byte == b'/').any(|component| matches!(component, b"" | b"." | b"..")) {
-            return Err(PathError::Component);
-        }
-        Ok(Self::of(name))
+        if is_normal { Ok(Self::of(name)) } else { Err(PathError::Component) }
     }
 
     /// `self` extended by `name`: one or several components separated by slashes. The caller has validated it.
@@ -95,12 +101,13 @@ impl EntryPath {
 
     /// Number of components.
     pub fn depth(&self) -> usize {
-        self.components().count()
+        if self.is_root() { 0 } else { memchr::memchr_iter(b'/', self.as_bytes()).count() + 1 }
     }
 
     /// The last component; empty for the root.
     pub fn name(&self) -> &[u8] {
-        self.components().next_back().unwrap_or_default()
+        let start = memchr::memrchr(b'/', self.as_bytes()).map_or(0, |slash| slash + 1);
+        self.as_bytes().get(start..).unwrap_or_default()
     }
 
     /// The directory that holds this; `None` for the root.

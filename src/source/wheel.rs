@@ -1,14 +1,15 @@
 //! A `.whl` file as input. Listing reads the central directory only; members are read in place.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zip::read::HasZipMetadata;
+use zip::read::{HasZipMetadata, ZipFileEntry};
+use zip::result::ZipError;
 use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MOST_MEMBERS};
-use super::decoders::Decoders;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
 use super::tree::attributes;
@@ -38,17 +39,12 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
     let io = |source| SourceError::Io { path: location.clone(), source };
     let file = File::open(&location).map_err(io)?;
     let metadata = file.metadata().map_err(io)?;
-    let stamp = Stamp::of(&metadata);
-    let wheel = Arc::new(OpenWheel {
-        file,
-        identity: stamp.identity(),
-        stamp,
-        resources: Arc::clone(resources),
-        decoders: Decoders::new(&resources.budget),
-    });
+    let wheel = OpenWheel::new(file, Stamp::of(&metadata), resources);
     let owner = attributes(&metadata);
     let (members, directory_start) = members(&wheel, &location)?;
-    let limits = limits(&members, directory_start, &location)?;
+    let limits = limits(&members, directory_start, &location);
+    // Members of one name may be one.
+    let limits = limits.map_err(|error| twice(&members, &location).unwrap_or(error))?;
     let mut warnings = Vec::new();
     let root = Attributes { mode: 0o755, mtime: newest(&members), mtime_nanoseconds: 0, ..owner };
     let entry = |(member, limit): (WheelMember, u64)| {
@@ -81,56 +77,59 @@ struct WheelMember {
 /// All members in the order of the central directory, and its offset.
 fn members(wheel: &OpenWheel, location: &Path) -> Result<(Vec<WheelMember>, u64), SourceError> {
     let label = Arc::from(location.to_string_lossy());
-    let archive = central::parse(wheel, &label, location)?;
-    let mut members = Vec::with_capacity(archive.len());
+    let (members, start) = central::parse(wheel, &label, location, |found| member(found, location))?;
     let mut total = 0_u64;
-    for number in 0..archive.len() {
-        let broken =
-            |reason: &dyn ToString| SourceError::NotAWheel { path: location.to_owned(), reason: reason.to_string() };
-        let found = archive.by_index_data(number).map_err(|error| broken(&error))?;
-        let name = found.name().map_err(|error| broken(&error))?;
-        let bad = |reason: String| SourceError::BadMember {
+    for member in &members {
+        let sum = total.checked_add(member.claims.size).filter(|&total| i64::try_from(total).is_ok());
+        total = sum.ok_or_else(|| SourceError::BadMember {
             path: location.to_owned(),
-            member: name.clone().into_owned(),
-            reason,
-        };
-        // Python's zipfile writes Unix modes on Windows as well. pip and unzip apply them whatever system wrote them.
-        let mode = found.external_attributes() >> 16;
-        let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
-        let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
-        let path = path.map_err(|error| bad(error.to_string()))?;
-        let raw_name = found.name_raw();
-        if path.depth() > DEEPEST {
-            return Err(bad(format!("more than {DEEPEST} directories deep")));
-        }
-        if directory && found.size() > 0 {
-            return Err(bad("a directory with content".into()));
-        }
-        total = total
-            .checked_add(found.size())
-            .filter(|&total| i64::try_from(total).is_ok())
-            .ok_or_else(|| bad("the members claim more bytes than a file system can hold".into()))?;
-        members.push(WheelMember {
-            directory,
-            symlink: mode & TYPE == SYMLINK,
-            // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
-            // a wheel may not set set-ID bits, sticky bits or write permission for others.
-            mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
-            mtime: found.last_modified().map_or(EARLIEST, seconds),
-            name_length: raw_name.len(),
-            claims: CentralHeader {
-                other_name: (*raw_name != *path.as_bytes()).then(|| raw_name.into()),
-                header_start: found.header_start(),
-                packed_size: found.compressed_size(),
-                size: found.size(),
-                crc32: found.crc32(),
-                method: method(found.get_metadata().compression_method),
-                encrypted: found.encrypted(),
-            },
-            path,
-        });
+            member: member.path.to_string(),
+            reason: "the members claim more bytes than a file system can hold".into(),
+        })?;
     }
-    Ok((members, archive.central_directory_start()))
+    Ok((members, start))
+}
+
+/// A member as the parser has it.
+fn member(found: &ZipFileEntry<'_>, location: &Path) -> Result<WheelMember, SourceError> {
+    let broken = |error: ZipError| SourceError::NotAWheel { path: location.to_owned(), reason: error.to_string() };
+    let name = found.name().map_err(broken)?;
+    let bad = |reason: String| SourceError::BadMember {
+        path: location.to_owned(),
+        member: name.clone().into_owned(),
+        reason,
+    };
+    // Python's zipfile writes Unix modes on Windows as well, and pip and unzip obey them whatever wrote them.
+    let mode = found.external_attributes() >> 16;
+    let directory = name.ends_with('/') || mode & TYPE == DIRECTORY;
+    let path = EntryPath::new(name.strip_suffix('/').unwrap_or(&name).as_bytes());
+    let path = path.map_err(|error| bad(error.to_string()))?;
+    let raw_name = found.name_raw();
+    if path.depth() > DEEPEST {
+        return Err(bad(format!("more than {DEEPEST} directories deep")));
+    }
+    if directory && found.size() > 0 {
+        return Err(bad("a directory with content".into()));
+    }
+    Ok(WheelMember {
+        directory,
+        symlink: mode & TYPE == SYMLINK,
+        // As pip installs it (`pip._internal.utils.unpacking.set_extracted_file_to_default_mode_plus_executable`):
+        // set-ID and sticky bits, and write permission for others, are not for a wheel to say.
+        mode: if directory || mode & 0o111 != 0 { 0o755 } else { 0o644 },
+        mtime: found.last_modified().map_or(EARLIEST, seconds),
+        name_length: raw_name.len(),
+        claims: CentralHeader {
+            other_name: (*raw_name != *path.as_bytes()).then(|| raw_name.into()),
+            header_start: found.header_start(),
+            packed_size: found.compressed_size(),
+            size: found.size(),
+            crc32: found.crc32(),
+            method: method(found.get_metadata().compression_method),
+            encrypted: found.encrypted(),
+        },
+        path,
+    })
 }
 
 /// The number of a compression method. The features of the `zip` crate determine which variants exist.
@@ -165,6 +164,14 @@ fn limits(members: &[WheelMember], directory_start: u64, location: &Path) -> Res
         next = claims.header_start;
     }
     Ok(limits)
+}
+
+/// The error for a name that several members have.
+fn twice(members: &[WheelMember], location: &Path) -> Option<SourceError> {
+    let mut names = HashSet::new();
+    let member = members.iter().map(|member| &member.path).find(|&name| !names.insert(name))?;
+    let reason = "the name is there twice".into();
+    Some(SourceError::BadMember { path: location.to_owned(), member: member.to_string(), reason })
 }
 
 fn newest(members: &[WheelMember]) -> i64 {

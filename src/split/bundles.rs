@@ -28,7 +28,9 @@ pub struct BundleFile {
 /// The files of an input that are bundles. Unreadable ones stay unchanged.
 pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Arc<Resources>) -> Vec<BundleFile> {
     let is_shown = |place: &Destination| matches!(place, Destination::Host | Destination::Device(..));
-    let files: Vec<_> = input.entries.iter().zip(places).filter(|(_, place)| is_shown(place)).collect();
+    let files =
+        input.entries.iter().zip(places).filter(|(entry, place)| is_shown(place) && has_suffix(entry.path.as_bytes()));
+    let files: Vec<_> = files.collect();
     let file = |(entry, _): &(&Entry, &Destination)| {
         let EntryKind::File { content, .. } = &entry.kind else { return None };
         let targets = targets_of_bundle_file(entry.path.name(), content, resources).filter(|it| it.len() > 1)?;
@@ -37,13 +39,18 @@ pub(super) fn bundle_files(input: &Input, places: &[Destination], resources: &Ar
     files.par_iter().filter_map(file).collect()
 }
 
+/// Whether a file is called as a bundle may be.
+fn has_suffix(name: &[u8]) -> bool {
+    SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
 /// The targets for which a file of this name has code, if it is a bundle.
 pub fn targets_of_bundle_file(
     name: &[u8],
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
 ) -> Option<BTreeSet<TargetId>> {
-    if !SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
+    if !has_suffix(name) {
         return None;
     }
     let (code, _) = find(content, Holder::BundleFile, resources).ok()?;

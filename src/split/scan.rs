@@ -60,8 +60,9 @@ pub(super) fn scan(
     resources: &Arc<Resources>,
     progress: &PlanProgress,
 ) -> Vec<Fat> {
-    let known = PlainFiles::get(resources);
-    let mut without_code = Vec::new();
+    let mut known = PlainFiles::get(resources);
+    // For each file that can be a binary, its identity if it has no device code.
+    let mut without_code = Vec::with_capacity(input.entries.len());
     let mut candidates = Vec::new();
     for (position, (entry, place)) in input.entries.iter().zip(&plan.places).enumerate() {
         let (EntryKind::File { content, .. }, Destination::Host) = (&entry.kind, place) else { continue };
@@ -69,33 +70,39 @@ pub(super) fn scan(
             continue;
         }
         let identity = if joined.binaries.contains_key(&entry.path) { None } else { content.identity() };
-        match identity.filter(|identity| known.contains(identity)) {
-            Some(identity) => without_code.push(identity),
-            None => candidates.push((position, content, identity)),
+        if known.is_next(identity.as_ref()) {
+            without_code.push(identity);
+        } else {
+            candidates.push((position, content, identity, without_code.len()));
+            without_code.push(None);
         }
     }
-    candidates.sort_by_key(|(_, content, _)| Reverse(content.size()));
+    candidates.sort_by_key(|(_, content, ..)| Reverse(content.size()));
     let jobs = BundleJobs::of(resources);
-    progress.total.fetch_add(candidates.iter().map(|(_, content, _)| content.size()).sum(), Ordering::Relaxed);
+    progress.total.fetch_add(candidates.iter().map(|(_, content, ..)| content.size()).sum(), Ordering::Relaxed);
     let mut results: Vec<_> = candidates
         .into_iter()
         // Splitting the list in halves would process the second largest file last.
         .par_bridge()
-        .map(|(position, content, identity)| {
+        .map(|(position, content, identity, among_files)| {
             let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
             let result = match split {
                 Some(split) => take_over(position, split, options, &jobs).map(Some),
                 None => scan_file(position, content, options, &jobs),
             };
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
-            (position, result, identity)
+            (position, result, identity, among_files)
         })
         .collect();
     results.sort_by_key(|(position, ..)| *position);
     let mut fat = Vec::new();
-    for (position, result, identity) in results {
+    for (position, result, identity, among_files) in results {
         match result {
-            Ok(None) => without_code.extend(identity),
+            Ok(None) => {
+                if let Some(place) = without_code.get_mut(among_files) {
+                    *place = identity;
+                }
+            }
             Ok(Some(found)) => {
                 let path = input.entries.get(position).map(|entry| &entry.path);
                 let warning = path.zip(found.warning.as_ref());
@@ -108,7 +115,7 @@ pub(super) fn scan(
             }
         }
     }
-    known.note(without_code, resources);
+    known.note(&without_code, resources);
     fat
 }
 

@@ -386,7 +386,7 @@ pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(&str, Body)>) -> 
     let mut tree = Tree::new(root);
     for part in parts {
         let place = directory(&mut tree, &part.name.to_string(), part.root)?;
-        fill(&mut tree, place, &part.items)?;
+        fill(&mut tree, place, part.items.iter().cloned())?;
         let text = Rope::new([Segment::literal(part.manifest.to_bytes())])?;
         let attributes = Attributes { mode: 0o644, ..part.root };
         let kind = NodeKind::File { body: Body::Ready(Arc::new(text)), link_group: None };

@@ -48,23 +48,25 @@ impl Item {
         self
     }
 
-    fn insert(&self, tree: &mut Tree, place: NodeId) -> Result<(), TreeError> {
-        let node = tree.insert(place, &self.path, self.attributes, self.node())?;
-        tree.set_origin(node, self.origin.clone());
-        Ok(())
-    }
-
-    fn node(&self) -> NodeKind {
-        match &self.kind {
+    /// Puts it into the directory that holds it.
+    fn insert(self, tree: &mut Tree, directory: NodeId) -> Result<(), TreeError> {
+        let node = match self.kind {
             ItemKind::Directory => NodeKind::directory(),
-            ItemKind::Symlink(target) => NodeKind::Symlink(Arc::clone(target)),
-            ItemKind::File(body, link_group) => NodeKind::File { body: body.clone(), link_group: *link_group },
-        }
+            ItemKind::Symlink(target) => NodeKind::Symlink(target),
+            ItemKind::File(body, link_group) => NodeKind::File { body, link_group },
+        };
+        let node = tree.insert_into(directory, &self.path, self.attributes, node)?;
+        tree.set_origin(node, self.origin);
+        Ok(())
     }
 }
 
 /// A layer of these items.
-pub(super) fn layer(tree: &mut Tree, root: Attributes, items: &[Item]) -> Result<NodeId, TreeError> {
+pub(super) fn layer(
+    tree: &mut Tree,
+    root: Attributes,
+    items: impl IntoIterator<Item = Item>,
+) -> Result<NodeId, TreeError> {
     let layer = tree.layer(root)?;
     fill(tree, layer, items)?;
     Ok(layer)
@@ -82,17 +84,27 @@ impl ItemKind {
 }
 
 /// Adds items to a directory.
-pub(super) fn fill(tree: &mut Tree, place: NodeId, items: &[Item]) -> Result<(), TreeError> {
+pub(super) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item = Item>) -> Result<(), TreeError> {
+    // The directory of the last item, which is most often that of the next.
+    let mut last: Option<(EntryPath, NodeId)> = None;
     for item in items {
-        item.insert(tree, place)?;
+        let directory = match &last {
+            Some((path, directory)) if path.directory() == item.path.directory() => *directory,
+            _ => {
+                let directory = tree.make_directory_of(place, &item.path, item.attributes)?;
+                last = Some((item.path.clone(), directory));
+                directory
+            }
+        };
+        item.insert(tree, directory)?;
     }
     Ok(())
 }
 
 /// Everything that stays in the host part, without directories that contained nothing but databases.
 pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
-    let mut used: HashSet<&[u8]> = HashSet::new();
-    let mut occupied: HashSet<&[u8]> = HashSet::new();
+    let mut used = Directories::default();
+    let mut occupied = Directories::default();
     let mut items = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
         let stays = match (place, &entry.kind) {
@@ -114,6 +126,27 @@ pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     }
     items.reverse();
     items
+}
+
+/// Directories by their paths.
+#[derive(Default)]
+struct Directories<'a> {
+    paths: HashSet<&'a [u8]>,
+    /// The last one. Files of one directory come one after the other.
+    last: Option<&'a [u8]>,
+}
+
+impl<'a> Directories<'a> {
+    fn insert(&mut self, path: &'a [u8]) {
+        if self.last != Some(path) {
+            self.paths.insert(path);
+            self.last = Some(path);
+        }
+    }
+
+    fn contains(&self, path: &[u8]) -> bool {
+        self.paths.contains(path)
+    }
 }
 
 fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {

@@ -92,20 +92,21 @@ pub fn lay_out_with(
 
     // A merged tree is shown as installed, and so is the host part if others are laid over it.
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
-    let host_layer = layer(&mut tree, input.root, &host)?;
+    let is_installed = installed.is_some();
+    let host_layer = layer(&mut tree, input.root, host)?;
     let mut device_layers = BTreeMap::new();
-    for (key, items) in &devices {
+    for (key, items) in devices {
         let place = directory(&mut tree, key.as_str(), input.root)?;
         fill(&mut tree, place, items)?;
-        device_layers.insert(*key, place);
+        device_layers.insert(key, place);
         let target = format!("../{key}").into_bytes().into();
         tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
     }
     let mut whole = host_layer;
-    if let Some(Installed { host, devices }) = &installed {
+    if let Some(Installed { host, mut devices }) = installed {
         whole = layer(&mut tree, input.root, host)?;
         for (key, place) in &mut device_layers {
-            *place = layer(&mut tree, input.root, devices.get(*key).map_or(&[], Vec::as_slice))?;
+            *place = layer(&mut tree, input.root, devices.remove(*key).unwrap_or_default())?;
         }
     }
     let overlaid = |tree: &Tree, keys: &[BundleKey]| -> Result<View, TreeError> {
@@ -132,7 +133,7 @@ pub fn lay_out_with(
     let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
     let served = ServedGpus::new(plan);
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
-    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, installed.is_some()));
+    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
         lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
     }
@@ -142,7 +143,7 @@ pub fn lay_out_with(
         if let Some((part, wheels)) = fat_wheel {
             become_unpacked_wheel(&mut items, input, wheels, part)?;
         }
-        let fat = layer(&mut tree, input.root, &items)?;
+        let fat = layer(&mut tree, input.root, items)?;
         tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
     }
     let thin = ThinLayout::new(&tree, served, layers, binaries, thin);
@@ -231,8 +232,10 @@ fn become_unpacked_wheel(
     let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));
     let paths = wheels.paths(part.part())?;
     items.retain_mut(|item| {
-        let Some(path) = paths.of(&item.path) else { return false };
-        item.path = path;
+        if !paths.keeps(&item.path) {
+            let Some(path) = paths.of(&item.path) else { return false };
+            item.path = path;
+        }
         if let ItemKind::File(..) = item.kind {
             item.origin = std::mem::take(&mut item.origin).stated_by(&stated);
         }

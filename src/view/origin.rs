@@ -19,8 +19,9 @@ pub struct Origin {
 
 /// Digests in the RECORD of a part.
 pub trait States: Send + Sync + fmt::Debug {
-    /// The SHA-256 of a file if it is known without work. `path` is the path in the input, or in the part for a file
-    /// that is made for it.
+    /// The SHA-256 of a file if it is known without reading the file. `path` is the path in the input, or in the part for a file
+    /// that is made
+    /// for it.
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]>;
 }
 
@@ -110,8 +111,8 @@ impl Origin {
         self.path.as_ref().filter(|_| self.kind != OriginKind::Made)
     }
 
-    /// The value of an extended attribute, if it is available without work: `kind`; `origin`, the path in the input (at
-    /// most 4095 bytes); `sha256` in hexadecimal, as the RECORD of the view has it.
+    /// The value of an extended attribute: `kind`; `origin`, the path in the input (at most 4095 bytes); `sha256` in
+    /// hexadecimal, as the RECORD of the view has it, if that needs no more than reading the input's RECORD.
     pub fn attribute(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name.strip_prefix(NAMESPACE.as_bytes())? {
             b"kind" => Some(self.kind.name().into()),

@@ -12,8 +12,8 @@ use super::wheel_part::WheelPart;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::make_archives;
 use crate::resources::Resources;
-use crate::rope::ReadError;
-use crate::source::{Entry, EntryKind, Input, InputKind};
+use crate::rope::{Content, ReadError};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, Statement};
 use crate::wheel::{
     AssemblyOptions, Digest, DosTime, FatWheel, Paths, SplitWheel, VariantLabel, WheelError, Wheels, normalise,
@@ -58,8 +58,8 @@ pub struct WheelSet {
     pub fingerprint: u32,
     pub(super) statement: Statement,
     wheels: Arc<Wheels>,
-    /// Digests of the original binaries that are rewritten.
-    originals: Vec<Digest>,
+    /// The original binaries that are rewritten.
+    originals: Vec<(EntryPath, Arc<dyn Content>)>,
 }
 
 impl WheelSet {
@@ -77,7 +77,7 @@ impl WheelSet {
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
-        let mut wheels = wheels.with_statement(statement);
+        let wheels = wheels.with_statement(statement);
         let host = host_payload(input, plan, &wheels)?;
         let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
@@ -96,8 +96,13 @@ impl WheelSet {
         });
         let contents = contents.collect::<Result<Vec<_>, WheelError>>()?;
         let places = input.entries.iter().zip(&plan.places);
-        let rewritten = places.filter(|(_, place)| matches!(place, Destination::Rewritten { .. }));
-        let originals = rewritten.filter_map(|(entry, _)| wheels.claimed(entry)).collect();
+        let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
+            (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
+                Some((entry.path.clone(), Arc::clone(content)))
+            }
+            _ => None,
+        });
+        let originals = originals.collect();
         wheels.forget_claims();
         let wheels = Arc::new(wheels);
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
@@ -141,7 +146,9 @@ impl WheelSet {
     pub fn check_claims(&self, done: &AtomicU64) -> Result<(), ReadError> {
         let parts = self.hosts.iter().take(1).chain(self.devices.values());
         let taken_over: Vec<_> = parts.flat_map(|part| part.taken_over()).collect();
-        let mut digests: Vec<_> = self.originals.iter().chain(taken_over.iter().map(|digest| &**digest)).collect();
+        let originals: Vec<_> =
+            self.originals.iter().map(|(path, content)| self.wheels.original(path, content)).collect();
+        let mut digests: Vec<&Digest> = originals.iter().chain(taken_over.iter().map(|digest| &**digest)).collect();
         digests.sort_by_key(|digest| Reverse(digest.content().size()));
         digests.par_iter().with_max_len(1).try_for_each(|digest| {
             digest.check_claim()?;

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use super::installed::installed_with;
 use super::variant::{has_property, variant_json};
 use super::{
-    Claims, Devices, Digest, DosTime, FatWheel, Paths, STATEMENT, Unchanged, VariantLabel, WheelEntry, WheelError,
-    WheelName, archive, record,
+    Devices, Digest, DosTime, FatWheel, Paths, STATEMENT, Unchanged, VariantLabel, WheelEntry, WheelError, WheelName,
+    archive, record,
 };
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
-use crate::source::{Entry, EntryKind, EntryPath};
+use crate::source::{Entry, EntryPath};
 
 /// The user's choices.
 #[derive(Clone, Debug, Default)]
@@ -117,21 +117,20 @@ impl Wheels {
     /// omits it.
     pub fn unchanged(&self, part: &SplitWheel, entry: &Entry) -> Result<Option<WheelEntry>, WheelError> {
         let Some(path) = self.path(part, &entry.path)? else { return Ok(None) };
-        Ok(Unchanged::of(entry, &self.fat.claims).map(|unchanged| self.taken_over(path, &unchanged)))
+        Ok(Unchanged::of(entry).map(|unchanged| self.taken_over(path, &unchanged)))
     }
 
-    /// Drops the claims of the input's RECORD. They take more memory than everything else that is kept about a member.
-    pub fn forget_claims(&mut self) {
-        self.fat.claims = Claims::default();
+    /// Drops the claims of the input's RECORD, which are read again on demand. They take more memory than everything else
+    /// that is kept about a member.
+    pub fn forget_claims(&self) {
+        self.fat.record.forget();
     }
 
-    /// The digest in RECORD of an entry that is replaced, if there is one.
-    pub fn claimed(&self, entry: &Entry) -> Option<Digest> {
-        let EntryKind::File { content, .. } = &entry.kind else { return None };
-        let claim = self.fat.claims.get(&entry.path)?;
+    /// The digest in RECORD of an entry that is replaced, to be compared with what there is.
+    pub fn original(&self, path: &EntryPath, content: &Arc<dyn Content>) -> Digest {
         let crc32 = content.packed().map(|packed| packed.crc32);
-        let digest = Digest::remembered(entry.path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        Some(digest.claimed(claim.sha256, false))
+        let digest = Digest::remembered(path.to_text(), Arc::clone(content), crc32, &self.fat.resources);
+        digest.claimed(&self.fat.record, path, false)
     }
 
     /// The path in part `to` of a file of part `from`: dist-info and data directories have the part's own name.
@@ -211,9 +210,9 @@ impl Wheels {
                     add(b"top_level.txt", packages.into_bytes())?;
                 }
                 for licence in &self.fat.licences {
-                    let Some(unchanged) = Unchanged::of(&licence.entry, &self.fat.claims) else { continue };
+                    let Some(unchanged) = Unchanged::of(&licence.entry) else { continue };
                     let path = directory.child(format!("licenses/{}", licence.path).as_bytes());
-                    files.push(self.taken_over(path, &unchanged));
+                    files.push(self.taken_over_unasked(path, &unchanged));
                 }
             }
         }
@@ -324,7 +323,8 @@ impl Assembled {
 pub fn warnings_of(name: &WheelName, paths: impl Iterator<Item = EntryPath>) -> Vec<String> {
     let directory = dist_info(name);
     // Control characters beyond ASCII begin with 0xC2.
-    let is_odd = |byte: u8| byte.is_ascii_control() || br#"<>:"|?*\"#.contains(&byte) || byte == 0xc2;
+    let is_odd =
+        |byte: u8| matches!(byte, 0..=31 | 127 | 0xc2 | b'<' | b'>' | b':' | b'"' | b'|' | b'?' | b'*' | b'\\');
     let mut odd: Vec<_> = paths.filter(|path| path.as_bytes().iter().any(|&byte| is_odd(byte))).collect();
     odd.sort_by_cached_key(|path| (path.is_below(&directory), path.as_bytes().to_vec()));
     let find = |pattern: &dyn Fn(char) -> bool| {

@@ -8,9 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::input_record::InputRecord;
 use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Sha256, check_range, copy_from, read_all};
+use crate::source::EntryPath;
 
 /// Length of a SHA-256 in urlsafe base64 without padding.
 pub(super) const SHA256_TEXT: usize = 43;
@@ -32,13 +34,22 @@ pub struct Digest {
     entry: Arc<str>,
     content: Arc<dyn Content>,
     sha256: OnceLock<[u8; 32]>,
-    /// The SHA-256 in the input's RECORD, and whether it is used as long as none has been computed.
-    claim: Option<([u8; 32], bool)>,
+    /// The entry of the input's RECORD that may claim a SHA-256.
+    claim: Option<Claim>,
     crc32: OnceLock<u32>,
     /// Held while computing, so that only one thread does.
     work: Mutex<()>,
     /// Resources with the index that stores digests and the counters.
     resources: Option<Arc<Resources>>,
+}
+
+/// The SHA-256 that the input's RECORD claims for an entry, if any.
+struct Claim {
+    record: Arc<InputRecord>,
+    path: EntryPath,
+    /// Whether it is taken for the SHA-256 as long as nobody has computed it.
+    stands: bool,
+    found: OnceLock<Option<[u8; 32]>>,
 }
 
 impl Digest {
@@ -67,11 +78,12 @@ impl Digest {
         Self { resources: Some(Arc::clone(resources)), ..Self::new(entry, content, crc32) }
     }
 
-    /// Sets the SHA-256 in the input's RECORD. It is compared with the computed one, or now with that of an earlier
+    /// Sets the path whose SHA-256 in the input's RECORD is compared with the computed one, or now with that of an earlier
     /// session. With `stands`, the claim counts as the SHA-256 until then.
     #[must_use]
-    pub fn claimed(self, sha256: [u8; 32], stands: bool) -> Self {
-        let digest = Self { claim: Some((sha256, stands)), ..self };
+    pub(super) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
+        let claim = Claim { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
+        let digest = Self { claim: Some(claim), ..self };
         if let Some(sums) = digest.recalled() {
             digest.settle(sums);
         }
@@ -90,14 +102,25 @@ impl Digest {
         &self.content
     }
 
-    /// Both digests, if they are known without work.
+    /// What RECORD claims. It is read for it if no digest was asked for in a while.
+    fn claim(&self) -> Option<[u8; 32]> {
+        let Claim { record, path, found, .. } = self.claim.as_ref()?;
+        *found.get_or_init(|| record.sha256(path, self.content.size()))
+    }
+
+    /// Whether what RECORD claims is taken for the SHA-256.
+    fn claim_stands(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.stands)
+    }
+
+    /// Both digests, if they are known without reading the content.
     pub fn known(&self) -> Option<Sums> {
         Some(Sums { sha256: self.known_sha256()?, crc32: *self.crc32.get()? })
     }
 
-    /// The SHA-256 if it is known without work.
+    /// The SHA-256 if it is known without reading the content. RECORD of the input may be read.
     pub fn known_sha256(&self) -> Option<[u8; 32]> {
-        let claim = || self.claim.and_then(|(sha256, stands)| stands.then_some(sha256));
+        let claim = || self.claim_stands().then(|| self.claim()).flatten();
         self.sha256.get().copied().or_else(claim)
     }
 
@@ -108,7 +131,7 @@ impl Digest {
 
     /// Computes the digests if there is a claim that has not been checked.
     pub fn check_claim(&self) -> Result<(), ReadError> {
-        if self.claim.is_some() && self.sha256.get().is_none() { self.compute().map(drop) } else { Ok(()) }
+        if self.sha256.get().is_none() && self.claim().is_some() { self.compute().map(drop) } else { Ok(()) }
     }
 
     /// Both digests.
@@ -132,7 +155,7 @@ impl Digest {
         }
     }
 
-    /// The SHA-256 in the form of RECORD, if it is known without work.
+    /// The SHA-256 in the form of RECORD, if it is known without reading the content.
     pub(super) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
         self.known_sha256().as_ref().map(sha256_text)
     }
@@ -158,7 +181,7 @@ impl Digest {
 
     /// Stores computed digests.
     fn settle(&self, sums: Sums) {
-        if self.claim.is_some_and(|(claimed, _)| claimed != sums.sha256) {
+        if self.claim().is_some_and(|claimed| claimed != sums.sha256) {
             let entry = &self.entry;
             tracing::warn!(
                 "{entry:?}: the input's RECORD states another SHA-256 than this file has; wheels made of it state the \
@@ -194,7 +217,7 @@ impl Digest {
     fn keep(&self, sums: Sums) {
         let Some(resources) = &self.resources else { return };
         // A digest that RECORD states correctly is not stored in the index.
-        let is_stated = self.claim == Some((sums.sha256, true));
+        let is_stated = self.claim_stands() && self.claim() == Some(sums.sha256);
         if let Some(identity) = self.content.identity().filter(|_| !is_stated) {
             resources.index.put(RecordKind::Digest, &identity, &sums);
         }
@@ -219,7 +242,7 @@ impl fmt::Debug for Digest {
         formatter
             .debug_struct("Digest")
             .field("entry", &self.entry)
-            .field("known", &self.known())
+            .field("sha256", &self.sha256.get())
             .finish_non_exhaustive()
     }
 }

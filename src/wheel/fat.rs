@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::input_record::InputRecord;
 use super::licences::{self, Licence};
 use super::{Added, Claims, Metadata, Paths, STATEMENT, Stated, WheelError, WheelFile, WheelName, normalise};
 use crate::resources::Resources;
@@ -40,7 +41,8 @@ pub struct FatWheel {
     pub wheel_file: WheelFile,
     /// Warnings for the user.
     pub warnings: Vec<String>,
-    pub(super) claims: Claims,
+    /// What the input's RECORD claims.
+    pub(super) record: Arc<InputRecord>,
     pub(super) licences: Vec<Licence>,
     /// The device wheels in the METADATA of a host wheel, which have been removed from it.
     pub(super) added: Added,
@@ -70,22 +72,17 @@ impl FatWheel {
         let name = name(input, &dist_info, &wheel_file, &mut warnings)?;
         check_name(&name, &metadata, &mut warnings);
         // RECORD is made again. The old one only saves work.
-        let mut claims = match Claims::read(input, &dist_info.child(b"RECORD")) {
-            Ok(claims) => claims,
-            Err(error) => {
-                warnings.push(format!("{error}; it is made again"));
-                Claims::default()
-            }
-        };
-        // It describes the binaries before they were joined.
-        joined.into_iter().flatten().for_each(|path| claims.forget(path));
-        warnings.extend(claims.problem(input));
+        let record = InputRecord::new(input, dist_info.child(b"RECORD"), joined, resources);
+        match record.problem(input) {
+            Ok(problem) => warnings.extend(problem),
+            Err(error) => warnings.push(format!("{error}; it is made again")),
+        }
         let licences = licences::find(input, &dist_info, &metadata, &mut warnings);
         if name.variant.is_none() && input.entry(&dist_info.child(b"variant.json")).is_some() {
             warnings.push("variant.json is left out: the wheel's name has no variant label".to_owned());
         }
         let (name, resources) = (name.normalised(), Arc::clone(resources));
-        Ok(Self { name, metadata, wheel_file, warnings, claims, licences, added, resources, dist_info })
+        Ok(Self { name, metadata, wheel_file, warnings, record, licences, added, resources, dist_info })
     }
 
     /// Maps paths of the input to paths in the wheel named `name`.
@@ -114,8 +111,13 @@ impl Claims {
         Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
     }
 
+    /// Reads the RECORD at `path`, if there is one.
+    pub(super) fn of_file(path: &EntryPath, content: Option<&dyn Content>) -> Result<Self, WheelError> {
+        Ok(Self::parse(&whole(path, content, LONGEST_RECORD)?))
+    }
+
     /// A problem that is visible without reading the files.
-    fn problem(&self, input: &Input) -> Option<String> {
+    pub(super) fn problem(&self, input: &Input) -> Option<String> {
         let has_another_size = |entry: &Entry| match (&entry.kind, self.get(&entry.path)) {
             (EntryKind::File { content, .. }, Some(claim)) => content.size() != claim.size,
             _ => false,
@@ -140,11 +142,16 @@ pub fn states_digests(input: &Input) -> bool {
 
 /// The content of a file of the dist-info directory.
 fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
-    let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
-    let content: &dyn Content = match input.entry(path).map(|entry| &entry.kind) {
-        Some(EntryKind::File { content, .. }) => &**content,
-        _ => return Err(bad("there is no such file")),
+    let content = match input.entry(path).map(|entry| &entry.kind) {
+        Some(EntryKind::File { content, .. }) => Some(&**content),
+        _ => None,
     };
+    whole(path, content, longest)
+}
+
+fn whole(path: &EntryPath, content: Option<&dyn Content>, longest: u64) -> Result<Vec<u8>, WheelError> {
+    let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
+    let content = content.ok_or_else(|| bad("there is no such file"))?;
     let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
     let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
     let mut bytes = vec![0; size.ok_or_else(too_long)?];

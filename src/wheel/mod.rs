@@ -19,6 +19,7 @@ mod devices;
 mod digest;
 mod fat;
 mod headers;
+mod input_record;
 mod installed;
 mod licences;
 mod metadata;

@@ -33,6 +33,11 @@ impl Paths<'_> {
         Some(path.clone())
     }
 
+    /// Whether a path of the input is surely the same in the wheel, as most are.
+    pub fn keeps(&self, path: &EntryPath) -> bool {
+        !path.as_bytes().starts_with(self.old.as_bytes()) && !self.is_data(path)
+    }
+
     /// Whether it is a data directory, or in one. Of top-level names, only those of directories count, and only the
     /// wheel's own is certain to be a data directory.
     fn is_data(&self, path: &EntryPath) -> bool {

@@ -132,7 +132,7 @@ pub fn line_size(path: &EntryPath, size: Option<u64>) -> Result<u64, WheelError>
 
 /// A field as Python's `csv` module writes it.
 fn quoted(field: &str) -> Cow<'_, str> {
-    if field.contains([',', '"', '\n', '\r']) {
+    if field.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         format!("\"{}\"", field.replace('"', "\"\"")).into()
     } else {
         field.into()

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Claims, Digest, Paths, WheelEntry, Wheels};
+use super::{Digest, Paths, WheelEntry, Wheels};
 use crate::rope::{Content, Packed};
 use crate::source::{Entry, EntryKind, EntryPath};
 
@@ -16,17 +16,9 @@ pub struct Unchanged {
     pub entry: EntryPath,
     content: Arc<dyn Content>,
     executable: bool,
-    claim: Claimed,
-}
-
-/// The SHA-256 that the input's RECORD claims.
-#[derive(Clone, Copy, Debug)]
-enum Claimed {
-    Nothing,
-    /// Counts as the SHA-256 until one is computed.
-    Stands([u8; 32]),
-    /// Only compared with the computed one.
-    Compared([u8; 32]),
+    /// Whether the SHA-256 that the input's RECORD claims counts until one is computed. Otherwise it is only compared with the
+    /// computed one.
+    stands: bool,
 }
 
 impl Unchanged {
@@ -37,16 +29,12 @@ impl Unchanged {
     /// it: a wrong digest in the input stays wrong, unless [`Digest`] reads the content, now (as `split` does) or in an
     /// earlier session. Digests in the RECORD of an unpacked wheel are only compared, since nothing protects its files
     /// from changes.
-    pub(super) fn of(entry: &Entry, claims: &Claims) -> Option<Self> {
+    pub(super) fn of(entry: &Entry) -> Option<Self> {
         let EntryKind::File { content, link_group } = &entry.kind else { return None };
-        let claim = match claims.get(&entry.path).filter(|claim| claim.size == content.size()) {
-            // RECORD may refer to the text of a former symlink.
-            Some(claim) if link_group.is_none() && content.is_packed() => Claimed::Stands(claim.sha256),
-            Some(claim) => Claimed::Compared(claim.sha256),
-            None => Claimed::Nothing,
-        };
+        // RECORD may refer to the text of a former symlink.
+        let stands = link_group.is_none() && content.is_packed();
         let executable = entry.attributes.mode & 0o111 != 0;
-        Some(Self { entry: entry.path.clone(), content: Arc::clone(content), executable, claim })
+        Some(Self { entry: entry.path.clone(), content: Arc::clone(content), executable, stands })
     }
 
     /// Size in bytes.
@@ -58,20 +46,28 @@ impl Unchanged {
     pub fn executable(&self) -> bool {
         self.executable
     }
+
+    fn file(&self, path: EntryPath, digest: Arc<Digest>) -> WheelEntry {
+        let packed = self.content.packed().filter(|packed| packed.deflated);
+        WheelEntry { path, executable: self.executable, digest, deflated: packed.map(|packed| packed.bytes) }
+    }
 }
 
 impl Wheels {
     /// A file of the input, unless the part makes it again or omits it.
     pub fn takes_over(&self, paths: &Paths<'_>, entry: &Entry) -> Option<Unchanged> {
-        let unchanged = Unchanged::of(entry, &self.fat.claims)?;
-        paths.of(&entry.path).map(|_| unchanged)
+        let is_there = paths.keeps(&entry.path) || paths.of(&entry.path).is_some();
+        is_there.then(|| Unchanged::of(entry))?
     }
 
     /// An unchanged file as a file of a part, at this path.
     pub fn taken_over(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
-        let packed = unchanged.content.packed().filter(|packed| packed.deflated);
-        let digest = self.digest(unchanged);
-        WheelEntry { path, executable: unchanged.executable, digest, deflated: packed.map(|packed| packed.bytes) }
+        unchanged.file(path, self.digest(unchanged))
+    }
+
+    /// The same without asking RECORD, which its digest does when it is asked for.
+    pub(super) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
+        unchanged.file(path, Arc::new(self.new_digest(unchanged)))
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
@@ -95,20 +91,16 @@ impl Wheels {
         Arc::clone(digests.entry(unchanged.entry.clone()).or_insert(digest))
     }
 
-    /// The SHA-256 of an unchanged file, if it is known without work.
+    /// The SHA-256 of an unchanged file, if it is known without reading the file.
     pub fn known_sha256(&self, unchanged: &Unchanged) -> Option<[u8; 32]> {
         // The digest, not RECORD, is asked: an earlier session may have found that RECORD is wrong.
         self.digest(unchanged).known_sha256()
     }
 
     fn new_digest(&self, unchanged: &Unchanged) -> Digest {
-        let Unchanged { entry, content, claim, .. } = unchanged;
+        let Unchanged { entry, content, stands, .. } = unchanged;
         let crc32 = content.packed().map(|Packed { crc32, .. }| crc32);
         let digest = Digest::remembered(entry.to_text(), Arc::clone(content), crc32, &self.fat.resources);
-        match *claim {
-            Claimed::Stands(sha256) => digest.claimed(sha256, true),
-            Claimed::Compared(sha256) => digest.claimed(sha256, false),
-            Claimed::Nothing => digest,
-        }
+        digest.claimed(&self.fat.record, entry, *stands)
     }
 }

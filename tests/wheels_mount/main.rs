@@ -94,7 +94,11 @@ fn listing_costs_nothing_and_copying_little() {
     // All of gfx942 is databases, whose bytes the fat wheel has, compressed, with their digests.
     let names = wheel_names(&input);
     fs::read(wheels.join(&names["gfx942"])).unwrap();
-    assert_eq!(mount.work(), planned, "copying databases");
+    let mut zip = zip::ZipArchive::new(fs::File::open(&input).unwrap()).unwrap();
+    let record = zip.by_name("torch-2.10.0+rocm7.1.dist-info/RECORD").unwrap().size();
+    let mut copied = mount.work();
+    *copied.get_mut("bytes_inflated").unwrap() -= record;
+    assert_eq!(copied, planned, "copying databases reads RECORD");
 
     // The size of a wheel is that of its archives, and of nobody else's.
     let report = inspect(&input, &[]);

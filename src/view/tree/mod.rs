@@ -128,6 +128,31 @@ impl Tree {
         Ok(number(0, index))
     }
 
+    /// The directory that holds `path` below `start`, made as [`Tree::insert`] does.
+    pub fn make_directory_of(
+        &mut self,
+        start: NodeId,
+        path: &EntryPath,
+        attributes: Attributes,
+    ) -> Result<NodeId, TreeError> {
+        let start = stored(start).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
+        let directory = self.directory_of(start, path, attributes)?;
+        Ok(number(0, directory))
+    }
+
+    /// Puts a node into the directory that holds `path`, as [`Tree::insert`] does.
+    pub fn insert_into(
+        &mut self,
+        directory: NodeId,
+        path: &EntryPath,
+        attributes: Attributes,
+        kind: NodeKind,
+    ) -> Result<NodeId, TreeError> {
+        let directory = stored(directory).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
+        let index = self.put(directory, path, attributes, kind)?;
+        Ok(number(0, index))
+    }
+
     /// Sets the origin of a node. Without it, a node counts as made.
     pub fn set_origin(&mut self, id: NodeId, origin: Origin) {
         if let Some(node) = stored(id).and_then(|index| self.arena.get_mut(index)) {
@@ -219,8 +244,14 @@ impl Tree {
         kind: NodeKind,
     ) -> Result<u32, TreeError> {
         let start = stored(start).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
+        let directory = self.directory_of(start, path, attributes)?;
+        self.put(directory, path, attributes, kind)
+    }
+
+    /// The directory that holds a path. What is missing is made.
+    fn directory_of(&mut self, start: u32, path: &EntryPath, attributes: Attributes) -> Result<u32, TreeError> {
         let mut names = path.components();
-        let Some(last) = names.next_back() else { return Err(TreeError::Occupied(path.clone())) };
+        names.next_back();
         let mut parent = start;
         for name in names {
             parent = if let Some(next) = self.arena.find(parent, name) {
@@ -230,8 +261,21 @@ impl Tree {
                 self.add(parent, name, attributes, NodeKind::directory(), path)?
             };
         }
-        match (self.arena.find(parent, last), &kind) {
-            (None, _) => self.add(parent, last, attributes, kind, path),
+        Ok(parent)
+    }
+
+    /// Puts the node at a path into the directory that holds it.
+    fn put(
+        &mut self,
+        directory: u32,
+        path: &EntryPath,
+        attributes: Attributes,
+        kind: NodeKind,
+    ) -> Result<u32, TreeError> {
+        let name = path.name();
+        match (self.arena.find(directory, name), &kind) {
+            _ if path.is_root() => Err(TreeError::Occupied(path.clone())),
+            (None, _) => self.add(directory, name, attributes, kind, path),
             (Some(there), NodeKind::Directory(_)) if self.arena.directory(there).is_some() => {
                 if let Some(node) = self.arena.get_mut(there) {
                     node.attributes = attributes;

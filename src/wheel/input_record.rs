@@ -1,0 +1,207 @@
+//! The RECORD of the wheel that is split, read when a digest that it claims is asked for.
+//!
+//! A mount needs no digest before a RECORD, a wheel or an extended attribute is read, and most mounts serve none of these. So
+//! planning asks only whether something is wrong with RECORD, which the index knows after the first time. The claims take more
+//! memory than all else that is known of a member, so they leave when nobody asks for them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Claims, WheelError};
+use crate::index::RecordKind;
+use crate::memory::Reclaim;
+use crate::metrics::MemoryClass;
+use crate::resources::Resources;
+use crate::rope::{Content, Identity};
+use crate::source::{EntryKind, EntryPath, Input, InputKind};
+
+/// The RECORD of the input.
+#[derive(Debug)]
+pub(super) struct InputRecord {
+    path: EntryPath,
+    /// `None` if there is no such file.
+    content: Option<Arc<dyn Content>>,
+    /// Binaries of the input that are joined with their archives. RECORD describes them as they were.
+    joined: BTreeSet<EntryPath>,
+    /// Under which the index knows what is wrong with it; `None` if more than this file decides about that.
+    identity: Option<Identity>,
+    resources: Arc<Resources>,
+    /// What it claims, and when that was asked for last.
+    claims: Mutex<Option<(Arc<Claims>, u64)>>,
+}
+
+impl InputRecord {
+    /// The RECORD at `path`. Nothing of it is read.
+    pub(super) fn new(
+        input: &Input,
+        path: EntryPath,
+        joined: Option<&BTreeSet<EntryPath>>,
+        resources: &Arc<Resources>,
+    ) -> Arc<Self> {
+        let content = match input.entry(&path).map(|entry| &entry.kind) {
+            Some(EntryKind::File { content, .. }) => Some(Arc::clone(content)),
+            _ => None,
+        };
+        // The other files are members of the same wheel, so that none of them can change by itself.
+        let is_all = matches!(input.kind, InputKind::Wheel(_)) && joined.is_none();
+        let identity = content.as_ref().filter(|_| is_all).and_then(|content| content.identity());
+        let record = Arc::new(Self {
+            path,
+            content,
+            joined: joined.cloned().unwrap_or_default(),
+            identity: identity.map(|identity| Identity::describe("RECORD").add(&identity.0).finish()),
+            resources: Arc::clone(resources),
+            claims: Mutex::default(),
+        });
+        let reclaimed: Arc<dyn Reclaim> = Arc::<Self>::clone(&record);
+        resources.budget.register(Arc::downgrade(&reclaimed));
+        record
+    }
+
+    /// What is wrong with it, as far as that can be seen without reading other files.
+    pub(super) fn problem(&self, input: &Input) -> Result<Option<String>, WheelError> {
+        let index = &self.resources.index;
+        let known = self.identity.and_then(|identity| index.get(RecordKind::Claims, &identity));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let problem = self.claims()?.problem(input);
+        if let Some(identity) = &self.identity {
+            index.put(RecordKind::Claims, identity, &problem);
+        }
+        Ok(problem)
+    }
+
+    /// The SHA-256 that is claimed for a file of this size. If RECORD cannot be read, nothing is claimed.
+    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Option<[u8; 32]> {
+        let claims = self.claims().unwrap_or_else(|error| {
+            tracing::warn!("{error}; what it claims is computed");
+            let none = Arc::default();
+            *self.lock() = Some((Arc::clone(&none), self.resources.budget.now()));
+            none
+        });
+        claims.get(path).filter(|claim| claim.size == size).map(|claim| claim.sha256)
+    }
+
+    /// Does without the claims until one is asked for.
+    pub(super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    fn claims(&self) -> Result<Arc<Claims>, WheelError> {
+        let mut claims = self.lock();
+        let now = self.resources.budget.now();
+        if let Some((claims, used)) = &mut *claims {
+            *used = now;
+            return Ok(Arc::clone(claims));
+        }
+        let mut read = Claims::of_file(&self.path, self.content.as_deref())?;
+        self.joined.iter().for_each(|path| read.forget(path));
+        let read = Arc::new(read);
+        *claims = Some((Arc::clone(&read), now));
+        drop(claims);
+        self.resources.budget.touch();
+        Ok(read)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Arc<Claims>, u64)>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reclaim for InputRecord {
+    fn purpose(&self) -> MemoryClass {
+        MemoryClass::Streams
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        self.claims.try_lock().ok()?.as_ref().map(|(_, used)| *used)
+    }
+
+    fn reclaim(&self) -> bool {
+        self.claims.try_lock().is_ok_and(|mut claims| claims.take().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::index::Index;
+    use crate::rope::{ReadError, Rope, Segment, copy_from};
+    use crate::source::{Attributes, Entry};
+
+    /// A member that counts how often it is read.
+    #[derive(Debug)]
+    struct Member(&'static str, AtomicU32);
+
+    impl Content for Member {
+        fn size(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            copy_from(self.0.as_bytes(), offset, buffer)
+        }
+
+        fn identity(&self) -> Option<Identity> {
+            Some(Identity::describe("member").add(self.0.as_bytes()).finish())
+        }
+    }
+
+    fn path(name: &str) -> EntryPath {
+        EntryPath::new(name.as_bytes()).unwrap()
+    }
+
+    /// A wheel of a file of three bytes.
+    fn input(record: &Arc<Member>) -> Input {
+        let attributes = Attributes { mode: 0o644, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
+        let entry = |name: &str, content: Arc<dyn Content>| Entry {
+            path: path(name),
+            kind: EntryKind::File { content, link_group: None },
+            attributes,
+        };
+        let file = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
+        let entries = vec![entry("file", file), entry("x-1.dist-info/RECORD", record.clone())];
+        let kind = InputKind::Wheel(path("x-1.dist-info"));
+        Input { kind, location: "/x.whl".into(), root: attributes, entries, warnings: Vec::new(), file: None }
+    }
+
+    #[test]
+    fn record_is_read_when_a_digest_is_asked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let wheel = place.path().join("x.whl");
+        std::fs::write(&wheel, "wheel").unwrap();
+        for (text, has_problem) in [
+            ("file,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,3\n", false),
+            ("file,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,4\n", true),
+        ] {
+            let member = Arc::new(Member(text, AtomicU32::new(0)));
+            let reads = || member.1.load(Ordering::Relaxed);
+            let input = input(&member);
+            let open = |joined| {
+                let resources = Resources::with_index(1 << 20, Index::open(place.path(), &wheel));
+                (InputRecord::new(&input, path("x-1.dist-info/RECORD"), joined, &resources), resources)
+            };
+            let (first, resources) = open(None);
+            let problem = first.problem(&input).unwrap();
+            assert_eq!((problem.is_some(), reads()), (has_problem, 1));
+            resources.index.save().unwrap();
+
+            let (second, _resources) = open(None);
+            assert_eq!((second.problem(&input).unwrap(), reads()), (problem, 1), "the index knows");
+            for read in [2, 3] {
+                assert_eq!(second.sha256(&path("file"), 3).is_some(), !has_problem);
+                assert_eq!((second.sha256(&path("other"), 3), reads()), (None, read));
+                second.forget();
+            }
+            // Which binaries were joined is not known from RECORD.
+            let joined = [path("file")].into();
+            let (third, _resources) = open(Some(&joined));
+            assert_eq!((third.problem(&input).unwrap(), reads()), (None, 4));
+            assert_eq!(third.sha256(&path("file"), 3), None);
+        }
+    }
+}
