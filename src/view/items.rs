@@ -103,8 +103,8 @@ pub(super) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item
 
 /// Everything that stays in the host part, without directories that contained nothing but databases.
 pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
-    let mut used = Directories::default();
-    let mut occupied = Directories::default();
+    let mut used = DirectorySet::default();
+    let mut occupied = DirectorySet::default();
     let mut items = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
         let stays = match (place, &entry.kind) {
@@ -128,15 +128,15 @@ pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     items
 }
 
-/// Directories by their paths.
+/// A set of directories, by path.
 #[derive(Default)]
-struct Directories<'a> {
+struct DirectorySet<'a> {
     paths: HashSet<&'a [u8]>,
     /// The last one. Files of one directory come one after the other.
     last: Option<&'a [u8]>,
 }
 
-impl<'a> Directories<'a> {
+impl<'a> DirectorySet<'a> {
     fn insert(&mut self, path: &'a [u8]) {
         if self.last != Some(path) {
             self.paths.insert(path);

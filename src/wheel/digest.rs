@@ -35,7 +35,7 @@ pub struct Digest {
     content: Arc<dyn Content>,
     sha256: OnceLock<[u8; 32]>,
     /// The entry of the input's RECORD that may claim a SHA-256.
-    claim: Option<Claim>,
+    claim: Option<ClaimedDigest>,
     crc32: OnceLock<u32>,
     /// Held while computing, so that only one thread does.
     work: Mutex<()>,
@@ -43,11 +43,11 @@ pub struct Digest {
     resources: Option<Arc<Resources>>,
 }
 
-/// The SHA-256 that the input's RECORD claims for an entry, if any.
-struct Claim {
+/// The SHA-256 that the RECORD of the input claims for an entry, if any.
+struct ClaimedDigest {
     record: Arc<InputRecord>,
     path: EntryPath,
-    /// Whether it is taken for the SHA-256 as long as nobody has computed it.
+    /// Whether it counts as the SHA-256 until one is computed.
     stands: bool,
     found: OnceLock<Option<[u8; 32]>>,
 }
@@ -82,7 +82,7 @@ impl Digest {
     /// session. With `stands`, the claim counts as the SHA-256 until then.
     #[must_use]
     pub(super) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
-        let claim = Claim { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
+        let claim = ClaimedDigest { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
         let digest = Self { claim: Some(claim), ..self };
         if let Some(sums) = digest.recalled() {
             digest.settle(sums);
@@ -104,7 +104,7 @@ impl Digest {
 
     /// What RECORD claims. It is read for it if no digest was asked for in a while.
     fn claim(&self) -> Option<[u8; 32]> {
-        let Claim { record, path, found, .. } = self.claim.as_ref()?;
+        let ClaimedDigest { record, path, found, .. } = self.claim.as_ref()?;
         *found.get_or_init(|| record.sha256(path, self.content.size()))
     }
 

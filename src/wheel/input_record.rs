@@ -134,9 +134,9 @@ mod tests {
 
     /// A member that counts how often it is read.
     #[derive(Debug)]
-    struct Member(&'static str, AtomicU32);
+    struct CountedMember(&'static str, AtomicU32);
 
-    impl Content for Member {
+    impl Content for CountedMember {
         fn size(&self) -> u64 {
             self.0.len() as u64
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     /// A wheel of a file of three bytes.
-    fn input(record: &Arc<Member>) -> Input {
+    fn input(record: &Arc<CountedMember>) -> Input {
         let attributes = Attributes { mode: 0o644, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };
         let entry = |name: &str, content: Arc<dyn Content>| Entry {
             path: path(name),
@@ -178,7 +178,7 @@ mod tests {
             ("file,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,3\n", false),
             ("file,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,4\n", true),
         ] {
-            let member = Arc::new(Member(text, AtomicU32::new(0)));
+            let member = Arc::new(CountedMember(text, AtomicU32::new(0)));
             let reads = || member.1.load(Ordering::Relaxed);
             let input = input(&member);
             let open = |joined| {
