@@ -383,7 +383,9 @@ mod tests {
         assert_eq!(found(libc::EACCES, true, "secret"), Err(format!("{secret}: {denied}")));
         assert_eq!(found(libc::EACCES, false, ""), Err(format!("{root}/: {denied}")));
         assert!(found(libc::EIO, false, "secret").is_err());
-        assert!(found(libc::ENOENT, true, "secret").unwrap().starts_with(&format!("{secret}: left out: it was deleted")));
+        assert!(
+            found(libc::ENOENT, true, "secret").unwrap().starts_with(&format!("{secret}: left out: it was deleted"))
+        );
     }
 
     #[test]
