@@ -122,6 +122,7 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
     let plan = show_bytes("Planning", &progress.done, &progress.total, || {
         Plan::of_joined(&input, &joined, &choices, &resources, &progress)
     })?;
+    resources.index.end_planning();
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);
     for warning in plan.warnings.iter().chain(of_wheels) {

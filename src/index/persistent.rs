@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::pending::Pending;
 use super::records::{self, Header, Record, RecordsError};
+use super::state::{IndexState, LARGE};
 use crate::rope::Identity;
 
 /// The subject of a record.
@@ -43,10 +44,6 @@ pub enum RecordKind {
     /// What is wrong with the RECORD of a wheel, if anything.
     Claims = 9,
 }
-
-/// Records of at least this many bytes are dropped from memory once they are saved, and read again on demand. Reading one takes as
-/// long as reading the index.
-const LARGE: usize = 64 << 10;
 
 /// The index is saved at once when more than this many bytes are unsaved.
 const MOST_UNSAVED: u64 = 4 << 20;
@@ -80,34 +77,6 @@ struct RecordPlace {
     header: Header,
     /// The file that holds the records which are not in memory.
     stored: Mutex<Option<Arc<File>>>,
-}
-
-#[derive(Debug)]
-struct IndexState {
-    /// The last day on which a session used it, in days since 1970.
-    day: u32,
-    length: u64,
-    /// `None` if only the file has it.
-    bytes: Option<Arc<[u8]>>,
-    /// Whether this session used it.
-    used: AtomicBool,
-    /// Whether the bytes are large and in the file as well, so that they leave when they have been asked for.
-    leaves: bool,
-}
-
-/// Whether planning looks up such records, once, at the beginning of every session.
-fn is_for_planning(kind: u8) -> bool {
-    kind == RecordKind::Plain as u8 || kind == RecordKind::Scan as u8
-}
-
-impl IndexState {
-    /// A record that was read from the file.
-    fn stored(record: Record) -> Self {
-        let Record { kind, day, bytes, .. } = record;
-        let (length, is_large) = (bytes.len() as u64, bytes.len() >= LARGE);
-        let bytes = (!is_large || is_for_planning(kind)).then_some(bytes);
-        Self { day, length, bytes, used: AtomicBool::new(false), leaves: is_large }
-    }
 }
 
 impl RecordPlace {
@@ -153,6 +122,11 @@ impl Index {
             self.records.remove_if(&key, |_, held| held.bytes.is_none());
         }
         records::decode(&bytes?)
+    }
+
+    /// Drops the large records that planning did not ask for. The file has them.
+    pub fn end_planning(&self) {
+        self.records.iter_mut().filter(|held| held.leaves).for_each(|mut held| held.bytes = None);
     }
 
     /// Records a value.
@@ -459,6 +433,11 @@ mod tests {
         let last = Index::open(place.path(), &input);
         let get = || (resident(&last), last.get(RecordKind::Scan, &identity(7)) == Some(large(7)));
         assert_eq!([get(), get()], [(3, true), (2, true)]);
+        let last = Index::open(place.path(), &input);
+        let before = resident(&last);
+        last.end_planning();
+        let get = last.get(RecordKind::Scan, &identity(7));
+        assert_eq!((before, resident(&last), get), (3, 2, Some(large(7))));
     }
 
     #[test]

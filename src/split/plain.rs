@@ -42,8 +42,9 @@ impl PlainFiles {
         self.at += 1;
         match (identity, next) {
             (Some(identity), Some(next)) if *next == identity.0 => true,
-            // One that was looked into and one that was not there before have to be looked into.
-            (None, _) | (_, Some(&OTHER)) => false,
+            (None, _) => false,
+            // As long as the order is the same, this is the file that was looked into.
+            (_, Some(&OTHER)) if self.unordered.is_none() => false,
             (Some(_), None) if identities.is_empty() => false,
             (Some(identity), _) => {
                 let known = self.unordered.get_or_insert_with(|| identities.iter().copied().collect());
@@ -112,5 +113,9 @@ mod tests {
         let mut plain = known();
         let found = [0, 1, 98, 3, 4].map(|number| plain.is_next(Some(&identity(number))));
         assert_eq!(found, [true, true, false, true, true]);
+        // A file was added before one that was looked into.
+        let known = [identity(0).0, OTHER, identity(2).0].concat();
+        let mut plain = PlainFiles { known: ByteBuf::from(known), ..PlainFiles::default() };
+        assert_eq!([99, 0, 2, 1].map(|number| plain.is_next(Some(&identity(number)))), [false, true, true, false]);
     }
 }

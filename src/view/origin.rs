@@ -19,9 +19,8 @@ pub struct Origin {
 
 /// Digests in the RECORD of a part.
 pub trait States: Send + Sync + fmt::Debug {
-    /// The SHA-256 of a file if it is known without reading the file. `path` is the path in the input, or in the part for a file
-    /// that is made
-    /// for it.
+    /// The SHA-256 of a file if it is known without reading the file. `path` is the path in the input, or in the part for a
+    /// file that is made for it.
     fn sha256(&self, path: &EntryPath) -> Option<[u8; 32]>;
 }
 

@@ -84,7 +84,9 @@ impl Digest {
     pub(super) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
         let claim = ClaimedDigest { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
         let digest = Self { claim: Some(claim), ..self };
-        if let Some(sums) = digest.recalled() {
+        // Digests with another CRC-32 are those of a damaged member. Computing them fails.
+        let fits = |sums: &Sums| digest.known_crc32().is_none_or(|crc32| crc32 == sums.crc32);
+        if let Some(sums) = digest.recalled().filter(fits) {
             digest.settle(sums);
         }
         digest
@@ -105,7 +107,12 @@ impl Digest {
     /// What RECORD claims. It is read for it if no digest was asked for in a while.
     fn claim(&self) -> Option<[u8; 32]> {
         let ClaimedDigest { record, path, found, .. } = self.claim.as_ref()?;
-        *found.get_or_init(|| record.sha256(path, self.content.size()))
+        if let Some(found) = found.get() {
+            return *found;
+        }
+        // A RECORD that cannot be read now may be readable later.
+        let claimed = record.sha256(path, self.content.size()).ok()?;
+        *found.get_or_init(|| claimed)
     }
 
     /// Whether what RECORD claims is taken for the SHA-256.
@@ -171,9 +178,13 @@ impl Digest {
         if let (Some(&sha256), Some(&crc32)) = (self.sha256.get(), self.crc32.get()) {
             return Ok(Sums { sha256, crc32 });
         }
-        let sums = self.recalled().map_or_else(|| self.read(), Ok)?;
+        let recalled = self.recalled();
+        let sums = recalled.map_or_else(|| self.read(), Ok)?;
         if self.crc32.get().is_some_and(|claimed| *claimed != sums.crc32) {
             return Err(ReadError::damaged(&self.entry, "the content does not have the CRC-32 that the wheel claims"));
+        }
+        if recalled.is_none() {
+            self.keep(sums);
         }
         self.settle(sums);
         Ok(sums)
@@ -199,12 +210,10 @@ impl Digest {
     fn read(&self) -> Result<Sums, ReadError> {
         // The pass over a member fails if its CRC-32 is not the claimed one.
         let of_member = |crc32| Ok(self.content.sha256()?.map(|sha256| Sums { sha256, crc32 }));
-        let sums = match self.known_crc32().map(of_member).transpose()?.flatten() {
-            Some(sums) => sums,
-            None => self.read_all()?,
-        };
-        self.keep(sums);
-        Ok(sums)
+        match self.known_crc32().map(of_member).transpose()?.flatten() {
+            Some(sums) => Ok(sums),
+            None => self.read_all(),
+        }
     }
 
     /// Takes the digests that a pass made for another purpose has computed.

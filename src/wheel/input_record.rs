@@ -5,11 +5,12 @@
 //! memory than all else that is known of a member, so they leave when nobody asks for them.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Claims, WheelError};
 use crate::index::RecordKind;
-use crate::memory::Reclaim;
+use crate::memory::{Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -26,9 +27,26 @@ pub(super) struct InputRecord {
     /// Under which the index knows what is wrong with it; `None` if more than this file decides about that.
     identity: Option<Identity>,
     resources: Arc<Resources>,
-    /// What it claims, and when that was asked for last.
-    claims: Mutex<Option<(Arc<Claims>, u64)>>,
+    /// Empty if no digest was asked for in a while.
+    claims: Mutex<Option<LoadedClaims>>,
+    /// Whether a warning says that it cannot be read.
+    has_warned: AtomicBool,
 }
+
+/// The claims while they are in memory.
+#[derive(Debug)]
+struct LoadedClaims {
+    /// `None` if RECORD cannot be read.
+    claims: Option<Arc<Claims>>,
+    /// When they were last used, as a time of [`Budget::now`](crate::memory::Budget::now).
+    used: u64,
+    /// The memory that they take.
+    _memory: Reservation,
+}
+
+/// RECORD cannot be read. A warning has said why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unreadable;
 
 impl InputRecord {
     /// The RECORD at `path`. Nothing of it is read.
@@ -52,6 +70,7 @@ impl InputRecord {
             identity: identity.map(|identity| Identity::describe("RECORD").add(&identity.0).finish()),
             resources: Arc::clone(resources),
             claims: Mutex::default(),
+            has_warned: AtomicBool::new(false),
         });
         let reclaimed: Arc<dyn Reclaim> = Arc::<Self>::clone(&record);
         resources.budget.register(Arc::downgrade(&reclaimed));
@@ -65,47 +84,64 @@ impl InputRecord {
         if let Some(known) = known {
             return Ok(known);
         }
-        let problem = self.claims()?.problem(input);
+        let problem = self.load()?.problem(input);
         if let Some(identity) = &self.identity {
             index.put(RecordKind::Claims, identity, &problem);
         }
         Ok(problem)
     }
 
-    /// The SHA-256 that is claimed for a file of this size. If RECORD cannot be read, nothing is claimed.
-    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Option<[u8; 32]> {
-        let claims = self.claims().unwrap_or_else(|error| {
-            tracing::warn!("{error}; what it claims is computed");
-            let none = Arc::default();
-            *self.lock() = Some((Arc::clone(&none), self.resources.budget.now()));
-            none
-        });
-        claims.get(path).filter(|claim| claim.size == size).map(|claim| claim.sha256)
+    /// The SHA-256 that is claimed for a file of this size. A RECORD that cannot be read is tried again when its claims have
+    /// left memory.
+    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Result<Option<[u8; 32]>, Unreadable> {
+        let claims = self.claims()?;
+        Ok(claims.get(path).filter(|claim| claim.size == size).map(|claim| claim.sha256))
     }
 
-    /// Does without the claims until one is asked for.
+    /// Drops the claims, which are read again when one is asked for.
     pub(super) fn forget(&self) {
         *self.lock() = None;
     }
 
-    fn claims(&self) -> Result<Arc<Claims>, WheelError> {
-        let mut claims = self.lock();
-        let now = self.resources.budget.now();
-        if let Some((claims, used)) = &mut *claims {
-            *used = now;
-            return Ok(Arc::clone(claims));
+    fn claims(&self) -> Result<Arc<Claims>, Unreadable> {
+        let mut loaded = self.lock();
+        let budget = &self.resources.budget;
+        let used = budget.now();
+        if let Some(loaded) = &mut *loaded {
+            loaded.used = used;
+            return loaded.claims.clone().ok_or(Unreadable);
         }
-        let mut read = Claims::of_file(&self.path, self.content.as_deref())?;
-        self.joined.iter().for_each(|path| read.forget(path));
-        let read = Arc::new(read);
-        *claims = Some((Arc::clone(&read), now));
-        drop(claims);
-        self.resources.budget.touch();
-        Ok(read)
+        let claims = self.load().map(Arc::new);
+        let bytes = claims.as_ref().map_or(0, |claims| claims.bytes());
+        let claims = claims.map_err(|error| {
+            if !self.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!("{error}; what it claims is computed");
+            }
+        });
+        let claims = claims.ok();
+        *loaded =
+            Some(LoadedClaims { claims: claims.clone(), used, _memory: budget.account(MemoryClass::Streams, bytes) });
+        drop(loaded);
+        budget.reclaim();
+        budget.touch();
+        claims.ok_or(Unreadable)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Arc<Claims>, u64)>> {
+    fn load(&self) -> Result<Claims, WheelError> {
+        let mut claims = Claims::of_file(&self.path, self.content.as_deref())?;
+        self.joined.iter().for_each(|path| claims.forget(path));
+        Ok(claims)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<LoadedClaims>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LoadedClaims {
+    /// Whether nobody else refers to the claims, so that dropping them frees memory.
+    fn is_unused(&self) -> bool {
+        self.claims.as_ref().is_none_or(|claims| Arc::strong_count(claims) == 1)
     }
 }
 
@@ -115,18 +151,23 @@ impl Reclaim for InputRecord {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.claims.try_lock().ok()?.as_ref().map(|(_, used)| *used)
+        self.claims.try_lock().ok()?.as_ref().filter(|loaded| loaded.is_unused()).map(|loaded| loaded.used)
     }
 
     fn reclaim(&self) -> bool {
-        self.claims.try_lock().is_ok_and(|mut claims| claims.take().is_some())
+        let Ok(mut loaded) = self.claims.try_lock() else { return false };
+        let dropped = loaded.take_if(|loaded| loaded.is_unused());
+        // Its reservation is released without the lock.
+        drop(loaded);
+        dropped.is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
+    use super::super::Digest;
     use super::*;
     use crate::index::Index;
     use crate::rope::{ReadError, Rope, Segment, copy_from};
@@ -193,15 +234,62 @@ mod tests {
             let (second, _resources) = open(None);
             assert_eq!((second.problem(&input).unwrap(), reads()), (problem, 1), "the index knows");
             for read in [2, 3] {
-                assert_eq!(second.sha256(&path("file"), 3).is_some(), !has_problem);
-                assert_eq!((second.sha256(&path("other"), 3), reads()), (None, read));
+                assert_eq!(second.sha256(&path("file"), 3).unwrap().is_some(), !has_problem);
+                assert_eq!((second.sha256(&path("other"), 3), reads()), (Ok(None), read));
                 second.forget();
             }
             // Which binaries were joined is not known from RECORD.
             let joined = [path("file")].into();
             let (third, _resources) = open(Some(&joined));
             assert_eq!((third.problem(&input).unwrap(), reads()), (None, 4));
-            assert_eq!(third.sha256(&path("file"), 3), None);
+            assert_eq!(third.sha256(&path("file"), 3), Ok(None));
         }
+    }
+
+    #[test]
+    fn claims_are_accounted_and_leave_unless_they_are_in_use() {
+        let member =
+            Arc::new(CountedMember("file,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,3\n", AtomicU32::new(0)));
+        let resources = Resources::new(1 << 20);
+        let record = InputRecord::new(&input(&member), path("x-1.dist-info/RECORD"), None, &resources);
+        assert!(record.oldest().is_none() && !record.reclaim(), "nothing was asked for");
+        let claims = record.claims().unwrap();
+        let streams = || resources.budget.gauges().streams;
+        assert!(streams() > 0 && !record.reclaim(), "in use");
+        drop(claims);
+        assert!(record.oldest().is_some() && record.reclaim());
+        assert_eq!(streams(), 0);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_tried_again() {
+        let member = Arc::new(CountedMember("file,sha256=x,", AtomicU32::new(0)));
+        let resources = Resources::new(1 << 20);
+        let mut input = input(&member);
+        input.entries.pop();
+        let record = InputRecord::new(&input, path("x-1.dist-info/RECORD"), None, &resources);
+        assert_eq!(record.sha256(&path("file"), 3), Err(Unreadable));
+        assert!(record.reclaim());
+        assert_eq!(record.sha256(&path("file"), 3), Err(Unreadable));
+    }
+
+    #[test]
+    fn digests_of_a_damaged_file_are_not_kept_for_later_sessions() {
+        let place = tempfile::tempdir().unwrap();
+        let wheel = place.path().join("x.whl");
+        std::fs::write(&wheel, "wheel").unwrap();
+        let member = Arc::new(CountedMember("abc", AtomicU32::new(0)));
+        let session = |crc32| {
+            let resources = Resources::with_index(1 << 20, Index::open(place.path(), &wheel));
+            let record = InputRecord::new(&input(&member), path("x-1.dist-info/RECORD"), None, &resources);
+            let digest = Digest::remembered("file", member.clone(), Some(crc32), &resources);
+            let digest = digest.claimed(&record, &path("file"), true);
+            let result = (digest.known().is_some(), digest.sums().is_ok());
+            resources.index.save().unwrap();
+            result
+        };
+        let right = crc32fast::hash(b"abc");
+        assert_eq!([right ^ 1, right ^ 1].map(session), [(false, false); 2]);
+        assert_eq!([right, right, right ^ 1].map(session), [(false, true), (true, true), (false, false)]);
     }
 }

@@ -40,6 +40,14 @@ pub struct Claim {
 }
 
 impl Claims {
+    /// The approximate memory that they take, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        // The hash table has a byte of its own for each slot.
+        let slot = size_of::<(Box<[u8]>, Stated)>() + 1;
+        let paths: usize = self.rows.keys().map(|path| path.len()).sum();
+        (self.rows.capacity() * slot + paths) as u64
+    }
+
     /// Parses a RECORD file. The result is empty if there are more than `MOST_LINES` lines.
     pub fn parse(bytes: &[u8]) -> Self {
         let mut rows = HashMap::<Box<[u8]>, Stated>::new();

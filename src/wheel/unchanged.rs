@@ -67,7 +67,14 @@ impl Wheels {
 
     /// The same without asking RECORD, which its digest does when it is asked for.
     pub(super) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
-        unchanged.file(path, Arc::new(self.new_digest(unchanged)))
+        let digests = || self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = digests().get(&unchanged.entry).cloned();
+        // It is kept, because all device wheels have the file.
+        let digest = there.unwrap_or_else(|| {
+            let digest = Arc::new(self.new_digest(unchanged));
+            Arc::clone(digests().entry(unchanged.entry.clone()).or_insert(digest))
+        });
+        unchanged.file(path, digest)
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
