@@ -46,7 +46,7 @@ struct LoadedClaims {
 
 /// RECORD cannot be read. A warning has said why.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unreadable;
+pub(super) struct UnreadableRecord;
 
 impl InputRecord {
     /// The RECORD at `path`. Nothing of it is read.
@@ -93,7 +93,7 @@ impl InputRecord {
 
     /// The SHA-256 that is claimed for a file of this size. A RECORD that cannot be read is tried again when its claims have
     /// left memory.
-    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Result<Option<[u8; 32]>, Unreadable> {
+    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Result<Option<[u8; 32]>, UnreadableRecord> {
         let claims = self.claims()?;
         Ok(claims.get(path).filter(|claim| claim.size == size).map(|claim| claim.sha256))
     }
@@ -103,13 +103,13 @@ impl InputRecord {
         *self.lock() = None;
     }
 
-    fn claims(&self) -> Result<Arc<Claims>, Unreadable> {
+    fn claims(&self) -> Result<Arc<Claims>, UnreadableRecord> {
         let mut loaded = self.lock();
         let budget = &self.resources.budget;
         let used = budget.now();
         if let Some(loaded) = &mut *loaded {
             loaded.used = used;
-            return loaded.claims.clone().ok_or(Unreadable);
+            return loaded.claims.clone().ok_or(UnreadableRecord);
         }
         let claims = self.load().map(Arc::new);
         let bytes = claims.as_ref().map_or(0, |claims| claims.bytes());
@@ -124,7 +124,7 @@ impl InputRecord {
         drop(loaded);
         budget.reclaim();
         budget.touch();
-        claims.ok_or(Unreadable)
+        claims.ok_or(UnreadableRecord)
     }
 
     fn load(&self) -> Result<Claims, WheelError> {
@@ -268,9 +268,9 @@ mod tests {
         let mut input = input(&member);
         input.entries.pop();
         let record = InputRecord::new(&input, path("x-1.dist-info/RECORD"), None, &resources);
-        assert_eq!(record.sha256(&path("file"), 3), Err(Unreadable));
+        assert_eq!(record.sha256(&path("file"), 3), Err(UnreadableRecord));
         assert!(record.reclaim());
-        assert_eq!(record.sha256(&path("file"), 3), Err(Unreadable));
+        assert_eq!(record.sha256(&path("file"), 3), Err(UnreadableRecord));
     }
 
     #[test]
