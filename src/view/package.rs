@@ -12,8 +12,11 @@ use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
-use crate::rope::to_usize;
+use crate::rope::{ReadError, to_usize};
 use crate::source::{Attributes, EntryPath};
+
+/// The largest manifest of archives (`.kpm`) that is read, in bytes. Real ones have some kilobytes.
+const LARGEST_KPM: u64 = 64 << 20;
 
 /// The device parts of a group while they are being joined.
 pub(super) struct Package {
@@ -89,6 +92,10 @@ impl Package {
     fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
         let ItemKind::File(body, _) = &item.kind else { return Ok(()) };
         let content = body.content()?;
+        if content.size() > LARGEST_KPM {
+            let reason = format!("it is larger than {LARGEST_KPM} bytes");
+            return Err(ReadError::damaged(&part.label(&item.path).into(), reason).into());
+        }
         let mut bytes = vec![0; to_usize(content.size())];
         content.read_at(0, &mut bytes)?;
         let failed = |source| RecombineError::Kpm { file: part.label(&item.path), source };

@@ -131,6 +131,12 @@ impl Digest {
         self.sha256.get().copied().or_else(claim)
     }
 
+    /// Whether the SHA-256 is known without reading anything, RECORD of the input included.
+    fn is_in_memory(&self) -> bool {
+        let stands = |claim: &ClaimedDigest| claim.stands && claim.found.get().copied().flatten().is_some();
+        self.sha256.get().is_some() || self.claim.as_ref().is_some_and(stands)
+    }
+
     /// Whether both digests are known from claims, and none has been computed.
     pub(super) fn is_as_claimed(&self) -> bool {
         self.sha256.get().is_none() && self.known().is_some()
@@ -301,7 +307,7 @@ impl Content for Deferred {
 
     fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         match self {
-            Self::Sha256(digest) => digest.known_sha256().is_some(),
+            Self::Sha256(digest) => digest.is_in_memory(),
             Self::Crc32(digest) => digest.crc32.get().is_some(),
         }
     }

@@ -346,4 +346,8 @@ fn manifests_for_old_runtimes() {
     place.file("old/b/x_lib_gfx1101/stage/.kpack/x_lib.kpm", "damaged");
     let said = place.fails(1, &["recombine", "config.json", "old", "-o", "other"]);
     assert!(said.contains("old/b/x_lib_gfx1101: stage/.kpack/x_lib.kpm: MessagePack"), "{said}");
+    let huge = fs::File::create(place.at("old/b/x_lib_gfx1101/stage/.kpack/x_lib.kpm")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    let said = place.fails(1, &["recombine", "config.json", "old", "-o", "other"]);
+    assert!(said.contains("x_lib.kpm: it is larger than 67108864 bytes"), "{said}");
 }
