@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use crate::metrics::Counters;
-use crate::rope::{Content, ReadError, Sha256, to_usize};
-
-/// Bytes read at once.
-const PIECE: u64 = 256 << 10;
+use crate::rope::{Content, ReadError, Sha256, read_range};
 
 /// The digests so far.
 #[derive(Default)]
@@ -24,15 +21,7 @@ impl StreamDigests {
 
     /// Adds the next bytes, which are a range of a content.
     pub(super) fn read(&mut self, content: &dyn Content, range: Range<u64>) -> Result<(), ReadError> {
-        let mut buffer = vec![0; to_usize((range.end - range.start).min(PIECE))];
-        let mut at = range.start;
-        while at < range.end {
-            let (piece, _) = buffer.split_at_mut(to_usize((range.end - at).min(PIECE)));
-            content.read_at(at, piece)?;
-            self.update(piece);
-            at += piece.len() as u64;
-        }
-        Ok(())
+        read_range(content, range, |piece| self.update(piece))
     }
 
     /// The SHA-256. Fails if the CRC-32 of what was read is another one than was put together.

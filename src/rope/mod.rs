@@ -45,7 +45,7 @@ pub use extent::{Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
 pub use packed::{BlockBoundary, Packed};
-pub use read::read_all;
+pub use read::{read_all, read_range};
 pub use sha256::Sha256;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
