@@ -11,12 +11,11 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64};
 use object::pod::{Pod, from_bytes, slice_from_bytes};
-use ring::digest::{Context, SHA256};
 
 use super::CODE_HEADER;
 use crate::memory::{Budget, Reservation};
 use crate::metrics::MemoryClass;
-use crate::rope::{head, tail, to_usize};
+use crate::rope::{Sha256, head, tail, to_usize};
 
 /// The largest first segment that is kept, in bytes. Those of real code objects have at most a few MiB.
 const MOST_KEPT: usize = 64 << 20;
@@ -56,7 +55,7 @@ pub(crate) struct Kernel {
 /// A code object that is being read.
 pub(crate) struct CodeScan {
     budget: Arc<Budget>,
-    sha256: Context,
+    sha256: Sha256,
     /// Bytes read so far.
     at: u64,
     /// The first bytes.
@@ -75,7 +74,7 @@ impl CodeScan {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
         Self {
             budget: Arc::clone(budget),
-            sha256: Context::new(&SHA256),
+            sha256: Sha256::default(),
             at: 0,
             head: Vec::new(),
             wanted: CODE_HEADER,
@@ -96,9 +95,7 @@ impl CodeScan {
     /// The result.
     pub(crate) fn finish(self) -> Scanned {
         let kernels = self.kernels();
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(self.sha256.finish().as_ref());
-        Scanned { sha256, size: self.at, kernels }
+        Scanned { sha256: self.sha256.finish(), size: self.at, kernels }
     }
 
     fn keep_head(&mut self, piece: &[u8]) {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use ring::digest::{Context, Digest, SHA256};
 
 use super::against::Comparison;
 use super::binary::WrapperRequest;
@@ -14,7 +13,7 @@ use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{KpackError, toc_key};
-use crate::rope::{Content, ReadError, equal, read_all, to_usize};
+use crate::rope::{Content, ReadError, Sha256, equal, read_all, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
@@ -256,7 +255,7 @@ impl Comparison<'_> {
     ) -> Result<Option<ArchivedObject<'a>>, CodeError> {
         self.account(step, key);
         let Some(archive) = self.archives.list.get(step.archive) else { return Ok(None) };
-        let mut sha256 = Context::new(&SHA256);
+        let mut sha256 = Sha256::default();
         let mut size = 0;
         if let Some(entry) = archive.reader.find(key, &step.target)? {
             archive.reader.read(&entry, &self.resources.budget, |piece| {
@@ -297,7 +296,7 @@ struct ArchivedObject<'a> {
     /// The code objects that it may be equal to.
     expected: Vec<&'a CodeObject>,
     size: u64,
-    sha256: Digest,
+    sha256: [u8; 32],
 }
 
 impl ArchivedObject<'_> {
@@ -306,8 +305,8 @@ impl ArchivedObject<'_> {
         if self.size != content.size() {
             return Ok(false);
         }
-        let mut sha256 = Context::new(&SHA256);
+        let mut sha256 = Sha256::default();
         read_all(content, |piece| sha256.update(piece))?;
-        Ok(sha256.finish().as_ref() == self.sha256.as_ref())
+        Ok(sha256.finish() == self.sha256)
     }
 }
