@@ -111,16 +111,18 @@ impl InputRecord {
             loaded.used = used;
             return loaded.claims.clone().ok_or(UnreadableRecord);
         }
-        let claims = self.load().map(Arc::new);
-        let bytes = claims.as_ref().map_or(0, |claims| claims.bytes());
-        let claims = claims.map_err(|error| {
-            if !self.has_warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!("{error}; what it claims is computed");
+        let claims = match self.load() {
+            Ok(claims) => Some(Arc::new(claims)),
+            Err(error) => {
+                if !self.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!("{error}; what it claims is computed");
+                }
+                None
             }
-        });
-        let claims = claims.ok();
-        *loaded =
-            Some(LoadedClaims { claims: claims.clone(), used, _memory: budget.account(MemoryClass::Streams, bytes) });
+        };
+        let bytes = claims.as_ref().map_or(0, |claims| claims.bytes());
+        let memory = budget.account(MemoryClass::Streams, bytes);
+        *loaded = Some(LoadedClaims { claims: claims.clone(), used, _memory: memory });
         drop(loaded);
         budget.reclaim();
         budget.touch();

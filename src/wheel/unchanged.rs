@@ -67,33 +67,32 @@ impl Wheels {
 
     /// The same without asking RECORD, which its digest does when it is asked for.
     pub(super) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
-        let digests = || self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = digests().get(&unchanged.entry).cloned();
         // It is kept, because all device wheels have the file.
-        let digest = there.unwrap_or_else(|| {
-            let digest = Arc::new(self.new_digest(unchanged));
-            Arc::clone(digests().entry(unchanged.entry.clone()).or_insert(digest))
-        });
+        let digest = self.kept(unchanged).unwrap_or_else(|| self.keep(unchanged, Arc::new(self.new_digest(unchanged))));
         unchanged.file(path, digest)
     }
 
     /// The digest of an unchanged file. If it is the one in RECORD, the object is made again at each call.
     fn digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        let digests = || self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(digest) = digests().get(&unchanged.entry) {
-            return Arc::clone(digest);
-        }
-        // Without the lock, since this accesses the index.
-        let digest = Arc::new(self.new_digest(unchanged));
-        if digest.is_as_claimed() {
+        if let Some(digest) = self.kept(unchanged) {
             return digest;
         }
-        Arc::clone(digests().entry(unchanged.entry.clone()).or_insert(digest))
+        let digest = Arc::new(self.new_digest(unchanged));
+        if digest.is_as_claimed() { digest } else { self.keep(unchanged, digest) }
     }
 
     /// The digest of an unchanged file. It is kept from now on, because it is about to be compared.
     pub fn kept_digest(&self, unchanged: &Unchanged) -> Arc<Digest> {
-        let digest = self.digest(unchanged);
+        self.keep(unchanged, self.digest(unchanged))
+    }
+
+    /// The digest that is kept for a file. The lock is not held while one is made, since that accesses the index.
+    fn kept(&self, unchanged: &Unchanged) -> Option<Arc<Digest>> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner).get(&unchanged.entry).cloned()
+    }
+
+    /// Keeps a digest, unless another thread did so first. Returns the one that is kept.
+    fn keep(&self, unchanged: &Unchanged, digest: Arc<Digest>) -> Arc<Digest> {
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(digests.entry(unchanged.entry.clone()).or_insert(digest))
     }
