@@ -62,7 +62,7 @@ fn elf_cases() -> Vec<Case> {
         ("no relocations", good.with(dynamic, 0, 8).bytes, "not relocated"),
         ("relocations past the end", good.with(dynamic + 24, 1 << 40, 8).bytes, "not in the file"),
         ("relocations past all addresses", good.with(dynamic + 8, u64::MAX, 8).bytes, "too long"),
-        ("RELR of a bitmap only", in_place.bytes, "inside the device code"),
+        ("RELR of a bitmap only", in_place.bytes, "inside its headers"),
         ("a segment past the end", good.with(LOAD + 32, 1 << 40, 8).bytes, "past the end"),
         ("a segment past all addresses", good.with(WRITABLE + 16, u64::MAX - 5, 8).bytes, "past the end"),
         ("an alignment of 3", good.with(LOAD + 48, 3, 8).bytes, "power of two"),

@@ -139,13 +139,29 @@ impl ElfImage {
         offset < table.end && table.start < offset.saturating_add(size)
     }
 
-    /// Whether these bytes overlap the file header, the program headers or the section headers, which may all change.
-    pub(crate) fn is_in_headers(&self, offset: u64, size: u64) -> bool {
-        let first = size_of::<FileHeader64<LE>>() as u64;
+    /// File offsets of the file header, the program headers and the section headers, which may all change.
+    fn headers(&self) -> [Range<u64>; 3] {
         let start = self.header.e_phoff.get(LE);
         let length = u64::from(self.header.e_phnum.get(LE)) * size_of::<ProgramHeader64<LE>>() as u64;
-        let is_there = |from: u64, to: u64| offset < to && from < offset.saturating_add(size);
-        is_there(0, first) || is_there(start, start.saturating_add(length)) || self.is_in_section_headers(offset, size)
+        let file_header = 0..size_of::<FileHeader64<LE>>() as u64;
+        [file_header, start..start.saturating_add(length), self.section_headers()]
+    }
+
+    /// Whether these bytes overlap headers.
+    pub(crate) fn is_in_headers(&self, offset: u64, size: u64) -> bool {
+        self.headers().iter().any(|table| offset < table.end && table.start < offset.saturating_add(size))
+    }
+
+    /// The addresses of headers, as far as segments map them.
+    pub(crate) fn header_addresses(&self) -> Vec<Range<u64>> {
+        let mapped = |(_, load): (usize, &ElfSegment)| {
+            let (offset, end, address) = (load.offset, load.end(), load.address);
+            self.headers().into_iter().filter_map(move |table| {
+                let (from, to) = (table.start.max(offset), table.end.min(end));
+                (from < to).then(|| address.saturating_add(from - offset)..address.saturating_add(to - offset))
+            })
+        };
+        self.loads().flat_map(mapped).collect()
     }
 
     /// The virtual address of a file offset, if a segment maps it.

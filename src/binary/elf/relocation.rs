@@ -109,8 +109,8 @@ pub(super) fn symbol_table(image: &ElfImage) -> Option<u64> {
 
 fn walk<'a>(image: &'a ElfImage, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
-    let mut walk =
-        Walk { image, machine, device, symbols: HashMap::new(), slots: Slots::new(slots), found: HashMap::new() };
+    let (symbols, found, headers) = (HashMap::new(), HashMap::new(), image.header_addresses());
+    let mut walk = Walk { image, machine, device, headers, symbols, slots: Slots::new(slots), found };
     let dynamic = Dynamic::read(image)?;
     walk.check_apart(&dynamic.addresses, "its dynamic section")?;
     let entry = (image.header.e_entry.get(LE) > 0).then(|| image.header.e_entry.get(LE));
@@ -219,6 +219,8 @@ struct Walk<'a> {
     image: &'a ElfImage,
     machine: Machine,
     device: &'a Range<u64>,
+    /// Addresses of headers.
+    headers: Vec<Range<u64>>,
     /// Values of dynamic symbols in the device code, by symbol number.
     symbols: HashMap<u32, u64>,
     /// Addresses of the wrappers' pointers.
@@ -346,7 +348,12 @@ impl Walk<'_> {
                 "there is a relocation inside the device code, at {place:#x}"
             )));
         }
-        self.check_apart(&(place..place.saturating_add(8)), "what another relocation than that of a pointer changes")?;
+        let addresses = place..place.saturating_add(8);
+        if !self.device.is_empty() && self.headers.iter().any(|it| it.start < addresses.end && addresses.start < it.end)
+        {
+            return Err(BinaryError::unsupported(format!("there is a relocation inside its headers, at {place:#x}")));
+        }
+        self.check_apart(&addresses, "what another relocation than that of a pointer changes")?;
         match value {
             Some(value) if self.device.contains(&value) => Err(BinaryError::unsupported(format!(
                 "the pointer at address {place:#x} leads into the device code at {value:#x} and is not a wrapper's"
