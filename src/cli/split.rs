@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::output::Output;
-use super::prepare::{Prepared, prepare_to_check, save_index};
+use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::statement::StatementChange;
 use super::terminal::message;
@@ -113,14 +113,19 @@ impl Split {
                 }
             };
         }
-        let mut prepared = prepare_to_check(&self.source.paths(), &self.options)?;
+        // Comparing would cost several times as much as making a thin wheel.
+        let is_compared = !matches!(self.format, OutputFormat::ThinWheel);
+        let prepare = if is_compared { prepare_to_check } else { prepare };
+        let mut prepared = prepare(&self.source.paths(), &self.options)?;
         prepared.resources.hashed.hash_spliced();
         if let Some(wheels) = &mut prepared.wheels {
             wheels.has_local_versions = self.versions.are_local();
         }
         self.check(&prepared)?;
         prepared.wheels.iter().for_each(warn_of_missing_devices);
-        prepared.check_claims()?;
+        if is_compared {
+            prepared.check_claims()?;
+        }
         let mut tree = view::lay_out(&prepared.input, &prepared.plan, prepared.wheels.as_ref(), &[], Vec::new())?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
