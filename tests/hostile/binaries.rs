@@ -177,6 +177,11 @@ fn coff_cases() -> Vec<Case> {
             good.with(200 + 48, 0x2000, 4).with(200 + 52, u64::from(u32::MAX), 4).bytes,
             "debug directory",
         ),
+        (
+            "debug data over the relocations",
+            good.with(200 + 48, 0x3000, 4).with(200 + 52, 28, 4).bytes,
+            "overlaps its debug directory",
+        ),
         ("a checksum", good.with(152, 1, 4).bytes, ""),
     ]
 }
