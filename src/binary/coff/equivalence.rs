@@ -31,8 +31,10 @@ impl FatCoff {
             if index == self.section {
                 continue;
             }
-            let Some(counterpart) = other.sections.iter().find(|counterpart| counterpart.address == section.address)
-            else {
+            // A section without bytes has the same address as the one after it.
+            let there = other.sections.iter().filter(|counterpart| counterpart.address == section.address);
+            let is_other = |counterpart: &&PeSection| attributes(counterpart) != attributes(section);
+            let Some(counterpart) = there.min_by_key(is_other) else {
                 return Ok(Some(format!("the section at {:#x} is missing", section.address)));
             };
             // A joined image has another section for device code, and the section of the marker in `other` is unused.
