@@ -20,9 +20,9 @@ pub(crate) const DECODER: u64 = 1 << 20;
 /// Bytes skipped at a time on the way to an offset in a stream.
 const SKIPPED: usize = 128 << 10;
 
-/// Compressed bytes read at a time. zstd is three times as fast if it gets the whole frame at once, and nearly all
-/// frames are shorter.
-const INPUT: u64 = 4 << 20;
+/// Compressed bytes read at a time. Few, since a hundred times as many may be decompressed from them before it is known
+/// whether that was enough.
+const INPUT: u64 = 32 << 10;
 
 /// A compressed bundle, which is decompressed when it is read. It is decompressed as a whole into memory of
 /// [`Resources::buffers`] and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and
@@ -42,7 +42,7 @@ pub struct Compressed {
     decodings: AtomicU32,
 }
 
-/// A decompressed bundle in memory. Its buffer is reused after the last use.
+/// A decompressed bundle in memory, or its beginning. Its buffer is reused after the last use.
 pub(crate) type Decompressed = Pooled<Vec<u8>>;
 
 impl Compressed {
@@ -138,10 +138,10 @@ impl Compressed {
     /// The decompressed bundle, from other users, from the cache, or decompressed into the cache. Waits for memory: the
     /// caller must hold no other bundle, and no memory of other classes.
     pub fn decompressed(&self) -> Result<Arc<Decompressed>, ReadError> {
-        if let Some(bytes) = self.resident() {
+        if let Some(bytes) = self.resident(self.size()) {
             return Ok(bytes);
         }
-        let bytes = self.pin()?;
+        let bytes = self.pin_whole()?;
         self.cache(&bytes);
         Ok(bytes)
     }
@@ -153,35 +153,45 @@ impl Compressed {
     }
 
     /// Like [`Compressed::decompressed`], but a bundle that is decompressed now is not put into the cache.
-    pub fn pin(&self) -> Result<Arc<Decompressed>, ReadError> {
-        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = self.in_use().upgrade();
-        there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size())), Ok)
+    pub fn pin_whole(&self) -> Result<Arc<Decompressed>, ReadError> {
+        self.pin(&|| self.size())
     }
 
-    /// Like [`Compressed::hold`], but `None` if it would have to wait.
-    pub fn try_pin(&self) -> Result<Option<Arc<Decompressed>>, ReadError> {
+    /// Like [`Compressed::pin_whole`], but at least the beginning, up to `end`, is decompressed. When that is done, `end`
+    /// is asked again.
+    pub fn pin(&self, end: &dyn Fn() -> u64) -> Result<Arc<Decompressed>, ReadError> {
+        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = self.in_use_to(end());
+        there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size()), end), Ok)
+    }
+
+    /// Like [`Compressed::pin`], but `None` if it would have to wait.
+    pub fn try_pin(&self, end: &dyn Fn() -> u64) -> Result<Option<Arc<Decompressed>>, ReadError> {
         // A thread that is decompressing it may be waiting for memory.
         let _decompressing = match self.decompressing.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        let there = self.in_use().upgrade();
+        let there = self.in_use_to(end());
         if there.is_some() {
             return Ok(there);
         }
         let Some(buffer) = self.resources.buffers.try_buffer(self.buffer_size()) else { return Ok(None) };
-        self.decompress(buffer).map(Some)
+        self.decompress(buffer, end).map(Some)
     }
 
-    /// The bundle, if it is in use or in the cache.
-    fn resident(&self) -> Option<Arc<Decompressed>> {
-        let bytes = self.in_use().upgrade()?;
+    /// The bundle up to `end`, if that much is in use or in the cache.
+    pub fn resident(&self, end: u64) -> Option<Arc<Decompressed>> {
+        let bytes = self.in_use_to(end)?;
         // Marks it as used in the cache.
         drop(self.resources.bundles.get(&self.id));
         self.resources.budget.touch();
         Some(bytes)
+    }
+
+    fn in_use_to(&self, end: u64) -> Option<Arc<Decompressed>> {
+        self.in_use().upgrade().filter(|bytes| bytes.len() as u64 >= end.min(self.size()))
     }
 
     fn buffer_size(&self) -> usize {
@@ -251,45 +261,38 @@ impl Compressed {
     }
 
     /// The caller holds `decompressing`.
-    fn decompress(&self, mut bytes: Decompressed) -> Result<Arc<Decompressed>, ReadError> {
+    fn decompress(&self, mut bytes: Decompressed, end: &dyn Fn() -> u64) -> Result<Arc<Decompressed>, ReadError> {
         self.decodings.fetch_add(1, Ordering::Relaxed);
-        let accounted = bytes.accounted();
-        bytes.account_for(accounted.saturating_add(self.packing.length.min(INPUT)));
-        let result = self.decompress_to(&mut bytes);
-        bytes.account_for(accounted);
+        bytes.clear();
+        let result = match self.packing.format.method {
+            Method::Zstd => self.decompress_zstd(&mut bytes, end),
+            Method::Zlib => self.decompress_zlib(&mut bytes, end().min(self.size())),
+        };
+        self.resources.counters.bytes_decompressed.add(bytes.len() as u64);
         result.map_err(|error| self.damaged(&error))?;
-        self.resources.counters.bytes_decompressed.add(self.packing.size);
         let bytes = Arc::new(bytes);
         *self.in_use() = Arc::downgrade(&bytes);
         Ok(bytes)
     }
 
-    fn decompress_to(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let size = self.buffer_size();
-        bytes.clear();
-        match self.packing.format.method {
-            Method::Zstd => self.decompress_zstd(bytes)?,
-            Method::Zlib => {
-                let mut stream = self.reader()?;
-                bytes.resize(size, 0);
-                stream.read_exact(bytes)?;
-                if stream.read(&mut [0])? > 0 {
-                    return Err(io::Error::other(format!("it holds more than the {size} bytes it claims to hold")));
-                }
-            }
-        }
-        if bytes.len() != size {
-            return Err(io::Error::other(format!("it holds {} bytes and claims to hold {size}", bytes.len())));
+    fn decompress_zlib(&self, bytes: &mut Vec<u8>, end: u64) -> io::Result<()> {
+        let mut stream = self.reader()?;
+        bytes.resize(to_usize(end), 0);
+        stream.read_exact(bytes)?;
+        let size = self.size();
+        if end == size && stream.read(&mut [0])? > 0 {
+            return Err(io::Error::other(format!("it holds more than the {size} bytes it claims to hold")));
         }
         Ok(())
     }
 
     /// Decodes directly into the buffer, which also serves as the window.
-    fn decompress_zstd(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
+    fn decompress_zstd(&self, bytes: &mut Vec<u8>, end: &dyn Fn() -> u64) -> io::Result<()> {
         let failed = |code| io::Error::other(zstd::zstd_safe::get_error_name(code));
         let mut decoder = zstd::zstd_safe::DCtx::create();
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).map_err(failed)?;
         decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
+        let (size, mut needed) = (self.size(), end());
         let mut output = OutBuffer::around(bytes);
         let mut source = self.source();
         let mut compressed = vec![0; to_usize(self.packing.length.min(INPUT))];
@@ -298,7 +301,15 @@ impl Compressed {
             let mut input = InBuffer::around(head(&compressed, length));
             loop {
                 let hint = decoder.decompress_stream(&mut output, &mut input).map_err(failed)?;
-                if hint == 0 {
+                let done = output.pos() as u64;
+                if hint == 0 && done != size {
+                    return Err(io::Error::other(format!("it holds {done} bytes and claims to hold {size}")));
+                }
+                if done >= needed {
+                    needed = end();
+                }
+                // With the end of the content comes that of the frame, which has the checksum.
+                if hint == 0 || (done >= needed && needed < size) {
                     return Ok(());
                 }
                 if input.pos() == length {
@@ -386,7 +397,7 @@ impl Content for Slice {
             bundle.seek(&mut stream, self.offset + offset)?;
             return bundle.read_stream(&mut stream, buffer);
         }
-        if bundle.resident().is_some() {
+        if bundle.resident(bundle.size()).is_some() {
             bundle.resources.counters.cache_hits.add(1);
         }
         copy_from(&bundle.decompressed()?, self.offset + offset, buffer)

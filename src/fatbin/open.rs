@@ -12,7 +12,7 @@ const STEP: usize = 1 << 20;
 /// The source of a code object's bytes.
 #[derive(Default)]
 pub(crate) enum OpenBundle {
-    /// The whole bundle, decompressed.
+    /// The bundle, decompressed in memory as far as it was asked for.
     Whole(Arc<Decompressed>),
     /// A stream of it; `None` while it is being read.
     Stream(Option<Pooled<OpenStream>>),
@@ -27,9 +27,18 @@ impl OpenBundle {
     pub(crate) fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
-            Some(bundle) if bundle.is_decompressed_whole() => Self::Whole(bundle.pin()?),
+            Some(bundle) if bundle.is_decompressed_whole() => Self::Whole(bundle.pin_whole()?),
             Some(bundle) => Self::Stream(Some(bundle.stream())),
         })
+    }
+
+    /// Whether the bytes before `end` can be read. Of a bundle that is decompressed in memory, there may be only the
+    /// beginning.
+    pub(crate) fn reaches(&self, end: u64) -> bool {
+        match self {
+            Self::Whole(held) => end <= held.len() as u64,
+            Self::Stream(_) | Self::None => true,
+        }
     }
 
     /// Passes the bytes of a code object of this bundle in pieces, from beginning to end.

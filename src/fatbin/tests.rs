@@ -118,11 +118,62 @@ fn listing_a_compressed_bundle_decompresses_its_table_only() {
     let limit = bytes.len() as u64;
     let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
     assert!(resources.counters.bytes_decompressed.get() <= 1024);
-    let held = objects[0].bundle.as_ref().unwrap().pin().unwrap();
+    let packed = objects[0].bundle.as_ref().unwrap();
+    let held = packed.pin_whole().unwrap();
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();
-    resources.bundles.remove(&objects[0].bundle.as_ref().unwrap().id());
+    resources.bundles.remove(&packed.id());
     objects[0].content.read_at(5, &mut [0; 10]).unwrap();
     assert!(resources.counters.bytes_decompressed.get() <= 1024 + held.len() as u64, "held, yet decompressed again");
+}
+
+#[test]
+fn a_bundle_is_decompressed_as_far_as_it_is_needed() {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    let code: Vec<_> = (0..2 << 20).map(|_| next()).collect();
+    let original = bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]);
+    for packing in [Packing::Zlib, Packing::Zstd] {
+        let bytes = compressed(3, packing, &original);
+        let limit = bytes.len() as u64;
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() / 2..].fill(0xff);
+        for (bytes, is_damaged) in [(bytes, false), (damaged, true)] {
+            let resources = Resources::new(8 << 20);
+            let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+            let packed = objects[0].bundle.as_ref().unwrap();
+            for end in [10_000, 200_000] {
+                let before = resources.counters.bytes_decompressed.get();
+                let held = packed.pin(&|| end).unwrap();
+                let length = held.len();
+                assert!(length as u64 >= end && length < 500_000, "{packing:?}: {length} for {end}");
+                assert!(held[..] == original[..length]);
+                assert_eq!(resources.counters.bytes_decompressed.get() - before, length as u64);
+                assert!(Arc::ptr_eq(&held, &packed.pin(&|| end - 1).unwrap()), "decompressed again");
+            }
+            let whole = packed.pin_whole();
+            assert_eq!(whole.as_ref().map(|whole| whole[..] == original).ok(), (!is_damaged).then_some(true));
+        }
+    }
+}
+
+/// Zstd goes on if more is needed by then.
+#[test]
+fn what_is_needed_may_grow_while_a_bundle_is_decompressed() {
+    let code = vec![7; 4 << 20];
+    let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
+    let limit = bytes.len() as u64;
+    let resources = Resources::new(16 << 20);
+    let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+    let packed = objects[0].bundle.as_ref().unwrap();
+    let asked = std::cell::Cell::new(0);
+    let end = || {
+        asked.set(asked.get() + 1);
+        if asked.get() <= 2 { 1 } else { packed.size() }
+    };
+    assert_eq!(packed.pin(&end).unwrap().len() as u64, packed.size());
 }
 
 #[test]

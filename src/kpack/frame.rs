@@ -110,6 +110,12 @@ impl Frame {
         self.object.content.size()
     }
 
+    /// The offset in its decompressed bundle after the last byte that it needs.
+    pub(super) fn end(&self) -> u64 {
+        let of_object = || self.object.offset.saturating_add(self.size());
+        self.selection.as_ref().map_or_else(of_object, BundleSelection::end)
+    }
+
     /// The largest possible number of bytes (`ZSTD_COMPRESSBOUND`).
     fn most(&self) -> u64 {
         let bound = zstd::zstd_safe::compress_bound(to_usize(self.size())) as u64;

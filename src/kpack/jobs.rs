@@ -1,10 +1,10 @@
 //! Bundle jobs: they make the frames of archives.
 //!
 //! Decompressing a bundle costs about as much as compressing one architecture of it. So the unit of work is the bundle:
-//! it is decompressed once for all of its frames that are demanded at the time, including demands that arrive
-//! meanwhile. When a bundle is decompressed for the second time, all of its other frames are made, too, after those
-//! that callers wait for. So reading one architecture costs one architecture, and reading all of them decompresses each
-//! bundle twice.
+//! it is decompressed once for all of its frames that are demanded at the time, up to the end of the last of them.
+//! Demands that arrive meanwhile are met as well, unless they need more of it. When a bundle is decompressed for the
+//! second time, all of its other frames are made, too, after those that callers wait for. So reading one architecture
+//! costs one architecture, and reading all of them decompresses each bundle at most twice.
 //!
 //! `-j` and the memory budget bound the number of threads. Frames that callers wait for come first. A bundle is opened
 //! when there is memory for it. Without memory, the open bundles are finished first.
@@ -15,7 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::frame::{Frame, MadeFrame};
-use super::schedule::{BundleJob, BundleTask, JobKey, Schedule, Ticket, key};
+use super::schedule::{BundleTask, JobKey, Schedule, Ticket, key};
 use crate::fatbin::{Compressed, OpenBundle};
 use crate::memory::OpenStream;
 use crate::resources::Resources;
@@ -185,13 +185,21 @@ impl BundleJobs {
     /// Opens the bundle of a job. Postpones the job if there is no memory and it may not wait.
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
-            let open = match (bundle.is_decompressed_whole(), may_wait) {
-                (false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
-                (false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
-                (true, true) => Some(OpenBundle::Whole(bundle.pin()?)),
-                (true, false) => bundle.try_pin()?.map(OpenBundle::Whole),
+            let needed = self.lock().end_of_pending(key);
+            let resident = bundle.is_decompressed_whole().then(|| bundle.resident(needed)).flatten();
+            let others = self.others(bundle, resident.is_none());
+            let end_of_others = others.iter().map(|frame| frame.end()).max().unwrap_or(0);
+            let resident = resident.filter(|bytes| bytes.len() as u64 >= end_of_others).map(OpenBundle::Whole);
+            // Demands may arrive meanwhile.
+            let end = || end_of_others.max(self.lock().end_of_pending(key));
+            let open = match (resident, bundle.is_decompressed_whole(), may_wait) {
+                (Some(resident), _, _) => Some(resident),
+                (None, false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
+                (None, false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
+                (None, true, true) => Some(OpenBundle::Whole(bundle.pin(&end)?)),
+                (None, true, false) => bundle.try_pin(&end)?.map(OpenBundle::Whole),
             };
-            Ok(open.map(|open| (open, self.others(bundle))))
+            Ok(open.map(|open| (open, others)))
         };
         match contained(open) {
             Ok(Some((open, others))) => self.lock().open(key, open, &others),
@@ -206,12 +214,10 @@ impl BundleJobs {
     }
 
     /// The other frames of a bundle to be made while it is open, as many as there is room for. None at the first
-    /// decompression, as long as the frame store has room.
-    fn others(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
+    /// decompression, as long as the frame store has room. `will_decode` tells whether one is about to begin.
+    fn others(&self, bundle: &Compressed, will_decode: bool) -> Vec<Arc<Frame>> {
         let (store, held) = (&self.resources.store, &self.resources.frames);
-        // A stream counts its decoding only after this.
-        let decodings = bundle.decodings() + u32::from(!bundle.is_decompressed_whole());
-        if store.has_room() && decodings < 2 {
+        if store.has_room() && bundle.decodings() + u32::from(will_decode) < 2 {
             return Vec::new();
         }
         let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +239,7 @@ impl BundleJobs {
             bundle = OpenBundle::None;
         }
         let (demand, closed) = self.lock().end(key, frame, &mut bundle);
-        if let Some((bundle, held)) = closed.and_then(BundleJob::into_held)
+        if let Some((bundle, held)) = closed
             && !self.is_emptied(&bundle)
         {
             bundle.cache(&held);

@@ -65,6 +65,9 @@ struct JobProgress {
     error: Option<ReadError>,
 }
 
+/// A compressed bundle, decompressed in memory.
+pub(super) type HeldBundle = (Arc<Compressed>, Arc<Decompressed>);
+
 /// A thread's next task.
 pub(super) enum BundleTask {
     Open(JobKey, Arc<Compressed>),
@@ -139,14 +142,21 @@ impl Schedule {
         self.jobs.remove(&key)
     }
 
-    /// Ends a frame that was made or has failed. Returns its demand, and its job if nothing is left to do. `bundle` is
-    /// the open bundle that it was made from.
+    /// The offset in the decompressed bundle up to which the pending frames of a job need it.
+    pub(super) fn end_of_pending(&self, key: JobKey) -> u64 {
+        let pending = self.jobs.get(&key).into_iter().flat_map(|job| &job.pending);
+        pending.map(|demand| demand.frame.end()).max().unwrap_or(0)
+    }
+
+    /// Ends a frame that was made or has failed. Returns its demand, and the decompressed bundle if nothing is left to
+    /// do with it. `bundle` is the open bundle that the frame was made from. If frames are pending that need more of the
+    /// bundle, it is opened again.
     pub(super) fn end(
         &mut self,
         key: JobKey,
         frame: &Frame,
         bundle: &mut OpenBundle,
-    ) -> (Option<Demand>, Option<BundleJob>) {
+    ) -> (Option<Demand>, Option<HeldBundle>) {
         self.is_short = false;
         self.compressed += frame.size();
         let Some(job) = self.jobs.get_mut(&key) else { return (None, None) };
@@ -156,11 +166,19 @@ impl Schedule {
         if job.is_stream() {
             job.open = std::mem::take(bundle);
         }
-        if !job.pending.is_empty() || !job.running.is_empty() {
+        if !job.running.is_empty() || job.pending.iter().any(|demand| job.open.reaches(demand.frame.end())) {
             return (demand, None);
         }
         self.open.retain(|other| *other != key);
-        (demand, self.jobs.remove(&key))
+        let held = job.take_held();
+        if job.pending.is_empty() {
+            self.jobs.remove(&key);
+        } else if job.pending.iter().any(Demand::is_waiting) {
+            self.queue.push_back(key);
+        } else {
+            self.background.push_back(key);
+        }
+        (demand, held)
     }
 
     /// Number of tasks that threads could start now. Exact if there are few.
@@ -229,10 +247,10 @@ impl BundleJob {
         }
     }
 
-    /// Its bundle, if it is decompressed as a whole.
-    pub(super) fn into_held(self) -> Option<(Arc<Compressed>, Arc<Decompressed>)> {
-        match self.open {
-            OpenBundle::Whole(held) => Some((self.bundle?, held)),
+    /// Closes its bundle, and returns it if it is decompressed in memory.
+    fn take_held(&mut self) -> Option<HeldBundle> {
+        match std::mem::take(&mut self.open) {
+            OpenBundle::Whole(held) => Some((self.bundle.clone()?, held)),
             OpenBundle::Stream(_) | OpenBundle::None => None,
         }
     }
@@ -243,13 +261,17 @@ impl BundleJob {
     }
 
     fn tasks(&self) -> usize {
-        if self.is_stream() { usize::from(self.running.is_empty()) } else { self.pending.len() }
+        match self.open {
+            OpenBundle::Stream(_) => usize::from(self.running.is_empty()),
+            OpenBundle::Whole(_) => self.pending.iter().filter(|demand| self.open.reaches(demand.frame.end())).count(),
+            OpenBundle::None => self.pending.len(),
+        }
     }
 
     /// The first frame that a caller waits for, or else the first one. Of a stream, the next one in its order, or else
     /// the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
-        let is_due = |demand: &Demand| !is_awaited || demand.is_waiting();
+        let is_due = |demand: &Demand| (!is_awaited || demand.is_waiting()) && self.open.reaches(demand.frame.end());
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
         if !self.running.is_empty() || !self.pending.iter().any(is_due) {
             return None;

@@ -42,6 +42,15 @@ impl BundleSelection {
         }
     }
 
+    /// The offset in the decompressed bundle after its last code object.
+    pub(super) fn end(&self) -> u64 {
+        let end = |part: &BundlePart| match part {
+            BundlePart::Code { offset, length } => offset.saturating_add(*length),
+            BundlePart::Literal(_) | BundlePart::Zeros(_) => 0,
+        };
+        self.parts.list.iter().map(end).max().unwrap_or(0)
+    }
+
     /// A reader of the parts in order.
     pub(super) fn reader<'a>(
         &'a self,

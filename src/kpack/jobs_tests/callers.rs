@@ -100,7 +100,7 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
         let archives = archives_from(&resources, at_once, &gated);
         gate.close();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let cost = work(&resources, || {
+        let (bytes, made) = work(&resources, || {
             thread::scope(|scope| {
                 for archive in &archives {
                     let frame = archive.frames().next().unwrap();
@@ -112,7 +112,11 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
                 gate.open();
             });
         });
-        assert_eq!(cost, (2, 4), "the first bundle for three frames, the second for one");
+        // The first bundle for three frames, the second for one.
+        assert!(
+            (BUNDLE + up_to(1) / BUNDLES..=2 * BUNDLE).contains(&bytes) && made == 4,
+            "{bytes} bytes, {made} frames"
+        );
     });
 }
 
@@ -170,9 +174,9 @@ fn a_panic_fails_one_frame_and_its_bundle_can_be_used_again() {
         frame.bytes().unwrap_err();
         let bundle = frame.object.bundle.as_ref().unwrap();
         arm();
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.pin())).unwrap_err();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| bundle.pin_whole())).unwrap_err();
         assert!(!bundle.is_resident());
-        let held = bundle.pin().unwrap();
+        let held = bundle.pin_whole().unwrap();
         assert!(bundle.is_resident(), "a panic before does not matter");
         drop(held);
         assert!(frame.bytes().is_ok());
