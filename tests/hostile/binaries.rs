@@ -24,6 +24,12 @@ fn elf_cases() -> Vec<Case> {
     twice.set(good.section(4), 11, 4);
     let mut in_place = fat(2, true);
     in_place.set(in_place.rela, u64::MAX, 8);
+    // The third wrapper and its relocation are zeros, which make the relocation R_X86_64_NONE at address 0.
+    let mut nothing = fat(3, false);
+    for at in [0, 8, 16] {
+        nothing.set(nothing.rela + 48 + at, 0, 8);
+        nothing.set(nothing.wrappers + 48 + at, 0, 8);
+    }
     vec![
         ("a good one", good.bytes.clone(), ""),
         ("a good one with RELR", fat(2, true).bytes, ""),
@@ -58,6 +64,8 @@ fn elf_cases() -> Vec<Case> {
         ("a wrapper points past all addresses", good.with(rela + 16, u64::MAX, 8).bytes, "points outside"),
         ("a pointer is relocated twice", good.with(rela + 24, wrappers + 0x1008, 8).bytes, "relocated twice"),
         ("an unusual relocation", good.with(rela + 8, 7, 8).bytes, "unusual relocation"),
+        ("a relocation of nothing", nothing.bytes, ""),
+        ("a relocation in the headers", good.with(rela, 72, 8).bytes, "inside its headers"),
         ("a relocation in the device code", good.with(rela, good.fatbin + 8, 8).bytes, "inside the device code"),
         ("no relocations", good.with(dynamic, 0, 8).bytes, "not relocated"),
         ("relocations past the end", good.with(dynamic + 24, 1 << 40, 8).bytes, "not in the file"),

@@ -152,7 +152,7 @@ impl ElfImage {
         self.headers().iter().any(|table| offset < table.end && table.start < offset.saturating_add(size))
     }
 
-    /// The addresses of headers, as far as segments map them.
+    /// The addresses of headers, as far as segments map them: ranges that do not overlap, ascending.
     pub(crate) fn header_addresses(&self) -> Vec<Range<u64>> {
         let mapped = |(_, load): (usize, &ElfSegment)| {
             let (offset, end, address) = (load.offset, load.end(), load.address);
@@ -161,7 +161,14 @@ impl ElfImage {
                 (from < to).then(|| address.saturating_add(from - offset)..address.saturating_add(to - offset))
             })
         };
-        self.loads().flat_map(mapped).collect()
+        let mut all: Vec<Range<u64>> = self.loads().flat_map(mapped).collect();
+        all.sort_unstable_by_key(|range| range.start);
+        all.dedup_by(|next, range| {
+            let overlaps = next.start <= range.end;
+            range.end = if overlaps { range.end.max(next.end) } else { range.end };
+            overlaps
+        });
+        all
     }
 
     /// The virtual address of a file offset, if a segment maps it.

@@ -219,7 +219,7 @@ struct Walk<'a> {
     image: &'a ElfImage,
     machine: Machine,
     device: &'a Range<u64>,
-    /// Addresses of headers.
+    /// Addresses of headers, ascending.
     headers: Vec<Range<u64>>,
     /// Values of dynamic symbols in the device code, by symbol number.
     symbols: HashMap<u32, u64>,
@@ -282,7 +282,8 @@ impl Walk<'_> {
             self.note(place, pointer);
             return Ok(());
         }
-        self.check_stranger(place, value)
+        // R_X86_64_NONE and R_AARCH64_NONE. GNU ld fills places in the table that it does not need with zeros.
+        if kind == 0 { Ok(()) } else { self.check_stranger(place, value) }
     }
 
     /// RELR (gABI, "Relative relocation table"): an even word is an address, an odd one a bitmap of the 63 words after
@@ -349,8 +350,8 @@ impl Walk<'_> {
             )));
         }
         let addresses = place..place.saturating_add(8);
-        if !self.device.is_empty() && self.headers.iter().any(|it| it.start < addresses.end && addresses.start < it.end)
-        {
+        let next = self.headers.partition_point(|table| table.end <= addresses.start);
+        if !self.device.is_empty() && self.headers.get(next).is_some_and(|table| table.start < addresses.end) {
             return Err(BinaryError::unsupported(format!("there is a relocation inside its headers, at {place:#x}")));
         }
         self.check_apart(&addresses, "what another relocation than that of a pointer changes")?;
