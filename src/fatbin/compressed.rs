@@ -20,12 +20,15 @@ pub(crate) const DECODER: u64 = 1 << 20;
 /// Bytes skipped at a time on the way to an offset in a stream.
 const SKIPPED: usize = 128 << 10;
 
-/// Compressed bytes read at a time. Few, since a hundred times as many may be decompressed from them before it is known
-/// whether that was enough.
-const INPUT: u64 = 32 << 10;
+/// Compressed bytes read at a time.
+const INPUT: u64 = 256 << 10;
 
-/// A compressed bundle, which is decompressed when it is read. It is decompressed as a whole into memory of
-/// [`Resources::buffers`] and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and
+/// The same if not all of them may be needed: a hundred times as many may be decompressed from them before it is known
+/// whether that was enough.
+const FEW: u64 = 32 << 10;
+
+/// A compressed bundle, which is decompressed when it is read: into memory of [`Resources::buffers`], as far as it is
+/// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and
 /// memory is scarce, it is decoded as a stream.
 pub struct Compressed {
     content: Arc<dyn Content>,
@@ -126,7 +129,7 @@ impl Compressed {
         self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
     }
 
-    /// Whether it is decompressed in memory.
+    /// Whether it, or its beginning, is decompressed in memory.
     pub fn is_resident(&self) -> bool {
         self.in_use().strong_count() > 0
     }
@@ -148,6 +151,10 @@ impl Compressed {
 
     /// Puts the decompressed bundle into the cache, from which it is evicted when the memory is needed.
     pub fn cache(&self, bytes: &Arc<Decompressed>) {
+        // Meanwhile, more of it may have been decompressed for another user.
+        if !self.in_use().upgrade().is_some_and(|last| Arc::ptr_eq(&last, bytes)) {
+            return;
+        }
         self.resources.bundles.put(self.id, Arc::clone(bytes));
         self.resources.budget.touch();
     }
@@ -157,8 +164,8 @@ impl Compressed {
         self.pin(&|| self.size())
     }
 
-    /// Like [`Compressed::pin_whole`], but at least the beginning, up to `end`, is decompressed. When that is done, `end`
-    /// is asked again.
+    /// Like [`Compressed::pin_whole`], but only the beginning, at least up to `end`, is decompressed. When that is done, `end`
+    /// is asked again (but not of a zlib stream).
     pub fn pin(&self, end: &dyn Fn() -> u64) -> Result<Arc<Decompressed>, ReadError> {
         let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
         let there = self.in_use_to(end());
@@ -295,7 +302,8 @@ impl Compressed {
         let (size, mut needed) = (self.size(), end());
         let mut output = OutBuffer::around(bytes);
         let mut source = self.source();
-        let mut compressed = vec![0; to_usize(self.packing.length.min(INPUT))];
+        let step = if needed < size { FEW } else { INPUT };
+        let mut compressed = vec![0; to_usize(self.packing.length.min(step))];
         loop {
             let length = source.read(&mut compressed)?;
             let mut input = InBuffer::around(head(&compressed, length));
@@ -397,14 +405,17 @@ impl Content for Slice {
             bundle.seek(&mut stream, self.offset + offset)?;
             return bundle.read_stream(&mut stream, buffer);
         }
-        if bundle.resident(bundle.size()).is_some() {
+        let held = bundle.resident(self.offset + offset + buffer.len() as u64);
+        if held.is_some() {
             bundle.resources.counters.cache_hits.add(1);
         }
-        copy_from(&bundle.decompressed()?, self.offset + offset, buffer)
+        let held = held.map_or_else(|| bundle.decompressed(), Ok)?;
+        copy_from(&held, self.offset + offset, buffer)
     }
 
-    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
-        self.bundle.is_resident()
+    fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        let start = self.offset.saturating_add(offset);
+        self.bundle.in_use_to(start.saturating_add(length as u64)).is_some()
     }
 
     fn identity(&self) -> Option<Identity> {

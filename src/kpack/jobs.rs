@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::frame::{Frame, MadeFrame};
 use super::schedule::{BundleTask, JobKey, Schedule, Ticket, key};
-use crate::fatbin::{Compressed, OpenBundle};
+use crate::fatbin::{Compressed, Decompressed, OpenBundle};
 use crate::memory::OpenStream;
 use crate::resources::Resources;
 use crate::rope::{ReadError, to_usize};
@@ -187,9 +187,12 @@ impl BundleJobs {
         let open = || {
             let needed = self.lock().end_of_pending(key);
             let resident = bundle.is_decompressed_whole().then(|| bundle.resident(needed)).flatten();
-            let others = self.others(bundle, resident.is_none());
+            let mut others = self.others(bundle, resident.is_none());
+            if let Some(held) = &resident {
+                others.retain(|frame| frame.end() <= held.len() as u64);
+            }
+            let resident = resident.map(OpenBundle::Whole);
             let end_of_others = others.iter().map(|frame| frame.end()).max().unwrap_or(0);
-            let resident = resident.filter(|bytes| bytes.len() as u64 >= end_of_others).map(OpenBundle::Whole);
             // Demands may arrive meanwhile.
             let end = || end_of_others.max(self.lock().end_of_pending(key));
             let open = match (resident, bundle.is_decompressed_whole(), may_wait) {
@@ -239,19 +242,23 @@ impl BundleJobs {
             bundle = OpenBundle::None;
         }
         let (demand, closed) = self.lock().end(key, frame, &mut bundle);
-        if let Some((bundle, held)) = closed
-            && !self.is_emptied(&bundle)
+        if let Some((Some(bundle), OpenBundle::Whole(held))) = &closed
+            && self.is_useful(bundle, held)
         {
-            bundle.cache(&held);
+            bundle.cache(held);
         }
+        // Released before callers are notified, too.
+        drop(closed);
         if let Some(demand) = demand {
             demand.end(made);
         }
     }
 
-    fn is_emptied(&self, bundle: &Compressed) -> bool {
+    /// Whether a frame that has not been made can be made of what was decompressed of a bundle.
+    fn is_useful(&self, bundle: &Compressed, held: &Decompressed) -> bool {
         let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade).all(|frame| frame.made().is_some())
+        let mut frames = frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade);
+        frames.any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
     }
 }
 

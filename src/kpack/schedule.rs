@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::frame::{Frame, MadeFrame};
-use crate::fatbin::{Compressed, Decompressed, OpenBundle};
+use crate::fatbin::{Compressed, OpenBundle};
 use crate::rope::ReadError;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -65,8 +65,8 @@ struct JobProgress {
     error: Option<ReadError>,
 }
 
-/// A compressed bundle, decompressed in memory.
-pub(super) type HeldBundle = (Arc<Compressed>, Arc<Decompressed>);
+/// The bundle of a job, and what was open of it.
+pub(super) type ClosedBundle = (Option<Arc<Compressed>>, OpenBundle);
 
 /// A thread's next task.
 pub(super) enum BundleTask {
@@ -148,7 +148,7 @@ impl Schedule {
         pending.map(|demand| demand.frame.end()).max().unwrap_or(0)
     }
 
-    /// Ends a frame that was made or has failed. Returns its demand, and the decompressed bundle if nothing is left to
+    /// Ends a frame that was made or has failed. Returns its demand, and the job's bundle if nothing is left to
     /// do with it. `bundle` is the open bundle that the frame was made from. If frames are pending that need more of the
     /// bundle, it is opened again.
     pub(super) fn end(
@@ -156,7 +156,7 @@ impl Schedule {
         key: JobKey,
         frame: &Frame,
         bundle: &mut OpenBundle,
-    ) -> (Option<Demand>, Option<HeldBundle>) {
+    ) -> (Option<Demand>, Option<ClosedBundle>) {
         self.is_short = false;
         self.compressed += frame.size();
         let Some(job) = self.jobs.get_mut(&key) else { return (None, None) };
@@ -170,7 +170,7 @@ impl Schedule {
             return (demand, None);
         }
         self.open.retain(|other| *other != key);
-        let held = job.take_held();
+        let closed = (job.bundle.clone(), std::mem::take(&mut job.open));
         if job.pending.is_empty() {
             self.jobs.remove(&key);
         } else if job.pending.iter().any(Demand::is_waiting) {
@@ -178,7 +178,7 @@ impl Schedule {
         } else {
             self.background.push_back(key);
         }
-        (demand, held)
+        (demand, Some(closed))
     }
 
     /// Number of tasks that threads could start now. Exact if there are few.
@@ -247,14 +247,6 @@ impl BundleJob {
         }
     }
 
-    /// Closes its bundle, and returns it if it is decompressed in memory.
-    fn take_held(&mut self) -> Option<HeldBundle> {
-        match std::mem::take(&mut self.open) {
-            OpenBundle::Whole(held) => Some((self.bundle.clone()?, held)),
-            OpenBundle::Stream(_) | OpenBundle::None => None,
-        }
-    }
-
     /// Whether its frames are decoded from a stream, which can only go forward.
     fn is_stream(&self) -> bool {
         matches!(self.open, OpenBundle::Stream(_))
@@ -271,7 +263,11 @@ impl BundleJob {
     /// The first frame that a caller waits for, or else the first one. Of a stream, the next one in its order, or else
     /// the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
-        let is_due = |demand: &Demand| (!is_awaited || demand.is_waiting()) && self.open.reaches(demand.frame.end());
+        let reaches = |demand: &Demand| self.open.reaches(demand.frame.end());
+        // A caller that needs more of the bundle waits until it is closed, and so for all of its frames.
+        let is_blocking = matches!(self.open, OpenBundle::Whole(_))
+            && self.pending.iter().any(|demand| demand.is_waiting() && !reaches(demand));
+        let is_due = |demand: &Demand| (!is_awaited || is_blocking || demand.is_waiting()) && reaches(demand);
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
         if !self.running.is_empty() || !self.pending.iter().any(is_due) {
             return None;
