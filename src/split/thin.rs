@@ -39,7 +39,7 @@ struct ThinSource {
     entry: Arc<str>,
     original: Arc<dyn Content>,
     holder: Holder,
-    /// Its compressed bundles, shared with archives, so that none is decompressed twice.
+    /// Its compressed bundles, shared with archives.
     bundles: Arc<[Arc<Compressed>]>,
     jobs: Arc<BundleJobs>,
     /// The GPUs of all listed views.
