@@ -10,15 +10,33 @@ const BUNDLES: usize = 2;
 const SMALL: u64 = 3000;
 
 /// Two compressed bundles with code for three targets each.
-static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let objects = |seed| (0..).zip(TARGETS).map(move |(number, target)| (target, code(seed * 10 + number, SMALL)));
-    (0..BUNDLES as u64).map(|seed| bundle(&objects(seed).collect::<Vec<_>>(), at_once)).collect()
+static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| packed(at_once));
+
+/// The same by zlib, which is decompressed to the byte that is needed.
+static BY_ZLIB: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut bundles = packed(|bytes| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    });
+    // The method in the header.
+    bundles.iter_mut().for_each(|bytes| bytes[6] = 0);
+    bundles
 });
+
+fn packed(compress: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let objects = |seed| (0..).zip(TARGETS).map(move |(number, target)| (target, code(seed * 10 + number, SMALL)));
+    (0..BUNDLES as u64).map(|seed| bundle(&objects(seed).collect::<Vec<_>>(), compress)).collect()
+}
 
 /// Jobs on three threads, and the frames of each bundle.
 fn frames(resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
+    frames_of(&PACKED, resources)
+}
+
+fn frames_of(packed: &[Vec<u8>], resources: &Arc<Resources>) -> [Vec<Arc<Frame>>; BUNDLES] {
     let jobs = BundleJobs::with_threads(resources, 3);
-    let mut bundles = PACKED.iter().map(|bytes| {
+    let mut bundles = packed.iter().map(|bytes| {
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes.clone())]).unwrap());
         let objects = read_bundle(&content, 0, bytes.len() as u64, resources).unwrap();
         let frames: Vec<_> = objects.into_iter().map(|object| Arc::new(Frame::new(object, 1, &jobs))).collect();
@@ -90,6 +108,25 @@ fn a_bundle_is_decompressed_once_for_all_its_readers() {
             .collect();
         readers.into_iter().for_each(|reader| reader.join().unwrap());
         assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(1));
+    });
+}
+
+/// A bundle of which only the beginning is decompressed is opened again for callers that need more.
+#[test]
+fn callers_that_need_more_of_a_bundle_are_served() {
+    check(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let resources = with_store(64 << 20, directory.path(), 1 << 30);
+        let [a, b] = frames_of(&BY_ZLIB, &resources);
+        let before = resources.counters.bytes_decompressed.get();
+        let jobs = Arc::clone(a[0].jobs());
+        let lists = vec![vec![a[0].clone(), b[2].clone()], vec![a[2].clone(), b[1].clone()], vec![b[0].clone()]];
+        demand(lists);
+        settle(&jobs);
+        assert!(resources.counters.bytes_decompressed.get() - before <= 2 * decompressed(BUNDLES));
+        resources.budget.release_idle();
+        let gauges = resources.budget.gauges();
+        assert_eq!(gauges.buffers(), 0, "{gauges:?}");
     });
 }
 
