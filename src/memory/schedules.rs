@@ -1,6 +1,6 @@
 //! The budget, pools and caches under many schedules.
 
-use super::{Budget, ByteCache, Pool};
+use super::{Budget, Pool};
 use crate::metrics::MemoryClass;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, check, thread};
