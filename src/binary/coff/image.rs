@@ -4,6 +4,7 @@
 //! the image base. Pointers in an image are virtual addresses. The specification's "file pointer" is called an offset
 //! here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use object::LittleEndian as LE;
@@ -84,6 +85,15 @@ impl PeImage {
         let directory = self.directories.get(index)?;
         let (address, size) = (directory.virtual_address.get(LE), directory.size.get(LE));
         (address != 0 && size != 0).then(|| (address.into(), size.into()))
+    }
+
+    /// The numbers of the data directories that overlap a range of RVAs. The certificate table is none of them.
+    pub(super) fn directories_in(&self, range: &Range<u64>) -> impl Iterator<Item = usize> {
+        let overlaps = |&number: &usize| {
+            let directory = self.directory(number).filter(|_| number != pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
+            directory.is_some_and(|(start, size)| start < range.end && range.start < start + size)
+        };
+        (0..self.directories.len()).filter(overlaps)
     }
 
     /// The file offset of the data directories.

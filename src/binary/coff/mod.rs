@@ -253,12 +253,8 @@ fn device(image: &PeImage, index: usize, section: &PeSection) -> Result<DeviceRa
     if !device.offsets.start.is_multiple_of(512) {
         return Err(BinaryError::malformed("its .hip_fat section is not where sections are"));
     }
-    for (number, _) in image.directories.iter().enumerate() {
-        let Some((start, size)) = image.directory(number) else { continue };
-        // The certificate table has a file offset instead of an RVA.
-        if number != pe::IMAGE_DIRECTORY_ENTRY_SECURITY && overlaps(&(start..start + size), &device.addresses) {
-            return Err(BinaryError::unsupported(format!("data directory {number} lies in its device code")));
-        }
+    if let Some(number) = image.directories_in(&device.addresses).next() {
+        return Err(BinaryError::unsupported(format!("data directory {number} lies in its device code")));
     }
     Ok(device)
 }

@@ -58,13 +58,10 @@ pub(super) fn move_debug_data(image: &PeImage, layout: &PeLayout) -> Result<Opti
     if count > MAX_DEBUG {
         return Err(BinaryError::unsupported(format!("it has {count} debug directory entries")));
     }
-    for other in 0..image.directories.len() {
-        let is_other = !matches!(other, pe::IMAGE_DIRECTORY_ENTRY_DEBUG | pe::IMAGE_DIRECTORY_ENTRY_SECURITY);
-        let Some((start, length)) = image.directory(other).filter(|_| is_other) else { continue };
-        // Relocations, for example, would have other addresses after the change.
-        if start < address + size && address < start + length {
-            return Err(BinaryError::unsupported(format!("data directory {other} overlaps its debug directory")));
-        }
+    let addresses = address..address + size;
+    // Relocations, for example, would have other addresses after the change.
+    if let Some(other) = image.directories_in(&addresses).find(|&number| number != pe::IMAGE_DIRECTORY_ENTRY_DEBUG) {
+        return Err(BinaryError::unsupported(format!("data directory {other} overlaps its debug directory")));
     }
     let malformed = || BinaryError::malformed("its debug directory is not in the file");
     let start = image.offset_of(address, size).ok_or_else(malformed)?;
