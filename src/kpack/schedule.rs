@@ -133,8 +133,13 @@ impl Schedule {
     /// Puts a bundle back into its queue, because there was no memory to open it.
     pub(super) fn postpone(&mut self, key: JobKey) {
         self.is_short = true;
+        self.list_for(key).push_front(key);
+    }
+
+    /// The list of bundles to be opened to which a job belongs.
+    fn list_for(&mut self, key: JobKey) -> &mut VecDeque<JobKey> {
         let is_awaited = self.jobs.get(&key).is_some_and(|job| job.pending.iter().any(Demand::is_waiting));
-        if is_awaited { &mut self.queue } else { &mut self.background }.push_front(key);
+        if is_awaited { &mut self.queue } else { &mut self.background }
     }
 
     /// Removes a job that is neither open nor queued.
@@ -166,17 +171,15 @@ impl Schedule {
         if job.is_stream() {
             job.open = std::mem::take(bundle);
         }
-        if !job.running.is_empty() || job.pending.iter().any(|demand| job.open.reaches(demand.frame.end())) {
+        if !job.running.is_empty() || job.pending.iter().any(|demand| job.reaches(demand)) {
             return (demand, None);
         }
         self.open.retain(|other| *other != key);
         let closed = (job.bundle.clone(), std::mem::take(&mut job.open));
         if job.pending.is_empty() {
             self.jobs.remove(&key);
-        } else if job.pending.iter().any(Demand::is_waiting) {
-            self.queue.push_back(key);
         } else {
-            self.background.push_back(key);
+            self.list_for(key).push_back(key);
         }
         (demand, Some(closed))
     }
@@ -252,10 +255,15 @@ impl BundleJob {
         matches!(self.open, OpenBundle::Stream(_))
     }
 
+    /// Whether enough of its bundle is open for a frame.
+    fn reaches(&self, demand: &Demand) -> bool {
+        self.open.reaches(demand.frame.end())
+    }
+
     fn tasks(&self) -> usize {
         match self.open {
             OpenBundle::Stream(_) => usize::from(self.running.is_empty()),
-            OpenBundle::Whole(_) => self.pending.iter().filter(|demand| self.open.reaches(demand.frame.end())).count(),
+            OpenBundle::Whole(_) => self.pending.iter().filter(|demand| self.reaches(demand)).count(),
             OpenBundle::None => self.pending.len(),
         }
     }
@@ -263,11 +271,10 @@ impl BundleJob {
     /// The first frame that a caller waits for, or else the first one. Of a stream, the next one in its order, or else
     /// the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
-        let reaches = |demand: &Demand| self.open.reaches(demand.frame.end());
         // A caller that needs more of the bundle waits until it is closed, and so for all of its frames.
         let is_blocking = matches!(self.open, OpenBundle::Whole(_))
-            && self.pending.iter().any(|demand| demand.is_waiting() && !reaches(demand));
-        let is_due = |demand: &Demand| (!is_awaited || is_blocking || demand.is_waiting()) && reaches(demand);
+            && self.pending.iter().any(|demand| demand.is_waiting() && !self.reaches(demand));
+        let is_due = |demand: &Demand| (!is_awaited || is_blocking || demand.is_waiting()) && self.reaches(demand);
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
         if !self.running.is_empty() || !self.pending.iter().any(is_due) {
             return None;
