@@ -28,8 +28,8 @@ const INPUT: u64 = 256 << 10;
 const FEW: u64 = 32 << 10;
 
 /// A compressed bundle, which is decompressed when it is read: into memory of [`Resources::buffers`], as far as it is
-/// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and
-/// memory is scarce, it is decoded as a stream.
+/// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and memory is scarce, it
+/// is decoded as a stream.
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: CompressedHeader,
@@ -122,10 +122,10 @@ impl Compressed {
         self.decodings.load(Ordering::Relaxed)
     }
 
-    /// Whether it is decompressed as a whole, not read through [`Compressed::stream`]. A bundle that does not fit into
-    /// half of the budget is decompressed as a whole only if its window is as large as the bundle: a decoder would need
-    /// the same memory.
-    pub fn is_decompressed_whole(&self) -> bool {
+    /// Whether it is decompressed in memory, not read through [`Compressed::stream`]. A bundle that does not fit into half
+    /// of the budget is decompressed in memory only if its window is as large as the bundle: a decoder would need the
+    /// same memory.
+    pub fn is_decompressed_in_memory(&self) -> bool {
         self.packing.window >= self.packing.size || self.packing.size <= self.resources.budget.capacity() / 2
     }
 
@@ -400,7 +400,7 @@ impl Content for Slice {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
         let bundle = &self.bundle;
-        if !bundle.is_decompressed_whole() {
+        if !bundle.is_decompressed_in_memory() {
             let mut stream = bundle.stream();
             bundle.seek(&mut stream, self.offset + offset)?;
             return bundle.read_stream(&mut stream, buffer);

@@ -13,7 +13,7 @@ const STEP: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) enum OpenBundle {
     /// The bundle, decompressed in memory as far as it was asked for.
-    Whole(Arc<Decompressed>),
+    InMemory(Arc<Decompressed>),
     /// A stream of it; `None` while it is being read.
     Stream(Option<Pooled<OpenStream>>),
     /// There is no compressed bundle.
@@ -27,7 +27,7 @@ impl OpenBundle {
     pub(crate) fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
-            Some(bundle) if bundle.is_decompressed_whole() => Self::Whole(bundle.pin_whole()?),
+            Some(bundle) if bundle.is_decompressed_in_memory() => Self::InMemory(bundle.pin_whole()?),
             Some(bundle) => Self::Stream(Some(bundle.stream())),
         })
     }
@@ -36,7 +36,7 @@ impl OpenBundle {
     /// beginning.
     pub(crate) fn reaches(&self, end: u64) -> bool {
         match self {
-            Self::Whole(held) => end <= held.len() as u64,
+            Self::InMemory(held) => end <= held.len() as u64,
             Self::Stream(_) | Self::None => true,
         }
     }

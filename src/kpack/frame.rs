@@ -296,7 +296,7 @@ impl Frame {
             self.resources().compressors.compress(self.level, self.size(), original, sink, failed)
         };
         match (compressed, bundle) {
-            (Some(_), OpenBundle::Whole(bundle)) => {
+            (Some(_), OpenBundle::InMemory(bundle)) => {
                 let start = to_usize(*offset);
                 let end = start.saturating_add(to_usize(self.size()));
                 let object = bundle.get(start..end);

@@ -186,21 +186,21 @@ impl BundleJobs {
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
             let needed = self.lock().end_of_pending(key);
-            let resident = bundle.is_decompressed_whole().then(|| bundle.resident(needed)).flatten();
+            let resident = bundle.is_decompressed_in_memory().then(|| bundle.resident(needed)).flatten();
             let mut others = self.others(bundle, resident.is_none());
             if let Some(held) = &resident {
                 others.retain(|frame| frame.end() <= held.len() as u64);
             }
-            let resident = resident.map(OpenBundle::Whole);
+            let resident = resident.map(OpenBundle::InMemory);
             let end_of_others = others.iter().map(|frame| frame.end()).max().unwrap_or(0);
             // Demands may arrive meanwhile.
             let end = || end_of_others.max(self.lock().end_of_pending(key));
-            let open = match (resident, bundle.is_decompressed_whole(), may_wait) {
+            let open = match (resident, bundle.is_decompressed_in_memory(), may_wait) {
                 (Some(resident), _, _) => Some(resident),
                 (None, false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
                 (None, false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
-                (None, true, true) => Some(OpenBundle::Whole(bundle.pin(&end)?)),
-                (None, true, false) => bundle.try_pin(&end)?.map(OpenBundle::Whole),
+                (None, true, true) => Some(OpenBundle::InMemory(bundle.pin(&end)?)),
+                (None, true, false) => bundle.try_pin(&end)?.map(OpenBundle::InMemory),
             };
             Ok(open.map(|open| (open, others)))
         };
@@ -238,11 +238,11 @@ impl BundleJobs {
     /// Ends a frame, and closes its bundle if it was the last one.
     fn made(&self, key: JobKey, frame: &Arc<Frame>, mut bundle: OpenBundle, made: &Result<MadeFrame, ReadError>) {
         // Released before callers are notified. This thread may go on while another one ends the bundle's last frame.
-        if matches!(bundle, OpenBundle::Whole(_)) {
+        if matches!(bundle, OpenBundle::InMemory(_)) {
             bundle = OpenBundle::None;
         }
         let (demand, closed) = self.lock().end(key, frame, &mut bundle);
-        if let Some((Some(bundle), OpenBundle::Whole(held))) = &closed
+        if let Some((Some(bundle), OpenBundle::InMemory(held))) = &closed
             && self.is_useful(bundle, held)
         {
             bundle.cache(held);

@@ -229,7 +229,7 @@ impl Schedule {
             if let Some(number) = job.next(is_awaited) {
                 let Some(demand) = job.pending.remove(number) else { continue };
                 let bundle = match &mut job.open {
-                    OpenBundle::Whole(held) => OpenBundle::Whole(Arc::clone(held)),
+                    OpenBundle::InMemory(held) => OpenBundle::InMemory(Arc::clone(held)),
                     OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
                     OpenBundle::None => OpenBundle::None,
                 };
@@ -263,7 +263,7 @@ impl BundleJob {
     fn tasks(&self) -> usize {
         match self.open {
             OpenBundle::Stream(_) => usize::from(self.running.is_empty()),
-            OpenBundle::Whole(_) => self.pending.iter().filter(|demand| self.reaches(demand)).count(),
+            OpenBundle::InMemory(_) => self.pending.iter().filter(|demand| self.reaches(demand)).count(),
             OpenBundle::None => self.pending.len(),
         }
     }
@@ -272,7 +272,7 @@ impl BundleJob {
     /// the first.
     fn next(&self, is_awaited: bool) -> Option<usize> {
         // A caller that needs more of the bundle waits until it is closed, and so for all of its frames.
-        let is_blocking = matches!(self.open, OpenBundle::Whole(_))
+        let is_blocking = matches!(self.open, OpenBundle::InMemory(_))
             && self.pending.iter().any(|demand| demand.is_waiting() && !self.reaches(demand));
         let is_due = |demand: &Demand| (!is_awaited || is_blocking || demand.is_waiting()) && self.reaches(demand);
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };

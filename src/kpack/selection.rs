@@ -109,7 +109,7 @@ impl BundlePartReader<'_> {
             BundlePart::Code { offset, .. } => offset.saturating_add(self.at),
         };
         match self.open {
-            OpenBundle::Whole(bundle) => copy_from(bundle, offset, buffer),
+            OpenBundle::InMemory(bundle) => copy_from(bundle, offset, buffer),
             OpenBundle::Stream(Some(stream)) => {
                 self.bundle.seek(stream, offset)?;
                 self.bundle.read_stream(stream, buffer)

@@ -230,7 +230,7 @@ impl Comparison<'_> {
         // Held so that it is decompressed once for all targets. A thread that holds a bundle may not wait for memory
         // for another one, nor for a stream.
         let _held = match compressed.as_slice() {
-            [bundle] if bundle.is_decompressed_whole() => Some(bundle.pin_whole()?),
+            [bundle] if bundle.is_decompressed_in_memory() => Some(bundle.pin_whole()?),
             _ => None,
         };
         for found in &found {

@@ -110,7 +110,7 @@ fn check_bundle(
     let packed = packed.or_else(|| bundle.packed(content, resources));
     // Held so that it is decompressed once for all code objects.
     let _held = match &packed {
-        Some(packed) if packed.is_decompressed_whole() => Some(packed.pin_whole()?),
+        Some(packed) if packed.is_decompressed_in_memory() => Some(packed.pin_whole()?),
         Some(_) | None => None,
     };
     if let Some((packed, start)) = packed.as_ref().zip(bundle.packed_start()) {

@@ -27,8 +27,8 @@ impl Unchanged {
     /// If the input is a zip file, the member is copied in its stored form, with the CRC-32 from the central directory.
     /// The SHA-256 is that of the input's RECORD, if there is one for a file of this size. The content is not read for
     /// it: a wrong digest in the input stays wrong, unless [`Digest`] reads the content, now (as `split` does for
-    /// host and device wheels) or in an earlier session. Digests in the RECORD of an unpacked wheel are only compared, since nothing protects its files
-    /// from changes.
+    /// host and device wheels) or in an earlier session. Digests in the RECORD of an unpacked wheel are only compared,
+    /// since nothing protects its files from changes.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let EntryKind::File { content, link_group } = &entry.kind else { return None };
         // RECORD may refer to the text of a former symlink.
