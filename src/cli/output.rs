@@ -73,8 +73,11 @@ impl Output {
         }
         check_input(&taken, input)?;
         clear(place);
+        // Locked before the directory exists: an interrupt in between would leave it.
+        let mut unfinished = unfinished();
         let (hidden, lock) = hidden_in(place).with_context(name)?;
-        *unfinished() = Some(hidden.path().to_owned());
+        *unfinished = Some(hidden.path().to_owned());
+        drop(unfinished);
         resources.store.spool_to(place);
         let (place, gone) = (place.to_owned(), gone.to_vec());
         let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone };
