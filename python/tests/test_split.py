@@ -29,7 +29,7 @@ def test_outputs_are_those_of_one_machine(fleet: Any, release: Path, tmp_path: P
 
 
 def test_options_reach_kpackfs(fleet: Any, release: Path, tmp_path: Path) -> None:
-    options = (*SOME, "--compression-level", "1", "--generate-variant-wheel", "--device-requires-dist", "rocm==1", "numpy")
+    options = (*SOME, "--compression-level", "1", "--generate-variant-wheel", "--device-requires-dist", "rocm==2", "numpy")
     code, report = fleet(release, tmp_path / "dst", *options)
     assert code == 0, report
     assert content(tmp_path / "dst") == one_machine(release, tmp_path / "one", "wheel", *options)
