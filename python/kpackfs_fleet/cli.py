@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from .names import escaped
 from .settings import FORMATS, Limits, Settings
 
 if TYPE_CHECKING:
@@ -51,9 +52,16 @@ QUIET_DASK: dict[str, object] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Names files in messages, such as those of a pattern that the shell has expanded."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(escaped(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    top = argparse.ArgumentParser(prog="kpackfs-fleet", description="Split a release of many wheels on many machines.")
+    top = _Parser(prog="kpackfs-fleet", description="Split a release of many wheels on many machines.")
     commands = top.add_subparsers(dest="command", required=True)
     split = commands.add_parser(
         "split",
@@ -227,7 +235,7 @@ def cut(text: str) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(escaped(line), file=sys.stderr, flush=True)
 
 
 def _fail(message: str) -> int:

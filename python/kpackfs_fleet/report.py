@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .manifest import Parts
+from .names import escaped
 
 JSON_VERSION = 1
 
@@ -101,11 +102,11 @@ class Report:
         counts = ", ".join(f"{self.counters[name]} {name.replace('_', ' ')}" for name in COUNTERS if self.counters[name])
         lines += ["", f"{self.seconds:.1f} s; {counts or 'nothing was done'}"]
         for wheel in self.wheels:
-            lines += [f"{wheel.name}: warning: {line}" for line in wheel.warnings]
+            lines += [escaped(f"{wheel.name}: warning: {line}") for line in wheel.warnings]
         for wheel in self.failed():
-            lines += [f"{wheel.name}: failed: {line}" for line in wheel.reason.splitlines()]
+            lines += [escaped(f"{wheel.name}: failed: {line}") for line in wheel.reason.splitlines()]
         if self.failure:
-            lines.append(f"kpackfs-fleet: {self.failure}")
+            lines.append(escaped(f"kpackfs-fleet: {self.failure}"))
         return "\n".join(lines)
 
 
@@ -136,6 +137,7 @@ def size(number: int) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    rows = [tuple(map(escaped, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     left = (0, 1)
     return [
