@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .names import WheelName, normalised
 from .settings import Settings
 
 HOST = "host"
@@ -37,7 +37,7 @@ class Layout:
         if settings.format == "directory":
             return cls(wheel, settings, json.loads((stage / STATEMENT).read_text())["parts"], {})
         names = sorted(path.name for path in stage.iterdir())
-        prefix = _escaped(settings.value("--device-package-prefix") or f"amd-{_distribution(wheel)}-device") + "_"
+        prefix = normalised(settings.value("--device-package-prefix") or f"amd-{_distribution(wheel)}-device") + "_"
         parts = {name: _distribution(name).removeprefix(prefix) for name in names if _distribution(name).startswith(prefix)}
         others = [name for name in names if name not in parts]
         if not parts or len(others) != 1:
@@ -53,7 +53,7 @@ class Layout:
     def name_of(self, path: Path) -> str:
         """The name of a file in DST: as one machine's `kpackfs split -o DST` would write it."""
         name = path.name if self.settings.format == "wheel" else path.as_posix()
-        return f"{self.wheel.removesuffix('.whl')}/{name}" if self.settings.per_wheel else name
+        return f"{WheelName(self.wheel).host.removesuffix('.whl')}/{name}" if self.settings.per_wheel else name
 
 
 class Selection:
@@ -113,9 +113,4 @@ def _part(settings: Settings, key: str) -> str:
 
 
 def _distribution(wheel: str) -> str:
-    return _escaped(wheel.partition("-")[0])
-
-
-def _escaped(name: str) -> str:
-    """The name of a distribution as written in the names of wheels (binary distribution format, "Escaping and Unicode")."""
-    return re.sub(r"[-_.]+", "_", name).strip("_").lower()
+    return normalised(wheel.partition("-")[0])

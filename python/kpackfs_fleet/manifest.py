@@ -25,6 +25,7 @@ class Conflict(Exception):
 class Manifest:
     """The parts of one wheel that are complete and verified."""
 
+    # The name of the host wheel, whatever the input was called.
     wheel: str
     size: int
     fingerprint: str | None
@@ -36,7 +37,7 @@ class Manifest:
     @classmethod
     def of(cls, source: Source, settings: Settings) -> Manifest:
         """A manifest without parts."""
-        return cls(source.name, source.size, source.fingerprint, settings.digest())
+        return cls(source.host, source.size, source.fingerprint, settings.digest())
 
     def missing(self) -> list[str]:
         """The missing parts."""
@@ -105,7 +106,7 @@ class Destination:
     def state(self, source: Source, settings: Settings) -> Manifest | None:
         """The parts of a wheel that exist with right sizes and etags; None if nothing is known about the wheel."""
         known = None
-        for name in self._names(source.name):
+        for name in self._names(source.host):
             note = self._notes[name]
             if note.settings != settings.digest():
                 raise Conflict("it was split with other options; choose another DST, or --force")
@@ -117,6 +118,10 @@ class Destination:
         if known is not None:
             known.parts = {part: files for part, files in known.parts.items() if self.is_there(files)}
         return known
+
+    def wheels(self) -> set[str]:
+        """The wheels that have files in DST."""
+        return {note.wheel for note in self._notes.values() if note.parts}
 
     def is_whole(self, wheel: str) -> bool:
         """Whether the manifest of the whole wheel exists."""

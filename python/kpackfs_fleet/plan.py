@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from .names import WheelName, normalised
 from .settings import Settings
 from .store import Source, Store, describe
 
@@ -16,18 +18,30 @@ from .store import Source, Store, describe
 READING = 200e6
 COMPRESSING = 300e6
 
+# A key in the name of a device wheel.
+_KEY = "(?:gfx|amdgcn)[a-z0-9_]*"
+
 
 class Refused(Exception):
     """The run cannot begin."""
 
 
-def sources(store: Store) -> list[Source]:
-    """The wheels of SRC, each read with a few requests for its central directory."""
+def sources(store: Store) -> tuple[list[Source], dict[str, str]]:
+    """The wheels of SRC, each read with a few requests for its central directory; and why others cannot be split, by path."""
     paths = store.wheels()
     if not paths:
         raise Refused(f"{store.url(store.root)}: there is no wheel")
+
+    def look(path: str) -> Source | str:
+        try:
+            return describe(store, path)
+        except (OSError, ValueError) as error:
+            return str(error)
+
     with ThreadPoolExecutor(16) as pool:
-        return list(pool.map(lambda path: describe(store, path), paths))
+        found = dict(zip(paths, pool.map(look, paths)))
+    wheels = [source for source in found.values() if isinstance(source, Source)]
+    return wheels, {path: reason for path, reason in found.items() if isinstance(reason, str)}
 
 
 def check_places(store: Store, destination: Store) -> None:
@@ -50,21 +64,35 @@ def check_sources(store: Store, found: Iterable[Source], destination: Store) -> 
             raise Refused(f"{source.url} is in DST ({destination.root}), where outputs may replace it")
 
 
-def check_names(found: Iterable[Source], settings: Settings) -> None:
-    """Refuses wheels whose splits would have the same names in DST."""
-    owners: dict[str, Source] = {}
-    for source in found:
-        name, version, tags = _split_name(source.name)
-        claims = [source.name]
-        if not settings.per_wheel and any(option[0] == "--device-package-prefix" for option in settings.options):
-            claims.append(f"device wheels of version {version} for {tags}")
-        if not settings.per_wheel and any(option[0] == "--generate-variant-wheel" for option in settings.options):
-            claims.append(f"{name}-{version}-variants.json")
-        for claim in claims:
-            other = owners.setdefault(claim, source)
-            if other is not source:
-                advice = "" if claim == source.name else "; --per-wheel keeps them apart"
-                raise Refused(f"{other.url} and {source.url} would both write {claim}{advice}")
+def check_outputs(found: Iterable[Source], settings: Settings, earlier: Iterable[str] = ()) -> None:
+    """Refuses wheels whose splits would have files of the same name in DST. `earlier` wheels were split to DST before."""
+    names = {source.url: WheelName(source.name) for source in found}
+    hosts = {name.host for name in names.values()}
+    names |= {f"{name} (in DST)": WheelName(name) for name in earlier if name not in hosts}
+    # DST may be on a file system that ignores the case of names.
+    owners: dict[str, str] = {}
+    for url, name in names.items():
+        for output in _outputs(name, settings):
+            if (other := owners.setdefault(output.casefold(), url)) != url:
+                advice = "leave one of them out" if output == name.host else "--per-wheel keeps them apart"
+                raise Refused(f"{other} and {url} would both write {output}; {advice}")
+    for url, name in names.items():
+        # A wheel that is named as a device wheel of another one.
+        output, is_device = re.subn(rf"_{_KEY}(?=-)", "_…", name.host.casefold(), count=1)
+        if is_device and output in owners:
+            raise Refused(f"{owners[output]} and {url} would both write {name.host}; --per-wheel keeps them apart")
+
+
+def _outputs(name: WheelName, settings: Settings) -> list[str]:
+    """The names of the files that a split writes next to those of other wheels."""
+    if settings.per_wheel or settings.format == "thin-wheel":
+        return [name.host]
+    prefix = normalised(settings.value("--device-package-prefix") or f"amd-{name.distribution}-device")
+    outputs = [name.host, f"{prefix}_…-{name.rest}.whl"]
+    if any(option[0] == "--generate-variant-wheel" for option in settings.options):
+        label = settings.value("--variant-label") or "variant"
+        outputs += [f"{name.distribution}-{name.rest}-{label}.whl", f"{name.distribution}-{name.version}-variants.json"]
+    return outputs
 
 
 def seconds(source: Source, code: Mapping[str, int] | None = None) -> float:
@@ -118,8 +146,3 @@ def disk(source: Source, settings: Settings, is_fetched: bool, parts: int | None
 
 def _real(store: Store, path: str) -> str:
     return os.path.realpath(path) if store.is_local else posixpath.normpath(path)
-
-
-def _split_name(name: str) -> tuple[str, str, str]:
-    words = name.removesuffix(".whl").split("-")
-    return words[0], words[1] if len(words) > 1 else "", "-".join(words[-3:])

@@ -82,15 +82,16 @@ class Run:
         started = time.monotonic()
         try:
             plan.check_places(self.source, self.target)
-            found = plan.sources(self.source)
+            found, refused = plan.sources(self.source)
             plan.check_sources(self.source, found, self.target)
-            plan.check_names(found, self.settings)
             self.destination = Destination(self.target)
+            plan.check_outputs(found, self.settings, self.destination.wheels())
             try:
                 self.destination.claim(self.settings, self.name, self.policy.force)
             except Conflict as error:
                 raise plan.Refused(f"{self.report.destination}: {error}") from error
             self._remove_old()
+            self.report.wheels = [Wheel(path.rpartition("/")[2], 0, "failed", reason) for path, reason in refused.items()]
             self._look(found)
             if self.works:
                 self._work()
@@ -120,7 +121,7 @@ class Run:
             missing = state.missing()
             if states[name] is None or (missing and not state.parts):
                 continue
-            if missing or (state.parts and not self.destination.is_whole(name)):
+            if missing or (state.parts and not self.destination.is_whole(work.source.host)):
                 work.missing = tuple(missing)
                 work.is_cut = True
                 if not missing:
@@ -138,7 +139,7 @@ class Run:
         except Conflict:
             if not self.policy.force:
                 raise
-            self.destination.forget(source.name)
+            self.destination.forget(source.host)
             return None
 
     def _check(self) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import struct
 import uuid
 import zipfile
@@ -17,6 +18,8 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
+
+from .names import WheelName
 
 # All of the fleet's own files in DST; tools for wheels ignore a directory of this name.
 OWN = ".kpackfs-fleet"
@@ -44,6 +47,11 @@ class Source:
     fingerprint: str | None
     # All members, unpacked.
     unpacked: int
+
+    @property
+    def host(self) -> str:
+        """The name of its host wheel. DST knows the wheel by this name, whatever the input is called."""
+        return WheelName(self.name).host
 
 
 class Store:
@@ -73,14 +81,15 @@ class Store:
         return sorted(path for path in found if path.endswith(".whl") and f"/{OWN}/" not in path)
 
     def listing(self) -> dict[str, tuple[int, str | None]]:
-        """Size and etag of every file below it, by name."""
+        """Size and etag of every file below it, by name. What is no file counts as missing: nothing reads a FIFO."""
         self.fs.invalidate_cache()
         try:
             found = self.fs.find(self.root, detail=True)
         except FileNotFoundError:
             return {}
         start = len(self.path("x")) - 1
-        return {path[start:]: (info["size"], _etag(info)) for path, info in found.items()}
+        files = {path: info for path, info in found.items() if info["type"] == "file" or self.fs.isfile(path)}
+        return {path[start:]: (info["size"], _etag(info)) for path, info in files.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
         """Reads JSON files. One that is truncated (not JSON) or deleted meanwhile counts as missing; others must be readable."""
@@ -176,17 +185,33 @@ class Store:
 
 
 def describe(store: Store, path: str) -> Source:
-    """A wheel of a store, known from its central directory."""
-    size = store.fs.info(path)["size"]
-    fingerprint, unpacked = None, size
-    try:
-        with store.fs.open(path, "rb", block_size=PIECE) as file:
-            fingerprint, unpacked = directory(file)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error):
+    """A wheel of a store, known from its central directory.
+
+    Raises ValueError if it is not named as a wheel, OSError if it is no file or cannot be opened.
+    """
+    name = path.rpartition("/")[2]
+    WheelName(name)
+    with _opened(store, path) as file:
+        size = file.seek(0, os.SEEK_END)
+        fingerprint, unpacked = None, size
         # zipfile raises ValueError and struct.error, too: names that are not UTF-8, fields that are truncated.
         # kpackfs reports what is wrong with it.
-        pass
-    return Source(store.url(path), path.rpartition("/")[2], size, fingerprint, unpacked)
+        with contextlib.suppress(zipfile.BadZipFile, NotImplementedError, ValueError, struct.error):
+            fingerprint, unpacked = directory(file)
+    return Source(store.url(path), name, size, fingerprint, unpacked)
+
+
+def _opened(store: Store, path: str) -> Any:
+    """Opens a file, and nothing else: a FIFO would block, and a device may have no end."""
+    if not store.is_local:
+        if store.fs.info(path)["type"] != "file":
+            raise OSError("it is no regular file")
+        return store.fs.open(path, "rb", block_size=PIECE)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError("it is no regular file")
+    return file
 
 
 def directory(file: Any) -> tuple[str, int]:
