@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .names import OWN, WheelName, checked
 from .settings import Settings
-from .store import OWN, File, Source, Store
+from .store import File, Source, Store
 
 JSON_VERSION = 1
 SETTINGS = f"{OWN}/settings.json"
@@ -53,20 +54,23 @@ class Manifest:
 
     @classmethod
     def from_json(cls, document: Any) -> Manifest | None:
-        """None if it is not a manifest of this version."""
+        """None if it is not a manifest of this version, or has names that may lead out of DST."""
         try:
             if document["json_version"] != JSON_VERSION:
                 return None
-            parts = {part: {name: File(**file) for name, file in files.items()} for part, files in document["parts"].items()}
+            parts = {
+                checked(part): {checked(name): File(**file) for name, file in files.items()}
+                for part, files in document["parts"].items()
+            }
             return cls(
-                document["wheel"],
+                WheelName(document["wheel"]).host,
                 document["size"],
                 document["fingerprint"],
                 document["settings"],
-                tuple(document["expected"]),
+                tuple(map(checked, document["expected"])),
                 parts,
             )
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             return None
 
 
@@ -90,7 +94,7 @@ class Destination:
         notes = [name for name in self.listing if name.startswith((f"{OWN}/manifests/", f"{OWN}/groups/"))]
         read = {name: Manifest.from_json(document) for name, document in store.read_json(notes).items()}
         # Notes of groups first, since the manifest of the whole wheel is written later.
-        self._notes = {name: note for name, note in sorted(read.items()) if note is not None}
+        self._notes = {name: note for name, note in sorted(read.items()) if note and _is_of(name, note.wheel)}
 
     def claim(self, settings: Settings, run: str, force: bool) -> None:
         """Refuses settings that differ from those of earlier runs."""
@@ -149,4 +153,9 @@ class Destination:
         self.store.remove_below(group(manifest.wheel, ()).rpartition("/")[0])
 
     def _names(self, wheel: str) -> list[str]:
-        return [name for name in self._notes if name == whole(wheel) or name.startswith(f"{OWN}/groups/{wheel}/")]
+        return [name for name in self._notes if _is_of(name, wheel)]
+
+
+def _is_of(name: str, wheel: str) -> bool:
+    """Whether a manifest is one of a wheel."""
+    return name == whole(wheel) or name.startswith(f"{OWN}/groups/{wheel}/")

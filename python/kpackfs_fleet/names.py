@@ -1,8 +1,11 @@
-"""Names that come from outside, and how they are printed."""
+"""Names that come from outside: of wheels and of files in DST, and how they are printed."""
 
 from __future__ import annotations
 
 import re
+
+# All of the fleet's own files in DST; tools for wheels ignore a directory of this name.
+OWN = ".kpackfs-fleet"
 
 # As kpackfs reads them (src/wheel/name.rs). `packaging` refuses wheels that exist: with a variant label (PEP 825), or with a
 # version that PEP 440 does not allow. A build tag begins with a digit, and a Python tag does not.
@@ -35,6 +38,14 @@ class WheelName:
 def normalised(distribution: str) -> str:
     """The name of a distribution as written in the names of wheels (binary distribution format, "Escaping and Unicode")."""
     return re.sub(r"[-_.]+", "_", distribution).strip("_").lower()
+
+
+def checked(name: str) -> str:
+    """The name of a file in DST that was read from DST. Raises ValueError if it may lead elsewhere, or to a file of the fleet."""
+    words = name.split("/")
+    if words[0] == OWN or any(word in ("", ".", "..") for word in words) or "\\" in name or _SPECIAL.search(name):
+        raise ValueError(f"{name!r} is no name of an output")
+    return name
 
 
 def escaped(text: str) -> str:

@@ -18,9 +18,10 @@ from distributed.scheduler import KilledWorker
 
 from . import plan, task
 from .manifest import Conflict, Destination, Manifest
+from .names import OWN
 from .report import Report, Wheel
 from .settings import Limits, Settings
-from .store import OWN, Source, Store
+from .store import Source, Store
 from .task import Inspected, Order, Outcome
 
 # A resource that a Dask worker may declare: MiB of its disk.

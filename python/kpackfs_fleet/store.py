@@ -12,6 +12,7 @@ import struct
 import uuid
 import zipfile
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,8 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from .names import WheelName
+from .names import OWN, WheelName
 
-# All of the fleet's own files in DST; tools for wheels ignore a directory of this name.
-OWN = ".kpackfs-fleet"
 PIECE = 1 << 20
 
 
@@ -93,20 +92,14 @@ class Store:
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
         """Reads JSON files. One that is truncated (not JSON) or deleted meanwhile counts as missing; others must be readable."""
-        documents = {}
-        start = len(self.path("x")) - 1
-        paths = [self.path(name) for name in names]
-        contents = self.fs.cat(paths, on_error="return") if paths else {}
-        for path, content in contents.items():
-            if isinstance(content, FileNotFoundError):
-                # Another run deletes the notes of groups when a wheel is complete.
-                continue
-            if isinstance(content, Exception):
-                raise OSError(f"{self.url(path)} cannot be read: {content or repr(content)}") from content
-            try:
-                documents[path[start:]] = json.loads(content)
-            except ValueError:
-                continue
+        documents, wanted = {}, list(names)
+        with ThreadPoolExecutor(16) as pool:
+            # `cat` of several files would take names for patterns.
+            contents = list(pool.map(self._content, wanted))
+        for name, content in zip(wanted, contents):
+            # Another run deletes the notes of groups when a wheel is complete.
+            with contextlib.suppress(ValueError):
+                documents[name] = json.loads(content)
         return documents
 
     def write_json(self, name: str, run: str, document: Any) -> None:
@@ -165,10 +158,29 @@ class Store:
 
     def remove_below(self, name: str) -> None:
         """Deletes a directory, if it exists."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.is_local:
+                self.fs.rm(self.path(name), recursive=True)
+            else:
+                # `rm` would take names for patterns.
+                self.remove(self._files(name))
+
+    def _name(self, path: str) -> str:
+        return path[len(self.path("x")) - 1 :]
+
+    def _files(self, name: str) -> list[str]:
+        """All files below a directory, by name."""
+        self.fs.invalidate_cache()
+        return [self._name(path) for path in self.fs.find(self.path(name))]
+
+    def _content(self, name: str) -> bytes:
+        """The content of a file; nothing if it does not exist."""
         try:
-            self.fs.rm(self.path(name), recursive=True)
+            return self.fs.cat_file(self.path(name))
         except FileNotFoundError:
-            return
+            return b""
+        except Exception as error:
+            raise OSError(f"{self.url(self.path(name))} cannot be read: {error or repr(error)}") from error
 
     def _temporary(self, run: str) -> str:
         path = self.path(f"{OWN}/tmp/{run}/{uuid.uuid4().hex}")

@@ -13,8 +13,8 @@ import pytest
 from conftest import content, make_wheel, run_fleet
 
 from kpackfs_fleet import kpackfs, plan
-from kpackfs_fleet.manifest import Destination
-from kpackfs_fleet.names import WheelName, escaped
+from kpackfs_fleet.manifest import Destination, Manifest
+from kpackfs_fleet.names import WheelName, checked, escaped
 from kpackfs_fleet.report import Report, Wheel
 from kpackfs_fleet.settings import Settings
 from kpackfs_fleet.store import Source, Store
@@ -183,6 +183,40 @@ def test_a_fifo_in_dst_blocks_nothing(tmp_path: Path) -> None:
     destination = Destination(store)
     destination.claim(settings(), "run", force=False)
     assert not destination.listing and Destination(store).listing.keys() == {".kpackfs-fleet/settings.json"}
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../victim", "a/../../victim", "a//b", "a/.", "", "a\x1b", ".kpackfs-fleet/x"])
+def test_names_in_manifests_that_leave_dst_are_not_used(tmp_path: Path, name: str) -> None:
+    [source] = sources(f"x-1.0-{TAGS}")
+    file = {"size": 1, "sha256": "", "etag": None}
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"x")
+    right = Manifest.of(source, settings()).to_json()
+    store = Store(str(tmp_path / "dst"))
+    for parts, expected in (({"host": {name: file}}, ["host"]), ({name: {}}, [name]), ({}, [name])):
+        store.write_json(f".kpackfs-fleet/manifests/{source.name}.json", "run", {**right, "parts": parts, "expected": expected})
+        destination = Destination(store)
+        destination.forget(source.host)
+        assert destination.state(source, settings()) is None
+    assert victim.exists()
+    checked("x-1.0/gfx942/lib/a b.kpack")
+
+
+def test_a_manifest_counts_for_the_wheel_that_its_name_says(tmp_path: Path) -> None:
+    one, other = sources(f"x-1.0-{TAGS}", f"y-1.0-{TAGS}")
+    store = Store(str(tmp_path))
+    store.write_json(f".kpackfs-fleet/manifests/{one.name}.json", "run", Manifest.of(other, settings()).to_json())
+    destination = Destination(store)
+    assert destination.state(one, settings()) is None and destination.state(other, settings()) is None
+
+
+def test_runs_in_dst_are_not_taken_for_patterns(tmp_path: Path) -> None:
+    store = Store("memory://patterns[1]")
+    for name in ("[1]/a", "1/a", "*/a"):
+        store.fs.pipe_file(store.path(name), b"")
+    store.remove_below("[1]")
+    store.remove_below("*")
+    assert list(store.listing()) == ["1/a"]
 
 
 @pytest.mark.parametrize(
