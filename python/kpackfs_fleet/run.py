@@ -17,18 +17,16 @@ from distributed import Client, Future, wait
 from distributed.scheduler import KilledWorker
 
 from . import plan, task
+from .lease import Lease
 from .manifest import Conflict, Destination, Manifest
-from .names import OWN
 from .report import Report, Wheel
 from .settings import Limits, Settings
-from .store import Source, Store
+from .store import TEMPORARY, Source, Store
 from .task import Inspected, Order, Outcome
 
 # A resource that a Dask worker may declare: MiB of its disk.
 DISK = "kpackfs-disk"
 POLL_SECONDS = 5
-# Temporary files of killed runs are deleted after this many days, since nothing shows whether a run still continues.
-KEPT_DAYS = 2
 
 
 class Lost(Exception):
@@ -74,6 +72,8 @@ class Run:
         now = datetime.datetime.now(datetime.timezone.utc)
         self.name = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.source, self.target = Store(report.source), Store(report.destination)
+        # The workers of this machine end with the run.
+        self.lease = Lease(self.target, self.name, is_local=client.cluster is not None)
         self.works: dict[str, Work] = {}
         self.code: dict[str, dict[str, int]] = {}
         self.progress: Callable[[str], None] = lambda line: None
@@ -87,21 +87,33 @@ class Run:
             plan.check_sources(self.source, found, self.target)
             self.destination = Destination(self.target)
             plan.check_outputs(found, self.settings, self.destination.wheels())
-            try:
-                self.destination.claim(self.settings, self.name, self.policy.force)
-            except Conflict as error:
-                raise plan.Refused(f"{self.report.destination}: {error}") from error
-            self._remove_old()
+            self._claim()
             self.report.wheels = [Wheel(path.rpartition("/")[2], 0, "failed", reason) for path, reason in refused.items()]
             self._look(found)
             if self.works:
                 self._work()
-            self.target.remove_temporary([self.name])
+            self.target.remove_temporary(self.name)
         finally:
             self.report.seconds = time.monotonic() - started
             for work in self.works.values():
                 if not work.row.status:
                     work.row.status, work.row.reason = "failed", "the run ended before it was done"
+
+    def _claim(self) -> None:
+        """Takes a lease, deletes what dead runs left, and refuses what conflicts with other runs."""
+        self.lease.take()
+        try:
+            others = self.lease.others(self.destination.listing)
+            alive = [run for run, may_be_alive in others.items() if may_be_alive]
+            if self.policy.force and alive:
+                lease = self.target.url(self.target.path(f"{TEMPORARY}/{alive[0]}"))
+                raise plan.Refused(f"--force may delete files of another run; wait until it ends, or delete {lease}")
+            self.destination.claim(self.settings, self.name, self.policy.force)
+        except (plan.Refused, Conflict) as error:
+            self.target.remove_temporary(self.name)
+            raise plan.Refused(f"{self.report.destination}: {error}") from error
+        for run in others.keys() - alive:
+            self.target.remove_temporary(run)
 
     def _look(self, found: list[Source]) -> None:
         """Finds out which parts of each wheel exist."""
@@ -193,6 +205,7 @@ class Run:
         """The tasks that have ended, as soon as there is one."""
         alone_since = time.monotonic()
         while True:
+            self.lease.renew()
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError, asyncio.CancelledError, CancelledError):
                 wait(pending, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
             ended = [future for future in pending if future.status != "pending"]
@@ -356,10 +369,3 @@ class Run:
         if work.is_cut:
             self.destination.finish(state, self.name)
             self.report.counters["notes_written"] += 1
-
-    def _remove_old(self) -> None:
-        """Deletes temporary files that killed runs left."""
-        mark = f"{OWN}/tmp/"
-        runs = {name[len(mark) :].partition("/")[0] for name in self.destination.listing if name.startswith(mark)}
-        oldest = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=KEPT_DAYS)
-        self.target.remove_temporary(sorted(run for run in runs if run < f"{oldest:%Y%m%dT%H%M%S}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import stat
 import struct
 import uuid
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,17 @@ from typing import Any
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from .names import OWN, WheelName
+from .names import OWN, WheelName, checked
 
+# A directory for each run, with files that have no final name yet, and the records of its uploads.
+TEMPORARY = f"{OWN}/tmp"
 PIECE = 1 << 20
+# What an upload to S3 sends with each request, the suffix of its record, and the number of such requests at a time.
+PART = 50 << 20
+RECORD = ".upload"
+REQUESTS = 4
+# Stores where a file appears under its name when it is complete. On others it grows under its name, and can be renamed.
+OBJECT_STORES = {"s3", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,8 @@ class Store:
         self.fs, root = url_to_fs(url)
         self.root = root.rstrip("/") or "/"
         self.is_local = isinstance(self.fs, LocalFileSystem)
+        protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
+        self._has_objects, self._is_s3 = bool(protocols & OBJECT_STORES), "s3" in protocols
 
     def path(self, name: str) -> str:
         """A file below it, as the file system calls it."""
@@ -86,9 +97,8 @@ class Store:
             found = self.fs.find(self.root, detail=True)
         except FileNotFoundError:
             return {}
-        start = len(self.path("x")) - 1
         files = {path: info for path, info in found.items() if info["type"] == "file" or self.fs.isfile(path)}
-        return {path[start:]: (info["size"], _etag(info)) for path, info in files.items()}
+        return {self._name(path): (info["size"], _etag(info)) for path, info in files.items()}
 
     def read_json(self, names: Iterable[str]) -> dict[str, Any]:
         """Reads JSON files. One that is truncated (not JSON) or deleted meanwhile counts as missing; others must be readable."""
@@ -104,32 +114,32 @@ class Store:
 
     def write_json(self, name: str, run: str, document: Any) -> None:
         """Writes a file so that it appears under its name when it is complete."""
-        temporary = self._temporary(run)
-        with self.fs.open(temporary, "wb") as file:
-            file.write((json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
-        self._rename(temporary, self.path(name))
+        with self._complete(self.path(name), run) as place:
+            self.fs.pipe_file(place, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
     def publish(self, local: Path, name: str, run: str) -> File:
-        """Moves a file to a temporary name, and to its final name when it is complete."""
-        temporary, final = self._temporary(run), self.path(name)
+        """Moves a file to the store, where it appears under its name when it is complete."""
         size, digest = local.stat().st_size, sha256(local)
-        try:
+        with self._complete(self.path(name), run) as place:
             if self.is_local:
                 # On the same file system it is renamed; otherwise the kernel copies it, with its mode and times.
-                shutil.move(local, temporary)
+                shutil.move(local, place)
+            elif self._is_s3 and size > PART:
+                self._upload(local, size, name, run)
             else:
-                self.fs.put_file(str(local), temporary)
-            stored = self.fs.info(temporary)["size"]
-            if stored != size:
-                raise OSError(f"{name}: {size} bytes were written to the store, which has {stored}")
-            self._rename(temporary, final)
-        except OSError:
-            # If the store is full, others need the room.
-            with contextlib.suppress(OSError):
-                self.fs.rm_file(temporary)
-            raise
-        etag = None if self.is_local else _etag(self.fs.info(final, refresh=True))
-        return File(size, digest, etag)
+                self.fs.put_file(str(local), place)
+            self.fs.invalidate_cache()
+            info = self.fs.info(place)
+            if info["size"] != size:
+                raise OSError(f"{name}: {size} bytes were written to the store, which has {info['size']}")
+        return File(size, digest, None if self.is_local else _etag(info))
+
+    def modified(self, name: str) -> datetime.datetime | None:
+        """When a file was written, by the clock of the store; None if it is gone, or the store does not know."""
+        try:
+            return self.fs.modified(self.path(name))
+        except (FileNotFoundError, NotImplementedError):
+            return None
 
     def fetch(self, path: str, local: Path) -> None:
         """Copies a file from the store."""
@@ -151,19 +161,24 @@ class Store:
             except FileNotFoundError:
                 continue
 
-    def remove_temporary(self, runs: Iterable[str]) -> None:
-        """Deletes temporary files that runs left."""
-        for run in runs:
-            self.remove_below(f"{OWN}/tmp/{run}")
+    def remove_temporary(self, run: str) -> None:
+        """Deletes the temporary files of a run, and aborts its uploads to S3."""
+        place = f"{TEMPORARY}/{run}"
+        if self._is_s3:
+            # All else that a killed run left here are files, perhaps large ones: those of 0.2.0 had temporary names.
+            for upload in self.read_json(name for name in self._files(place) if name.endswith(RECORD)).values():
+                with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError):
+                    self._abort(self._key(checked(upload["upload_to"])), upload["id"])
+        self.remove_below(place)
 
     def remove_below(self, name: str) -> None:
         """Deletes a directory, if it exists."""
         with contextlib.suppress(FileNotFoundError):
-            if self.is_local:
-                self.fs.rm(self.path(name), recursive=True)
-            else:
+            if self._has_objects:
                 # `rm` would take names for patterns.
                 self.remove(self._files(name))
+            else:
+                self.fs.rm(self.path(name), recursive=True)
 
     def _name(self, path: str) -> str:
         return path[len(self.path("x")) - 1 :]
@@ -182,18 +197,64 @@ class Store:
         except Exception as error:
             raise OSError(f"{self.url(self.path(name))} cannot be read: {error or repr(error)}") from error
 
+    @contextlib.contextmanager
+    def _complete(self, final: str, run: str) -> Iterator[str]:
+        """Where to write a file that has its final name when it is complete: that name on object stores, or another one."""
+        if self._has_objects:
+            yield final
+            return
+        temporary = self._temporary(run)
+        self.fs.makedirs(temporary.rpartition("/")[0], exist_ok=True)
+        try:
+            yield temporary
+            self._rename(temporary, final)
+        except OSError:
+            # If the store is full, others need the room.
+            with contextlib.suppress(OSError):
+                self.fs.rm_file(temporary)
+            raise
+
     def _temporary(self, run: str) -> str:
-        path = self.path(f"{OWN}/tmp/{run}/{uuid.uuid4().hex}")
-        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        return path
+        return self.path(f"{TEMPORARY}/{run}/{uuid.uuid4().hex}")
 
     def _rename(self, temporary: str, final: str) -> None:
+        self.fs.makedirs(final.rpartition("/")[0], exist_ok=True)
         if self.is_local:
-            os.makedirs(os.path.dirname(final), exist_ok=True)
             os.replace(temporary, final)
         else:
-            # An object store copies on its side; the copy appears when it is complete.
             self.fs.mv(temporary, final)
+
+    def _upload(self, local: Path, size: int, name: str, run: str) -> None:
+        """Uploads a file to S3 in parts. A record of the upload has its ID, so that it can be aborted if this process is killed."""
+        key, record = self._key(name), self._temporary(run) + RECORD
+        upload = self.fs.call_s3("create_multipart_upload", **key)["UploadId"]
+
+        def send(start: int) -> dict[str, object]:
+            with local.open("rb") as file:
+                file.seek(start)
+                number = start // PART + 1
+                sent = self.fs.call_s3("upload_part", **key, UploadId=upload, PartNumber=number, Body=file.read(PART))
+            return {"PartNumber": number, "ETag": sent["ETag"]}
+
+        try:
+            # No part is sent before the record exists: S3 charges for parts until their upload is aborted.
+            self.fs.pipe_file(record, json.dumps({"upload_to": name, "id": upload}).encode())
+            with ThreadPoolExecutor(REQUESTS) as pool:
+                parts = list(pool.map(send, range(0, size, PART)))
+            self.fs.call_s3("complete_multipart_upload", **key, UploadId=upload, MultipartUpload={"Parts": parts})
+        except BaseException:
+            self._abort(key, upload)
+            raise
+        self.fs.rm_file(record)
+
+    def _abort(self, key: dict[str, str], upload: str) -> None:
+        # It is completed or aborted already if S3 does not know it.
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.call_s3("abort_multipart_upload", **key, UploadId=upload)
+
+    def _key(self, name: str) -> dict[str, str]:
+        bucket, key, _ = self.fs.split_path(self.path(name))
+        return {"Bucket": bucket, "Key": key}
 
 
 def describe(store: Store, path: str) -> Source:

@@ -37,6 +37,12 @@ def dask_setup(worker: Any) -> None:
         store.Store._rename = _before_rename(
             store.Store._rename, strike, lambda final: f"{fault.get('wheel', '')}_device" in final
         )
+    elif phase == "upload":
+        # All parts of a file are in S3, and its upload is not complete. S3 itself wants parts of 5 MiB.
+        from s3fs import S3FileSystem
+
+        store.PART = 1 << 16
+        S3FileSystem.call_s3 = _before_completion(S3FileSystem.call_s3, strike)
     elif phase == "note":
         store.Store._rename = _before_rename(store.Store._rename, strike, lambda final: "/manifests/" in final)
     elif phase == "noted":
@@ -78,6 +84,15 @@ def _flipped(fetch: Callable[..., None], marker: str, wheel: str) -> Callable[..
             whole = bytearray(local.read_bytes())
             whole[len(whole) // 2] ^= 0x10
             local.write_bytes(whole)
+
+    return wrapped
+
+
+def _before_completion(call: Callable[..., Any], strike: Callable[[], None]) -> Callable[..., Any]:
+    def wrapped(self: Any, method: str, **given: Any) -> Any:
+        if method == "complete_multipart_upload":
+            strike()
+        return call(self, method, **given)
 
     return wrapped
 
