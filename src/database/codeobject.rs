@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use super::Arch;
 use super::names::{archs, whole_arch};
-use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code, is_processor};
-use crate::gpu::{BundleKey, TargetId};
+use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
+use crate::gpu::{BundleKey, Processor, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryPath, begins_binary};
@@ -114,9 +114,9 @@ fn named_targets(path: &EntryPath) -> Vec<TargetId> {
     texts.flat_map(archs).filter(|name| is_known(name) || BundleKey::of(name).is_known()).collect()
 }
 
-/// Whether there is a processor of this name. Its strict form counts, too.
+/// Whether there is a processor of this name.
 fn is_known(target: &TargetId) -> bool {
-    is_processor(target.processor().trim_end_matches("-strict"))
+    Processor::named(target.processor()).is_some()
 }
 
 /// Whether code for `target` may be below this name: that of its processor, of its family, or of a processor that runs

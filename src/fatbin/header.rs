@@ -6,73 +6,13 @@ use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64};
 use object::pod::from_bytes;
 
-use crate::gpu::{SPIRV, TargetId};
+use crate::gpu::{Processor, SPIRV, TargetId};
 
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
 
 /// `e_ident[EI_ABIVERSION]` of code object version 4, the first whose header states all features.
 const ABI_VERSION_4: u8 = 2;
-
-/// Processors by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
-const PROCESSORS: &[(u32, &str)] = &[
-    (0x20, "gfx600"),
-    (0x21, "gfx601"),
-    (0x3a, "gfx602"),
-    (0x22, "gfx700"),
-    (0x23, "gfx701"),
-    (0x24, "gfx702"),
-    (0x25, "gfx703"),
-    (0x26, "gfx704"),
-    (0x3b, "gfx705"),
-    (0x28, "gfx801"),
-    (0x29, "gfx802"),
-    (0x2a, "gfx803"),
-    (0x3c, "gfx805"),
-    (0x2b, "gfx810"),
-    (0x2c, "gfx900"),
-    (0x2d, "gfx902"),
-    (0x2e, "gfx904"),
-    (0x2f, "gfx906"),
-    (0x30, "gfx908"),
-    (0x31, "gfx909"),
-    (0x3f, "gfx90a"),
-    (0x32, "gfx90c"),
-    (0x40, "gfx940"),
-    (0x4b, "gfx941"),
-    (0x4c, "gfx942"),
-    (0x4f, "gfx950"),
-    (0x33, "gfx1010"),
-    (0x34, "gfx1011"),
-    (0x35, "gfx1012"),
-    (0x42, "gfx1013"),
-    (0x36, "gfx1030"),
-    (0x37, "gfx1031"),
-    (0x38, "gfx1032"),
-    (0x39, "gfx1033"),
-    (0x3e, "gfx1034"),
-    (0x3d, "gfx1035"),
-    (0x45, "gfx1036"),
-    (0x41, "gfx1100"),
-    (0x46, "gfx1101"),
-    (0x47, "gfx1102"),
-    (0x44, "gfx1103"),
-    (0x43, "gfx1150"),
-    (0x4a, "gfx1151"),
-    (0x55, "gfx1152"),
-    (0x58, "gfx1153"),
-    (0x48, "gfx1200"),
-    (0x4e, "gfx1201"),
-    (0x49, "gfx1250"),
-    (0x5a, "gfx1251"),
-    (0x51, "gfx9-generic"),
-    (0x5f, "gfx9-4-generic"),
-    (0x52, "gfx10-1-generic"),
-    (0x53, "gfx10-3-generic"),
-    (0x54, "gfx11-generic"),
-    (0x59, "gfx12-generic"),
-    (0x5b, "gfx12-5-generic"),
-];
 
 /// Bytes of a code object that show what it is: those of its ELF header.
 pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
@@ -86,19 +26,17 @@ pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
     if is_spirv(code) {
         return (!target.is_spirv()).then(|| "it is SPIR-V".to_owned());
     }
-    let Some(header) = header(code) else { return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned()) };
-    // Processors that this table lacks are not judged.
-    let (processor, features) = (processor(header)?, features(header));
-    let is_right_processor = || {
-        let wanted = target.processor().trim_end_matches("-strict");
-        wanted == processor || target.candidates().iter().any(|candidate| candidate.processor() == processor)
-    };
-    // Code that needs a feature in one state is wrong unless the target names that state.
-    if is_right_processor() && features.iter().all(|feature| target.features().any(|named| named == *feature)) {
-        return None;
+    if header(code).is_none() {
+        return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned());
     }
-    let made_for = std::iter::once(processor).chain(features).collect::<Vec<_>>().join(":");
-    Some(format!("it is code for {made_for}"))
+    // Processors that are not known are not judged.
+    let own = code_target(code)?;
+    let is_candidate = || target.candidates().iter().any(|candidate| candidate.processor() == own.processor());
+    // Before it had a number of its own, code for gfx1250-strict had that of gfx1250.
+    let is_right_processor = target.is_same_gpu(&own) || is_candidate();
+    // Code that needs a feature in one state is wrong unless the target names that state.
+    let has_features = || own.features().all(|feature| target.features().any(|named| named == feature));
+    (!is_right_processor || !has_features()).then(|| format!("it is code for {own}"))
 }
 
 /// The target of code by its header, of which [`CODE_HEADER`] bytes are needed. `None` if it is neither SPIR-V nor an
@@ -117,11 +55,6 @@ pub(crate) fn is_code(code: &[u8]) -> bool {
     header(code).is_some()
 }
 
-/// Whether ELF headers have a number for a processor. Generic processors count, too.
-pub(crate) fn is_processor(name: &str) -> bool {
-    PROCESSORS.iter().any(|(_, processor)| *processor == name)
-}
-
 /// Whether the header of code states which features it needs, or that it needs none: that of SPIR-V, or of code object
 /// version 4 or later.
 pub(crate) fn tells_features(code: &[u8]) -> bool {
@@ -138,9 +71,10 @@ fn header(code: &[u8]) -> Option<&FileHeader64<LE>> {
     (header.e_ident.magic == elf::ELFMAG && header.e_machine.get(LE) == elf::EM_AMDGPU).then_some(header)
 }
 
+/// The processor by `EF_AMDGPU_MACH`, the lowest byte of `e_flags`.
 fn processor(header: &FileHeader64<LE>) -> Option<&'static str> {
-    let mach = header.e_flags.get(LE).0 & 0xff;
-    PROCESSORS.iter().find(|(of, _)| *of == mach).map(|(_, processor)| *processor)
+    let [.., number] = header.e_flags.get(LE).0.to_be_bytes();
+    Processor::numbered(number).map(|processor| processor.name)
 }
 
 /// The features that the code needs to be on or off: `EF_AMDGPU_FEATURE_SRAMECC_V4` and `EF_AMDGPU_FEATURE_XNACK_V4`.
@@ -189,6 +123,14 @@ mod tests {
             ("gfx90a", 0x5f, 0x05, Some("it is code for gfx9-4-generic")),
             ("gfx9-4-generic", 0x4c, 0x05, Some("it is code for gfx942")),
             ("gfx1250-strict", 0x49, 0, None),
+            ("gfx1250-strict", 0xeb, 3, None),
+            ("gfx1250", 0xeb, 3, None),
+            ("gfx1250", 0x49, 3, None),
+            ("gfx1250", 0x5b, 3, None),
+            ("gfx1250", 0x49, 2, Some("it is code for gfx1250:xnack-")),
+            ("gfx1251", 0x5b, 3, Some("it is code for gfx12-5-generic")),
+            ("gfx1250:xnack-", 0x49, 2, None),
+            ("gfx1030", 0x36, 3, None),
             ("gfx9999", 0xf0, 0, None),
         ] {
             assert_eq!(problem(&code(mach, features), &target.parse().unwrap()).as_deref(), expected, "{target}");
@@ -202,6 +144,12 @@ mod tests {
             (0x3f, 0x0e, Some("gfx90a:sramecc+:xnack-")),
             (0x4c, 0x07, Some("gfx942:xnack+")),
             (0x54, 0, Some("gfx11-generic")),
+            (0x49, 0x03, Some("gfx1250")),
+            (0x49, 0x01, Some("gfx1250")),
+            (0x49, 0x02, Some("gfx1250:xnack-")),
+            (0xeb, 0x0f, Some("gfx1250-strict")),
+            (0x36, 0x0f, Some("gfx1030")),
+            (0x5e, 0, Some("gfx1171")),
             (0xf0, 0, None),
         ] {
             assert_eq!(code_target(&code(mach, features)).map(|it| it.to_string()).as_deref(), expected);

@@ -43,7 +43,7 @@ use crate::rope::{Content, ReadError};
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
 pub(crate) use compressed::{Compressed, DECODER, Decompressed};
 pub use header::{CODE_HEADER, code_problem, code_target};
-pub(crate) use header::{is_code, is_processor, tells_features};
+pub(crate) use header::{is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};

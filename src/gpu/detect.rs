@@ -107,13 +107,14 @@ mod tests {
             ("3", &gpu("90402")),
             ("4", &gpu("120500")),
             ("5", &gpu("130015")),
+            ("9", &gpu("110701")),
             ("6", &gpu("0")),
             ("7", "simd_count many\n"),
             ("not-a-node", &gpu("90010")),
         ]);
         fs::create_dir(topology.path().join("nodes/8")).unwrap();
         let found: Vec<_> = detect(topology.path()).unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["gfx1101", "gfx942", "gfx1250", "gfx130f"]);
+        assert_eq!(found, ["gfx1101", "gfx942", "gfx1250", "gfx130f", "gfx1171"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! `tests/hierarchy_oracle.rs` compares these tables with that package.
 
-use super::TargetId;
+use super::{TargetId, fallback};
 
 /// A tier of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,17 +15,6 @@ pub enum Level {
     Family,
 }
 
-/// How a processor supports XNACK, the retry of memory accesses that fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Xnack {
-    /// Not at all.
-    Unsupported,
-    /// Supported, off by default.
-    Supported,
-    /// Supported, on by default.
-    DefaultOn,
-}
-
 /// A processor for which packages exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -33,8 +22,6 @@ pub struct Target {
     pub name: &'static str,
     /// The kernel's `gfx_target_version`: major · 10000 + minor · 100 + stepping.
     pub version: u32,
-    /// Whether it supports XNACK.
-    pub xnack: Xnack,
     /// Key of its sub-family.
     pub sub_family: &'static str,
 }
@@ -56,40 +43,40 @@ pub struct GpuFamily {
 
 /// Every processor for which packages exist, by version.
 pub const TARGETS: &[Target] = &[
-    target("gfx900", 90000, Xnack::Supported, "gfx9_0"),
-    target("gfx902", 90002, Xnack::Supported, "gfx9_0"),
-    target("gfx904", 90004, Xnack::Supported, "gfx9_0"),
-    target("gfx906", 90006, Xnack::Supported, "gfx9_0"),
-    target("gfx908", 90008, Xnack::Supported, "gfx9_0"),
-    target("gfx909", 90009, Xnack::Supported, "gfx9_0"),
-    target("gfx90a", 90010, Xnack::Supported, "gfx9_0"),
-    target("gfx90c", 90012, Xnack::Supported, "gfx9_0"),
-    target("gfx942", 90402, Xnack::Supported, "gfx9_4"),
-    target("gfx950", 90500, Xnack::Supported, "gfx9_5"),
-    target("gfx1010", 100_100, Xnack::Supported, "gfx10_1"),
-    target("gfx1011", 100_101, Xnack::Supported, "gfx10_1"),
-    target("gfx1012", 100_102, Xnack::Supported, "gfx10_1"),
-    target("gfx1013", 100_103, Xnack::Supported, "gfx10_1"),
-    target("gfx1030", 100_300, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1031", 100_301, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1032", 100_302, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1033", 100_303, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1034", 100_304, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1035", 100_305, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1036", 100_306, Xnack::Unsupported, "gfx10_3"),
-    target("gfx1100", 110_000, Xnack::Unsupported, "gfx110x"),
-    target("gfx1101", 110_001, Xnack::Unsupported, "gfx110x"),
-    target("gfx1102", 110_002, Xnack::Unsupported, "gfx110x"),
-    target("gfx1103", 110_003, Xnack::Unsupported, "gfx110x"),
-    target("gfx1150", 110_500, Xnack::Unsupported, "gfx115x"),
-    target("gfx1151", 110_501, Xnack::Unsupported, "gfx115x"),
-    target("gfx1152", 110_502, Xnack::Unsupported, "gfx115x"),
-    target("gfx1153", 110_503, Xnack::Unsupported, "gfx115x"),
-    target("gfx1200", 120_000, Xnack::Unsupported, "gfx12_0"),
-    target("gfx1201", 120_001, Xnack::Unsupported, "gfx12_0"),
-    target("gfx1250", 120_500, Xnack::DefaultOn, "gfx12_5"),
-    target("gfx1250-strict", 120_500, Xnack::DefaultOn, "gfx12_5"),
-    target("gfx1251", 120_501, Xnack::DefaultOn, "gfx12_5"),
+    target("gfx900", 90000, "gfx9_0"),
+    target("gfx902", 90002, "gfx9_0"),
+    target("gfx904", 90004, "gfx9_0"),
+    target("gfx906", 90006, "gfx9_0"),
+    target("gfx908", 90008, "gfx9_0"),
+    target("gfx909", 90009, "gfx9_0"),
+    target("gfx90a", 90010, "gfx9_0"),
+    target("gfx90c", 90012, "gfx9_0"),
+    target("gfx942", 90402, "gfx9_4"),
+    target("gfx950", 90500, "gfx9_5"),
+    target("gfx1010", 100_100, "gfx10_1"),
+    target("gfx1011", 100_101, "gfx10_1"),
+    target("gfx1012", 100_102, "gfx10_1"),
+    target("gfx1013", 100_103, "gfx10_1"),
+    target("gfx1030", 100_300, "gfx10_3"),
+    target("gfx1031", 100_301, "gfx10_3"),
+    target("gfx1032", 100_302, "gfx10_3"),
+    target("gfx1033", 100_303, "gfx10_3"),
+    target("gfx1034", 100_304, "gfx10_3"),
+    target("gfx1035", 100_305, "gfx10_3"),
+    target("gfx1036", 100_306, "gfx10_3"),
+    target("gfx1100", 110_000, "gfx110x"),
+    target("gfx1101", 110_001, "gfx110x"),
+    target("gfx1102", 110_002, "gfx110x"),
+    target("gfx1103", 110_003, "gfx110x"),
+    target("gfx1150", 110_500, "gfx115x"),
+    target("gfx1151", 110_501, "gfx115x"),
+    target("gfx1152", 110_502, "gfx115x"),
+    target("gfx1153", 110_503, "gfx115x"),
+    target("gfx1200", 120_000, "gfx12_0"),
+    target("gfx1201", 120_001, "gfx12_0"),
+    target("gfx1250", 120_500, "gfx12_5"),
+    target("gfx1250-strict", 120_500, "gfx12_5"),
+    target("gfx1251", 120_501, "gfx12_5"),
 ];
 
 /// Every family and sub-family.
@@ -115,18 +102,8 @@ const ALIASES: &[(&str, &str)] = &[("gfx11_0", "gfx110x"), ("gfx11_5", "gfx115x"
 /// Targets that share the package of another one.
 const OWNERS: &[(&str, &str)] = &[("gfx1250-strict", "gfx1250")];
 
-/// The generic ISA that HIP falls back to for each processor (`TargetToGeneric` in CLR's `hip_fatbin.cpp`).
-const GENERIC_ISAS: &[(&str, &[&str])] = &[
-    ("gfx9-generic", &["gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"]),
-    ("gfx9-4-generic", &["gfx942", "gfx950"]),
-    ("gfx10-1-generic", &["gfx1010", "gfx1011", "gfx1012", "gfx1013"]),
-    ("gfx10-3-generic", &["gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"]),
-    ("gfx11-generic", &["gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153"]),
-    ("gfx12-generic", &["gfx1200", "gfx1201"]),
-];
-
-const fn target(name: &'static str, version: u32, xnack: Xnack, sub_family: &'static str) -> Target {
-    Target { name, version, xnack, sub_family }
+const fn target(name: &'static str, version: u32, sub_family: &'static str) -> Target {
+    Target { name, version, sub_family }
 }
 
 const fn family(key: &'static str, display_name: &'static str, generic_isa: Option<&'static str>) -> GpuFamily {
@@ -150,32 +127,35 @@ pub(super) fn find_bundle(key: &str) -> Option<&'static GpuFamily> {
     BUNDLES.iter().find(|bundle| bundle.key == key)
 }
 
-/// The generic ISA whose code runs on `processor`.
-pub(super) fn generic_isa_of(processor: &str) -> Option<&'static str> {
-    GENERIC_ISAS.iter().find(|(_, processors)| processors.contains(&processor)).map(|(isa, _)| *isa)
+/// The processor whose package has the code for `processor`.
+pub(super) fn owner_of(processor: &str) -> &str {
+    OWNERS.iter().find(|(owned, _)| *owned == processor).map_or(processor, |(_, owner)| owner)
 }
 
-/// The canonical key for `name`, a processor or a key: its owner, the key that it is an alias of, or the bundle that
-/// reaches every processor which runs a generic ISA. Any other `name` is returned as it is.
+/// The processors that share a package with `processor`, including itself.
+pub(super) fn sharing_package(processor: &str) -> Vec<&str> {
+    let owner = owner_of(processor);
+    let others = OWNERS.iter().filter(|(_, of)| *of == owner).map(|(other, _)| *other);
+    std::iter::once(owner).chain(others).collect()
+}
+
+/// The canonical key for `name`, a processor or a key: its owner, the key that it is an alias of, or the family that
+/// reaches every processor which falls back to a generic one. Any other `name` is returned as it is.
 pub(super) fn canonical_key(name: &str) -> &str {
-    let renamed = |table: &'static [(&str, &str)]| table.iter().find(|(from, _)| *from == name).map(|(_, to)| *to);
-    renamed(OWNERS).or_else(|| renamed(ALIASES)).or_else(|| bundle_of_generic_isa(name)).unwrap_or(name)
+    let renamed = || ALIASES.iter().find(|(from, _)| *from == name).map(|(_, to)| *to);
+    renamed().or_else(|| family_of_generic(name)).unwrap_or_else(|| owner_of(name))
 }
 
-/// The smallest bundle that is in the packaging chain of every processor which runs this generic ISA.
-///
-/// That is the bundle which carries the ISA in [`BUNDLES`], except for gfx9-4-generic: gfx950 runs it too and is no
-/// member of `gfx9_4`, so a package of `gfx9_4` would never reach it.
-fn bundle_of_generic_isa(isa: &str) -> Option<&'static str> {
-    let (_, processors) = GENERIC_ISAS.iter().find(|(name, _)| *name == isa)?;
-    let carrier = BUNDLES.iter().find(|bundle| bundle.generic_isa == Some(isa))?;
-    let is_reached = |processor: &&str| {
-        find_target(processor).is_some_and(|target| {
-            let family = find_bundle(target.sub_family).and_then(|bundle| bundle.family);
-            target.sub_family == carrier.key || family == Some(carrier.key)
-        })
-    };
-    if processors.iter().all(is_reached) { Some(carrier.key) } else { carrier.family }
+/// The smallest sub-family or family that contains every processor which falls back to this generic one.
+fn family_of_generic(generic: &str) -> Option<&'static str> {
+    let sub_families = fallback::processors_of(generic)?.iter().map(|name| Some(find_target(name)?.sub_family));
+    let mut sub_families: Vec<_> = sub_families.collect::<Option<_>>()?;
+    sub_families.dedup();
+    match sub_families.as_slice() {
+        [only] => Some(only),
+        [first, ..] => find_bundle(first)?.family,
+        [] => None,
+    }
 }
 
 /// The target with this `gfx_target_version`. Versions that the table lacks are named by LLVM's rule: major and minor
@@ -188,7 +168,9 @@ pub fn target_of_version(version: u32) -> TargetId {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUNDLES, GENERIC_ISAS, Level, TARGETS, find_bundle, find_target, target_of_version};
+    use super::{BUNDLES, Level, TARGETS, find_bundle, find_target, target_of_version};
+    use crate::gpu::fallback::{FALLBACKS, FallbackState};
+    use crate::gpu::{PROCESSORS, Processor};
 
     #[test]
     fn tables_refer_to_each_other() {
@@ -198,10 +180,19 @@ mod tests {
         for bundle in BUNDLES {
             assert_eq!(bundle.level == Level::Family, bundle.family.is_none(), "{}", bundle.key);
             assert!(bundle.family.is_none_or(|family| find_bundle(family).unwrap().level == Level::Family));
-            assert!(bundle.generic_isa.is_none_or(|isa| GENERIC_ISAS.iter().any(|(name, _)| *name == isa)));
+            assert!(bundle.generic_isa.is_none_or(|isa| FALLBACKS.iter().any(|row| row.generic == isa)));
         }
-        for (_, processors) in GENERIC_ISAS {
-            assert!(processors.iter().all(|processor| find_target(processor).is_some()));
+        for row in FALLBACKS {
+            let is_known = |name: &&&str| Processor::named(name).is_some();
+            assert!(row.processors.iter().chain([&row.generic]).all(|name| is_known(&name)), "{}", row.generic);
+            // A package for a family without processors would reach nobody.
+            let has_package = row.processors.iter().all(|name| find_target(name).is_some());
+            assert_eq!(has_package, row.state == FallbackState::Merged, "{}", row.generic);
+        }
+        assert!(TARGETS.iter().all(|target| Processor::named(target.name).is_some()));
+        for (number, processor) in PROCESSORS.iter().enumerate() {
+            let is_twice = |other: &Processor| other.name == processor.name || other.number == processor.number;
+            assert!(!PROCESSORS[..number].iter().any(is_twice), "{}", processor.name);
         }
     }
 
@@ -210,9 +201,14 @@ mod tests {
         for target in TARGETS.iter().filter(|target| target.name != "gfx1250-strict") {
             assert_eq!(target_of_version(target.version).to_string(), target.name);
         }
-        for (version, name) in
-            [(80003, "gfx803"), (90400, "gfx940"), (90015, "gfx90f"), (130_000, "gfx1300"), (0, "gfx000")]
-        {
+        for (version, name) in [
+            (130_100, "gfx1310"),
+            (80003, "gfx803"),
+            (90400, "gfx940"),
+            (90015, "gfx90f"),
+            (130_000, "gfx1300"),
+            (0, "gfx000"),
+        ] {
             assert_eq!(target_of_version(version).to_string(), name);
         }
     }

@@ -1,11 +1,14 @@
 //! Target IDs: a processor and its known features, as offload bundles and loaders write them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::hierarchy::generic_isa_of;
+use super::fallback::{self, Fallback};
+use super::hierarchy::{owner_of, sharing_package};
+use super::processors::{ModeSupport, Processor};
 
 /// Bytes of the longest name that is accepted. It has to fit into file names next to a package's name.
 const MAX_LENGTH: usize = 128;
@@ -22,7 +25,9 @@ pub fn begins_with_target(name: &[u8]) -> bool {
 }
 
 /// What a code object was compiled for: a processor, then the features that it depends on, in the order in which they
-/// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs.
+/// were written. `gfx90a:sramecc+:xnack-`, `gfx11-generic` and `amdgcnspirv` are target IDs. A processor has its bare
+/// name if target IDs cannot name its modes: `gfx1250:xnack+` is read as `gfx1250`, as runtimes do. `gfx1250:xnack-` is
+/// kept, since no GPU runs such code. All features of unknown processors are kept.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TargetId {
@@ -83,12 +88,44 @@ impl TargetId {
         self.processor == SPIRV
     }
 
+    /// Whether the processor is known, or this is SPIR-V.
+    pub fn is_known(&self) -> bool {
+        self.is_spirv() || Processor::named(&self.processor).is_some()
+    }
+
+    /// Whether both are code for one GPU, apart from features. gfx1250-strict is revision A0 of gfx1250.
+    pub fn is_same_gpu(&self, other: &Self) -> bool {
+        owner_of(&self.processor) == owner_of(&other.processor)
+    }
+
+    /// The feature which this code needs to be off, and which is on in each of its GPUs. So no GPU runs the code.
+    pub fn impossible_feature(&self) -> Option<&str> {
+        let always_on = |feature: &&str| {
+            feature.ends_with('-')
+                && feature_name(feature).and_then(|name| self.mode(name)) == Some(ModeSupport::AlwaysOn)
+        };
+        self.features().find(always_on)
+    }
+
+    /// A generic processor whose code this one can run, though no released runtime takes it.
+    pub fn open_fallback(&self) -> Option<&'static Fallback> {
+        fallback::open_of(&self.processor)
+    }
+
+    /// How the processor supports modes of a feature. `None` if the processor or the feature is not known.
+    pub(super) fn mode(&self, feature: &str) -> Option<ModeSupport> {
+        mode(&self.processor, feature)
+    }
+
     /// The targets whose code a runtime accepts for a device of this target, in the order of lookup: this target with
     /// all its features, then with fewer of them, then the same for the generic ISA of its processor.
     ///
     /// The order is that of rocm-kpack's loader (all subsets of the features, most specific first) and of HIP, which
     /// asks the loader once more with the generic name and the same features.
     pub fn candidates(&self) -> Vec<Self> {
+        if self.impossible_feature().is_some() {
+            return vec![self.clone()];
+        }
         // The first feature is the highest bit, so among sets of one size those with earlier features come first.
         let mut subsets: Vec<u32> = (0..1 << self.features.len()).collect();
         subsets.sort_by_key(|&subset| std::cmp::Reverse((subset.count_ones(), subset)));
@@ -97,8 +134,60 @@ impl TargetId {
             let features = self.features.iter().enumerate().filter(chosen).map(|(_, feature)| feature.clone());
             Self { processor: processor.to_owned(), features: features.collect() }
         };
-        let processors = std::iter::once(self.processor.as_str()).chain(generic_isa_of(&self.processor));
+        let processors = std::iter::once(self.processor.as_str()).chain(fallback::generic_of(&self.processor));
         processors.flat_map(|processor| subsets.iter().map(move |&bits| subset(processor, bits))).collect()
+    }
+
+    /// The names by which runtimes may call a GPU of this target: one for each mode that it can be in, and for each
+    /// processor of its package. Features that the target names are fixed.
+    pub(super) fn device_names(&self) -> Vec<Self> {
+        let is_fixed = |name: &&str| self.features().any(|feature| feature_name(feature) == Some(name));
+        let mut names: Vec<_> = sharing_package(&self.processor)
+            .into_iter()
+            .map(|processor| Self { processor: processor.to_owned(), features: self.features.clone() })
+            .collect();
+        for feature in ["sramecc", "xnack"].into_iter().filter(|name| !is_fixed(name)) {
+            let states: &[_] = match self.mode(feature) {
+                Some(ModeSupport::Unsupported | ModeSupport::AlwaysOn) => &[""],
+                // Older runtimes select it.
+                Some(ModeSupport::ForcedOff) => &["", "-", "+"],
+                Some(ModeSupport::Selectable) | None => &["-", "+"],
+            };
+            let with = |name: &Self, state: &&str| {
+                let added = Some(format!("{feature}{state}")).filter(|_| !state.is_empty());
+                let features = name.features.iter().cloned().chain(added).collect();
+                Self { processor: name.processor.clone(), features }
+            };
+            names = names.iter().flat_map(|name| states.iter().map(move |state| with(name, state))).collect();
+        }
+        names
+    }
+
+    /// Which code a runtime finds first for a device that is called by exactly this name: native code, else code for
+    /// its generic processor, else SPIR-V. The result has one value for each of `present`.
+    pub fn finds(&self, present: &[&Self]) -> Vec<bool> {
+        let has_features = |code: &Self| code.features().all(|needed| self.features().any(|feature| feature == needed));
+        let native = |code: &Self| code.processor == self.processor && has_features(code);
+        let generic =
+            |code: &Self| fallback::generic_of(&self.processor) == Some(&code.processor) && has_features(code);
+        let spirv = |code: &Self| code.is_spirv();
+        let kinds: [&dyn Fn(&Self) -> bool; 3] = [&native, &generic, &spirv];
+        let hits = kinds.into_iter().map(|is_kind| present.iter().map(|code| is_kind(code)).collect::<Vec<_>>());
+        hits.into_iter().find(|hits| hits.contains(&true)).unwrap_or_else(|| vec![false; present.len()])
+    }
+}
+
+/// How a processor supports modes of a feature. `None` if the processor or the feature is not known.
+fn mode(processor: &str, feature: &str) -> Option<ModeSupport> {
+    Processor::named(processor)?.modes().into_iter().find(|(name, _)| *name == feature).map(|(_, mode)| mode)
+}
+
+/// Whether a feature is a part of the processor's target IDs.
+fn is_named(processor: &str, feature: &str) -> bool {
+    match feature_name(feature).and_then(|name| mode(processor, name)) {
+        Some(ModeSupport::Unsupported) => false,
+        Some(ModeSupport::AlwaysOn) => feature.ends_with('-'),
+        Some(ModeSupport::Selectable | ModeSupport::ForcedOff) | None => true,
     }
 }
 
@@ -109,12 +198,13 @@ impl FromStr for TargetId {
         if text.len() > MAX_LENGTH {
             return Err(TargetIdError::TooLong(text.len()));
         }
-        let mut parts = text.split(':');
+        let canonical = with_colons(text);
+        let mut parts = canonical.split(':');
         let processor = parts.next().unwrap_or_default();
         if !is_processor(processor) {
             return Err(TargetIdError::Processor(text.to_owned()));
         }
-        let features: Vec<String> = parts.map(str::to_owned).collect();
+        let mut features: Vec<String> = parts.map(str::to_owned).collect();
         if features.len() > MAX_FEATURES {
             return Err(TargetIdError::TooManyFeatures(text.to_owned()));
         }
@@ -124,8 +214,20 @@ impl FromStr for TargetId {
                 return Err(TargetIdError::DuplicateFeature(text.to_owned()));
             }
         }
+        features.retain(|feature| is_named(processor, feature));
         Ok(Self { processor: processor.to_owned(), features })
     }
+}
+
+/// The target ID that build systems write as `gfx942-xnack+`, because colons are not allowed in all names.
+fn with_colons(text: &str) -> Cow<'_, str> {
+    let spelled = ["sramecc+", "sramecc-", "xnack+", "xnack-"];
+    let replace =
+        |text: Cow<'_, str>, feature: &str| -> String { text.replace(&format!("-{feature}"), &format!(":{feature}")) };
+    if !text.contains("-sramecc") && !text.contains("-xnack") {
+        return text.into();
+    }
+    spelled.into_iter().fold(text.into(), |text, feature| replace(text, feature).into())
 }
 
 /// Whether `name` can be part of the names of files, directories and Python distributions. Its first and last character
@@ -199,20 +301,35 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_belong_into_paths_are_refused() {
-        for text in [
-            "",
-            ":xnack+",
-            ".",
-            "..",
-            "gfx90a/..",
-            "gfx90a\0",
-            "GFX90A",
-            "gfx90a-xnack-",
-            "-gfx",
-            "gfx90a ",
-            "gfx\u{e4}",
+    fn modes_that_target_ids_cannot_name_are_dropped() {
+        for (text, canonical, impossible) in [
+            ("gfx1250:xnack+", "gfx1250", None),
+            ("gfx1250-strict:xnack+", "gfx1250-strict", None),
+            ("gfx1251:xnack-", "gfx1251:xnack-", Some("xnack-")),
+            ("gfx12-5-generic:xnack-", "gfx12-5-generic:xnack-", Some("xnack-")),
+            ("gfx1030:xnack+", "gfx1030", None),
+            ("gfx1100:sramecc-:xnack-", "gfx1100", None),
+            ("gfx900:sramecc+:xnack-", "gfx900:xnack-", None),
+            ("gfx90c:xnack-", "gfx90c:xnack-", None),
+            ("gfx942:xnack+", "gfx942:xnack+", None),
+            ("gfx942-xnack+", "gfx942:xnack+", None),
+            ("gfx90a-sramecc+-xnack-", "gfx90a:sramecc+:xnack-", None),
+            ("gfx1250-strict-xnack+", "gfx1250-strict", None),
+            ("gfx1250:future+", "gfx1250:future+", None),
+            ("gfx9999:xnack+", "gfx9999:xnack+", None),
         ] {
+            let target = target(text);
+            assert_eq!((target.to_string().as_str(), target.impossible_feature()), (canonical, impossible), "{text}");
+        }
+        assert!(target("gfx1172").is_known() && target("amdgcnspirv").is_known() && !target("gfx9999").is_known());
+        assert!("gfx1250:xnack+:xnack-".parse::<TargetId>().is_err());
+    }
+
+    #[test]
+    fn names_that_do_not_belong_into_paths_are_refused() {
+        for text in
+            ["", ":xnack+", ".", "..", "gfx90a/..", "gfx90a\0", "GFX90A", "gfx90a-", "-gfx", "gfx90a ", "gfx\u{e4}"]
+        {
             assert_eq!(text.parse::<TargetId>(), Err(TargetIdError::Processor(text.to_owned())), "{text:?}");
         }
         for text in ["gfx90a:", "gfx90a:xnack", "gfx90a:+", "gfx90a:xnack+:", "gfx90a:xnack++", "gfx90a:../x+"] {
@@ -245,6 +362,10 @@ mod tests {
             ("gfx1100", &["gfx1100", "gfx11-generic"]),
             ("gfx11-generic", &["gfx11-generic"]),
             ("gfx1250-strict", &["gfx1250-strict"]),
+            ("gfx1250", &["gfx1250", "gfx12-5-generic"]),
+            ("gfx1250:xnack-", &["gfx1250:xnack-"]),
+            ("gfx1251", &["gfx1251"]),
+            ("gfx1170", &["gfx1170"]),
             ("x:a+:b+:c+", &["x:a+:b+:c+", "x:a+:b+", "x:a+:c+", "x:b+:c+", "x:a+", "x:b+", "x:c+", "x"]),
         ] {
             let found: Vec<_> = target(text).candidates().iter().map(ToString::to_string).collect();

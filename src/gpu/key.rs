@@ -109,6 +109,7 @@ mod tests {
             ("gfx10-3-generic", "gfx10_3"),
             ("gfx11-generic", "gfx11"),
             ("gfx12-generic", "gfx12_0"),
+            ("gfx12-5-generic", "gfx12_5"),
             ("gfx11_0", "gfx110x"),
             ("gfx11_5", "gfx115x"),
             ("gfx12_0", "gfx12_0"),
@@ -117,7 +118,17 @@ mod tests {
             assert_eq!(key(name).as_str(), expected);
             assert!(key(name).is_known());
         }
-        for name in ["gfx803", "gfx940", "amdgcnspirv", "gfx9999", "gfx13-generic", "gfx12-0", "gfx11xx"] {
+        for name in [
+            "gfx803",
+            "gfx940",
+            "amdgcnspirv",
+            "gfx9999",
+            "gfx11-7-generic",
+            "gfx1170",
+            "gfx13-generic",
+            "gfx12-0",
+            "gfx11xx",
+        ] {
             let key = key(name);
             assert_eq!((key.as_str(), key.is_known(), key.level()), (name, false, Level::Target));
             assert_eq!((key.display_name(), key.packaging_chain()), (name, vec![key.clone()]));

@@ -3,13 +3,17 @@
 //! It knows targets by their names and imports no other room.
 
 mod detect;
+mod fallback;
 mod hierarchy;
 mod id;
 mod key;
+mod processors;
 mod set;
 
 pub use detect::{DetectError, KFD_TOPOLOGY, detect, devices};
-pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target, Xnack, target_of_version};
+pub use fallback::{FALLBACKS, Fallback, FallbackState};
+pub use hierarchy::{BUNDLES, GpuFamily, Level, TARGETS, Target, target_of_version};
 pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
 pub use key::BundleKey;
+pub use processors::{ModeSupport, PROCESSORS, Processor};
 pub use set::GpuSet;

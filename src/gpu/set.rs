@@ -4,12 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::hierarchy::{canonical_key, generic_isa_of};
 use super::{BundleKey, TargetId, TargetIdError};
-
-/// Features that can be switched at run time, so that a fat binary may have code for each setting (LLVM, "User Guide
-/// for AMDGPU Backend", target features).
-const SWITCHES: [&str; 2] = ["xnack", "sramecc"];
 
 /// One or more GPUs, sorted and without duplicates: `gfx942`, `gfx1100+gfx1036`, `gfx90a:xnack-`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,59 +38,19 @@ impl GpuSet {
     /// Which of the targets in a bundle are kept when it is reduced to these GPUs. The result has one value for each of
     /// `present`.
     ///
-    /// For each mode that a GPU can be in (xnack and sramecc on or off), these are the targets that a HIP runtime finds
-    /// first: native code, else code for the generic target of its processor, else SPIR-V. So generic code is dropped
-    /// only if there is native code for every mode. `gfx1250-strict` is code for gfx1250.
+    /// For each name by which runtimes may call a GPU, one for each mode (xnack and sramecc on or off), these are the
+    /// targets that a HIP runtime finds first: native code, else code for the generic target of its processor, else
+    /// SPIR-V. So generic code is dropped only if there is native code for every mode. An environment variable decides
+    /// whether runtimes say gfx1250-strict or gfx1250, so either of them keeps the code for both.
     pub fn keeps(&self, present: &[&TargetId]) -> Vec<bool> {
         let mut kept = vec![false; present.len()];
-        for wanted in &self.0 {
-            for mode in modes(wanted) {
-                let found = [Fallback::Native, Fallback::Generic, Fallback::Spirv].into_iter().find_map(|step| {
-                    let hits: Vec<_> = present.iter().map(|code| step.accepts(code, wanted, &mode)).collect();
-                    hits.contains(&true).then_some(hits)
-                });
-                for (kept, hit) in kept.iter_mut().zip(found.into_iter().flatten()) {
-                    *kept |= hit;
-                }
+        for device in self.0.iter().flat_map(TargetId::device_names) {
+            for (kept, hit) in kept.iter_mut().zip(device.finds(present)) {
+                *kept |= hit;
             }
         }
         kept
     }
-}
-
-/// Kinds of code in the order of a runtime's preference.
-#[derive(Clone, Copy)]
-enum Fallback {
-    Native,
-    Generic,
-    Spirv,
-}
-
-impl Fallback {
-    /// Whether the runtime accepts `code` of this kind for a GPU `wanted` in a mode.
-    fn accepts(self, code: &TargetId, wanted: &TargetId, mode: &[String]) -> bool {
-        let is_processor = match self {
-            Self::Native if wanted.is_generic() => code.processor() == wanted.processor(),
-            Self::Native => canonical_key(code.processor()) == canonical_key(wanted.processor()) && !code.is_generic(),
-            Self::Generic => generic_isa_of(wanted.processor()) == Some(code.processor()),
-            Self::Spirv => return code.is_spirv(),
-        };
-        is_processor && code.features().all(|feature| mode.iter().any(|set| set == feature))
-    }
-}
-
-/// Every setting of the switchable features. Features that the target ID names are fixed.
-fn modes(wanted: &TargetId) -> Vec<Vec<String>> {
-    let fixed: Vec<_> = wanted.features().map(str::to_owned).collect();
-    let is_fixed = |name: &str| fixed.iter().any(|feature| feature.strip_suffix(['+', '-']) == Some(name));
-    let free: Vec<_> = SWITCHES.into_iter().filter(|name| !is_fixed(name)).collect();
-    (0..1_u32 << free.len())
-        .map(|bits| {
-            let sign = |position: usize| if bits >> position & 1 == 1 { '+' } else { '-' };
-            let switched = free.iter().enumerate().map(|(position, name)| format!("{name}{}", sign(position)));
-            fixed.iter().cloned().chain(switched).collect()
-        })
-        .collect()
 }
 
 impl FromStr for GpuSet {
@@ -156,6 +111,15 @@ mod tests {
         // Bare code runs in both modes, and the runtime may choose either.
         assert_eq!(kept("gfx90a", &["gfx90a", "gfx90a:sramecc+:xnack-"]), ["gfx90a", "gfx90a:sramecc+:xnack-"]);
         assert_eq!(kept("gfx1250", &["gfx1250", "gfx1250-strict", "gfx1251"]), ["gfx1250", "gfx1250-strict"]);
+        // A runtime that says gfx1250 takes no strict code.
+        let strict = ["gfx1250-strict", "gfx12-5-generic", "gfx1250:xnack-"];
+        assert_eq!(kept("gfx1250", &strict), ["gfx1250-strict", "gfx12-5-generic"]);
+        assert_eq!(kept("gfx1251", &["gfx12-5-generic"]), Vec::<String>::new());
+        assert_eq!(kept("gfx1170", &["gfx11-7-generic"]), Vec::<String>::new());
+        assert_eq!(
+            kept("gfx90c", &["gfx90c:xnack-", "gfx90c:xnack+", "gfx9-generic"]),
+            ["gfx90c:xnack-", "gfx90c:xnack+", "gfx9-generic"]
+        );
         assert_eq!(kept("gfx1030", &["gfx1100"]), Vec::<String>::new());
         assert_eq!(kept("gfx9-4-generic", &native), ["gfx9-4-generic"]);
         assert_eq!(kept("gfx9", &["gfx9-4-generic", "gfx906"]), Vec::<String>::new());

@@ -22,7 +22,7 @@ use crate::rope::Identity;
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
 
 /// Incremented whenever the meaning of records or the results of planning change.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;

@@ -115,13 +115,16 @@ fn code(
     };
     let stored = stored.map_err(said)?;
     let header = stored.header().map_err(said)?;
+    let of_header = code_target(&header).filter(|_| tells_features(&header));
+    // No GPU runs such code. It is kept under the name that says so.
+    let impossible = of_header.as_ref().filter(|own| own.impossible_feature().is_some() && own.is_same_gpu(&target));
+    let target = impossible.cloned().unwrap_or(target);
     if let Some(problem) = code_problem(&header, &target) {
         return Err(failed(&problem));
     }
-    let of_header = code_target(&header).filter(|_| tells_features(&header));
-    let is_strict = |own: &TargetId| target.processor().strip_suffix("-strict") == Some(own.processor());
-    // Code for a strict target has the processor's plain header.
-    let own = of_header.clone().filter(|own| !is_strict(own)).unwrap_or_else(|| target.clone());
+    // Code for gfx1250-strict may have the header of gfx1250.
+    let is_renamed = |own: &TargetId| own.processor() != target.processor() && own.is_same_gpu(&target);
+    let own = of_header.clone().filter(|own| !is_renamed(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable: of_header.is_some(), place })

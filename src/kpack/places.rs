@@ -108,9 +108,9 @@ impl SearchPath {
 impl Reach {
     /// Whether a loader that has found the archive looks up `target` in it: the device has to match both names.
     pub(crate) fn asks_for(&self, target: &str) -> bool {
-        let answers = |device: &str, name: &str| match device.parse::<TargetId>() {
-            Ok(device) => device.candidates().iter().any(|candidate| candidate.to_string() == name),
-            Err(_) => candidates(device).iter().any(|candidate| candidate == name),
+        let answers = |device: &str, name: &str| match (device.parse::<TargetId>(), name.parse::<TargetId>()) {
+            (Ok(device), Ok(name)) => device.candidates().contains(&name),
+            _ => candidates(device).iter().any(|candidate| candidate == name),
         };
         match self {
             Self::All => true,
@@ -168,6 +168,9 @@ mod tests {
             ("gfx1100", "gfx11-generic", true),
             ("gfx1100", "gfx1101", false),
             ("gfx90a:xnack-", "gfx90a:xnack+", false),
+            // Older splits name a mode that is always on.
+            ("gfx1250:xnack+", "gfx1250:xnack+", true),
+            ("gfx1250", "gfx12-5-generic", true),
             ("NO TARGET", "gfx1101", false),
         ] {
             assert_eq!(reach(name).asks_for(target), expected, "{name} {target}");

@@ -10,6 +10,7 @@ mod scan;
 mod selection;
 mod statement;
 mod thin;
+mod unserved;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -278,6 +279,8 @@ impl Plan {
         archives::assign(input, &joined.unasked, &mut plan, fat, &roots, options, resources);
         claims::check_archives(input, &plan, &roots)?;
         plan.bundle_files = bundles::bundle_files(input, &plan.places, resources);
+        let unserved = unserved::warnings(&plan);
+        plan.warnings.extend(unserved);
         let of_databases = plan.places.iter().filter_map(|place| match place {
             Destination::Device(key, _) => Some(key.clone()),
             Destination::Host | Destination::Rewritten { .. } | Destination::Unwanted(..) => None,

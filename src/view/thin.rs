@@ -121,11 +121,13 @@ impl ServedGpus {
         let generic = generic.filter(|gpu| self.code.iter().any(|code| code.is_generic() && is_given(gpu, code)));
         let of_databases = self.databases.iter().filter(|key| key.level() == Level::Target);
         let of_databases = of_databases.filter_map(|key| key.as_str().parse().ok());
-        // GPUs that share a package share a view: gfx1250-strict is a mode of gfx1250.
+        // GPUs that share a package share a view: gfx1250-strict is a revision of gfx1250.
         let gpus =
             native.chain(generic).chain(of_databases).filter(|gpu| BundleKey::of(gpu).as_str() == gpu.processor());
-        let gpus: BTreeSet<TargetId> = gpus.filter(|gpu| self.targets.contains(&BundleKey::of(gpu))).collect();
-        gpus.into_iter().take(MOST_LISTED).filter_map(|gpu| GpuSet::new([gpu])).collect()
+        let gpus: BTreeSet<TargetId> = gpus.collect();
+        // There may be code that no GPU runs.
+        let sets = gpus.into_iter().filter_map(|gpu| GpuSet::new([gpu])).filter(|gpus| self.serves(gpus));
+        sets.take(MOST_LISTED).collect()
     }
 
     /// Whether the input has code or databases for each of the GPUs. `false` for families.

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Cause, Lookup, WhyError};
+use super::{Cause, Lookup, WhyError, device};
 use crate::binary::FatBinary;
 use crate::fatbin::Bundle;
-use crate::gpu::{GpuSet, TargetId};
+use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::Content;
 
@@ -25,16 +25,16 @@ pub(super) fn targets(
     binary.wrappers().iter().map(|wrapper| of_wrapper(wrapper.bundle, wrapper.limit)).collect()
 }
 
-/// Looks up the targets of each wrapper. A GPU can run the code objects that a thin view would keep for it.
+/// Looks up the targets of each wrapper.
 pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &TargetId, lookup: &mut Lookup) {
     let mut there = BTreeSet::new();
     let mut used = BTreeSet::new();
     for targets in wrappers.iter().filter_map(|&number| all.get(number)) {
         let targets: Vec<_> = targets.iter().collect();
-        let keeps = GpuSet::new([device.clone()]).map(|gpus| gpus.keeps(&targets)).unwrap_or_default();
-        let kept: Vec<_> = targets.iter().zip(keeps).filter(|(_, kept)| *kept).map(|(it, _)| it.to_string()).collect();
-        lookup.with_code += usize::from(!kept.is_empty());
-        used.extend(kept);
+        let found = targets.iter().zip(device.finds(&targets)).filter(|(_, is_found)| *is_found);
+        let found: Vec<_> = found.map(|(it, _)| it.to_string()).collect();
+        lookup.with_code += usize::from(!found.is_empty());
+        used.extend(found);
         there.extend(targets.iter().map(ToString::to_string));
     }
     let names = |targets: &BTreeSet<String>| targets.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -43,6 +43,7 @@ pub(super) fn look_up(all: &[BTreeSet<TargetId>], wrappers: &[usize], device: &T
         lookup.saw(format!("{} of {} wrappers have code: {}", lookup.with_code, lookup.wrappers, names(&used)));
     } else {
         let reason = format!("the library holds its code itself, and only for {}", names(&there));
-        lookup.fail(Cause::new(reason, None));
+        let of_library = all.iter().flatten().collect();
+        lookup.fail(device::unserved(device, &of_library).unwrap_or_else(|| Cause::new(reason, None)));
     }
 }

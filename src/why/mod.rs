@@ -4,6 +4,7 @@
 //! Nothing is loaded and no GPU is used. Facts that cannot be observed but follow from how runtimes work are marked as
 //! a model.
 
+mod device;
 mod fat;
 mod installed;
 mod runtime;
@@ -21,12 +22,9 @@ use serde::Serialize;
 
 use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::fatbin::FatbinError;
-use crate::gpu::{TARGETS, TargetId, Xnack};
+use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
-
-/// Processors with an ECC memory whose state is a part of their ISA's name (LLVM, "User Guide for AMDGPU Backend").
-const WITH_SRAMECC: [&str; 7] = ["gfx906", "gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"];
 
 pub(crate) use runtime::is_runtime;
 
@@ -241,6 +239,7 @@ impl Question {
         if device != *gpu {
             lookup.follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
         }
+        device::model(&device, &mut lookup);
         match library {
             Library::Split(split) => {
                 let environment = self.environment();
@@ -259,15 +258,8 @@ impl Question {
         if gpu.features().len() > 0 || gpu.is_generic() {
             return gpu.clone();
         }
-        let of_table = TARGETS.iter().find(|target| target.name == gpu.processor());
-        let sramecc = if WITH_SRAMECC.contains(&gpu.processor()) { ":sramecc+" } else { "" };
         let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
-        let xnack = match of_table.map(|target| target.xnack) {
-            Some(Xnack::Supported) if !wants_xnack => ":xnack-",
-            Some(Xnack::Supported | Xnack::DefaultOn) => ":xnack+",
-            Some(Xnack::Unsupported) | None => "",
-        };
-        format!("{gpu}{sramecc}{xnack}").parse().unwrap_or_else(|_| gpu.clone())
+        device::named(gpu, wants_xnack)
     }
 
     /// The number of a GPU among those that `HIP_VISIBLE_DEVICES` does not hide.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
 
-use super::{Cause, Lookup, installed, quoted};
+use super::{Cause, Lookup, device, installed, quoted};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
 use crate::kpack::named_target;
@@ -218,6 +218,15 @@ fn cause(
         return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
     }
     let there = neighbours(candidates);
+    if let Some(unserved) = device::unserved(device, &there.iter().collect()) {
+        return unserved;
+    }
+    // Earlier versions named archives after modes that target IDs cannot name.
+    if let Some(code) = there.iter().find(|code| device.candidates().contains(code)) {
+        let reason =
+            format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
+        return Cause::new(reason, None);
+    }
     let same = there.iter().filter(|target| target.processor() == device.processor());
     let same: Vec<_> = same.map(ToString::to_string).collect();
     if !same.is_empty() {

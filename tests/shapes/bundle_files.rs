@@ -115,7 +115,7 @@ fn thin_views_have_the_code_of_their_gpus() {
 fn what_has_no_code_for_the_gpus_keeps_an_empty_bundle() {
     let others = bundle(&three()[1..3], 4096);
     let shown = tree(&[("Transform.hsaco", others)]);
-    let thin = file(&shown, "thin/gfx1030:xnack+/lib/Transform.hsaco");
+    let thin = file(&shown, "thin/gfx1030/lib/Transform.hsaco");
     assert_eq!(found(&thin).len(), 1);
     let library = file(&shown, "thin/gfx90a:xnack+/lib/Transform.hsaco");
     assert_eq!(found(&library), []);

@@ -1,0 +1,34 @@
+//! Warnings about targets whose code is kept, but may serve no GPU.
+
+use std::collections::BTreeMap;
+
+use super::Plan;
+use crate::gpu::{BundleKey, TargetId};
+
+/// One warning for each target that no GPU has, and for each processor that is not known, with a file that has it.
+pub(super) fn warnings(plan: &Plan) -> Vec<String> {
+    let of_binaries = plan.binaries.iter().flat_map(|binary| {
+        let targets = binary.wrappers.iter().flatten().map(|(target, _)| target);
+        targets.map(|target| (target, &binary.path))
+    });
+    let of_files = plan.bundle_files.iter().flat_map(|file| file.targets.iter().map(|target| (target, &file.path)));
+    let mut found = BTreeMap::new();
+    for (target, path) in of_binaries.chain(of_files) {
+        if let Some(reason) = reason(target) {
+            found.entry(reason).or_insert(path);
+        }
+    }
+    found.into_iter().map(|(reason, path)| format!("{path}: {reason}")).collect()
+}
+
+/// Why code for a target may serve no GPU.
+fn reason(target: &TargetId) -> Option<String> {
+    if let Some(feature) = target.impossible_feature() {
+        let processor = target.processor();
+        return Some(format!("code for {target} is kept and serves no GPU: {feature} is not possible on {processor}"));
+    }
+    let (processor, key) = (target.without_features(), BundleKey::of(target));
+    let is_unknown = !target.is_known() && !key.is_known();
+    is_unknown
+        .then(|| format!("{processor} is a processor that kpackfs does not know: its code is the device part {key}"))
+}

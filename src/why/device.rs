@@ -1,0 +1,56 @@
+//! How a runtime calls a GPU, and code that it does not take although the GPU could run it.
+
+use std::collections::BTreeSet;
+
+use super::{Cause, Lookup};
+use crate::gpu::{ModeSupport, Processor, TargetId};
+
+/// The environment variable that decides whether the HSA runtime calls revision A0 of gfx1250 gfx1250-strict
+/// (ROCm/rocm-systems#11317).
+const STRICT_SWITCH: &str = "HSA_DISABLE_GFX12_STRICT";
+
+/// The name of a GPU with its modes in their default state. Modes that target IDs cannot name, or that runtimes do not,
+/// are not a part of it.
+pub(super) fn named(gpu: &TargetId, wants_xnack: bool) -> TargetId {
+    let Some(processor) = Processor::named(gpu.processor()) else { return gpu.clone() };
+    let sramecc = if processor.sramecc == ModeSupport::Selectable { ":sramecc+" } else { "" };
+    let xnack = match processor.xnack {
+        ModeSupport::Selectable if wants_xnack => ":xnack+",
+        ModeSupport::Selectable => ":xnack-",
+        ModeSupport::Unsupported | ModeSupport::AlwaysOn | ModeSupport::ForcedOff => "",
+    };
+    format!("{gpu}{sramecc}{xnack}").parse().unwrap_or_else(|_| gpu.clone())
+}
+
+/// What is known about the name of a device.
+pub(super) fn model(device: &TargetId, lookup: &mut Lookup) {
+    if !device.is_known() {
+        lookup.follows(format!("{device} is not known here: only code of the same name is looked for"));
+    }
+    if let Some(feature) = device.impossible_feature() {
+        lookup.follows(format!("no GPU calls itself {device}: {feature} cannot be selected there"));
+    }
+    if let Some(open) = device.open_fallback() {
+        let (generic, source) = (open.generic, open.source);
+        lookup.follows(format!("a {device} runs code for {generic} only with a HIP runtime that has {source}"));
+    }
+}
+
+/// The cause if the code that is there would do for the GPU, but a runtime does not take it.
+pub(super) fn unserved(device: &TargetId, there: &BTreeSet<&TargetId>) -> Option<Cause> {
+    if let Some(open) = device.open_fallback().filter(|open| there.iter().any(|it| it.processor() == open.generic)) {
+        let (generic, source) = (open.generic, open.source);
+        let reason = format!(
+            "there is code for {generic}, which needs a HIP runtime that has {source}; that is open, and no release has it"
+        );
+        return Some(Cause::new(reason, None));
+    }
+    let other = there.iter().find(|it| it.processor() != device.processor() && it.is_same_gpu(device))?;
+    let is_strict = device.processor().ends_with("-strict");
+    let command = if is_strict { format!("unset {STRICT_SWITCH}") } else { format!("export {STRICT_SWITCH}=0") };
+    let reason = format!(
+        "there is code for {other} only; a runtime calls revision A0 of the GPU gfx1250-strict if {STRICT_SWITCH}=0, and \
+         otherwise gfx1250 as all others"
+    );
+    Some(Cause::new(reason, Some(command)))
+}
