@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 use super::compressed::Compressed;
 use super::packing::{self, CompressedHeader};
 use super::{CodeObject, FatbinError};
-use crate::gpu::TargetId;
+use crate::gpu::{TargetId, begins_with_target};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
@@ -229,13 +229,17 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
 
 /// The target of a device entry; `None` for the host's. The error is the target ID itself, if it is not understood. An
 /// entry id is the offload kind, a target triple, and the target ID, as in `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
-/// The triple's environment is empty, hence two dashes. In bundles of old compilers there is only one dash.
+/// The triple's environment is empty, hence two dashes, or `unknown`, as in `hip-spirv64-amd-amdhsa-unknown-amdgcnspirv`
+/// (llvm/llvm-project#139112). Old compilers omit it.
 pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
     let id = String::from_utf8_lossy(id);
     if id.starts_with("host-") {
         return Ok(None);
     }
-    let after_one_dash = || id.get(id.find("-gfx")? + 1..);
+    let after_one_dash = || {
+        let mut dashes = id.match_indices('-').map(|(at, _)| at + 1);
+        dashes.find_map(|at| id.get(at..).filter(|rest| begins_with_target(rest.as_bytes())))
+    };
     let Some(name) = id.rsplit_once("--").map(|(_, name)| name).or_else(after_one_dash) else {
         return Err(id.into_owned());
     };
