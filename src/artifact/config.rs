@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::{SPIRV, begins_with_target};
+
 /// How artifacts of several shards are joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackagingConfig {
@@ -139,8 +141,10 @@ fn check_groups(place: &str, groups: &BTreeMap<String, Group>) -> Result<(), Str
         if group.architectures.is_empty() {
             return Err(format!("{place}.{name}: its list of architectures is empty"));
         }
-        if let Some(odd) = group.architectures.iter().find(|arch| !arch.starts_with("gfx")) {
-            return Err(format!("{place}.{name}: {odd:?} is no architecture: these begin with \"gfx\""));
+        if let Some(odd) = group.architectures.iter().find(|arch| !begins_with_target(arch.as_bytes())) {
+            return Err(format!(
+                "{place}.{name}: {odd:?} is no architecture: these begin with \"gfx\", or are {SPIRV}"
+            ));
         }
     }
     Ok(())

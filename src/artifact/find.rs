@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{ArtifactName, MANIFEST};
+use crate::gpu::begins_with_target;
 
 /// Artifacts that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub fn name_of_archive(path: &Path) -> Option<&str> {
 
 /// Whether a tar archive is that of an artifact. Without unpacking, only its name shows it.
 fn is_artifact(archive: &Path) -> bool {
-    let is_family = |name: ArtifactName| name.is_generic() || name.family.starts_with("gfx");
+    let is_family = |name: ArtifactName| name.is_generic() || begins_with_target(name.family.as_bytes());
     archive.is_file() && name_of_archive(archive).and_then(ArtifactName::parse).is_some_and(is_family)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::config::Group;
 use super::{ArtifactName, PackagingConfig};
 use crate::gpu::{BundleKey, Level, SPIRV, TargetId};
 
@@ -68,15 +69,22 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
         others.map(|(number, (_, name))| (number, primary.get(name.component.as_str()).copied())).collect();
     for (component, parts) in &device {
         let groups = config.groups_of(component);
-        let is_grouped = |family: &str| groups.values().any(|members| belongs(family, &members.architectures));
+        let names = |members: &Group, family: &str| members.architectures.iter().any(|arch| is_variant(family, arch));
+        // Portable code goes with the code of every group, unless a group is for it.
+        let has_own_group = |family: &str| family == SPIRV && groups.values().any(|members| names(members, family));
+        let belongs = |family: &str, members: &Group| {
+            names(members, family) || !has_own_group(family) && is_needed_by(family, &members.architectures)
+        };
+        let is_grouped = |family: &str| groups.values().any(|members| belongs(family, members));
         let parts = without_duplicates(parts, is_grouped, &mut result.duplicates);
         let families: BTreeSet<&str> = parts.iter().map(|(_, family)| *family).collect();
         let mut grouped = BTreeSet::new();
         for (group, members) in groups {
-            let of_group = parts.iter().filter(|(_, family)| belongs(family, &members.architectures));
+            let of_group = parts.iter().filter(|(_, family)| belongs(family, members));
             let numbers: Vec<usize> = of_group.map(|(number, _)| *number).collect();
             grouped.extend(numbers.iter().copied());
-            let missing = members.architectures.iter().filter(|arch| !families.contains(arch.as_str()));
+            let is_there = |arch: &String| families.iter().any(|family| is_variant(family, arch));
+            let missing = members.architectures.iter().filter(|arch| !is_there(arch));
             let name = |family: &String| ArtifactName::new(component, family);
             result.missing.extend(missing.map(|arch| Missing { name: name(arch), group: group.clone() }));
             if !numbers.is_empty() {
@@ -89,7 +97,8 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
 }
 
 /// Removes parts for a processor that an earlier shard has. A part for several processors is needed by each of them, so
-/// every shard has it. Parts that go into no package are not duplicates.
+/// every shard has it. Parts that go into no package are not duplicates. Variants of a processor (`gfx942-xnack+`) are
+/// parts of their own.
 fn without_duplicates<'a>(
     parts: &[(usize, &'a str)],
     is_grouped: impl Fn(&str) -> bool,
@@ -98,17 +107,31 @@ fn without_duplicates<'a>(
     let mut seen = BTreeMap::new();
     let mut kept = Vec::new();
     for &(number, family) in parts {
-        match seen.get(family) {
+        let variant = canonical(family);
+        match seen.get(&variant) {
             Some(&first) if !is_shared(family) => {
                 duplicates.extend(is_grouped(family).then_some(Duplicate { first, second: number }));
             }
             _ => {
-                seen.insert(family, number);
+                seen.insert(variant, number);
                 kept.push((number, family));
             }
         }
     }
     kept
+}
+
+/// The name of a family in its canonical spelling: `gfx942:xnack+` for `gfx942-xnack+`.
+fn canonical(family: &str) -> String {
+    family.parse().map_or_else(|_| family.to_owned(), |target: TargetId| target.to_string())
+}
+
+/// Whether a family is a processor that a group names, or a variant of it.
+fn is_variant(family: &str, member: &str) -> bool {
+    let (Ok(family), Ok(member)) = (family.parse::<TargetId>(), member.parse::<TargetId>()) else {
+        return family == member;
+    };
+    family == member || family.without_features() == member
 }
 
 /// Whether device code of this family is for several processors: a family, a generic ISA, or portable code.
@@ -119,11 +142,8 @@ fn is_shared(family: &str) -> bool {
         || level.is_ok_and(|it| it != Level::Target)
 }
 
-/// Whether one of the processors needs a part.
-fn belongs(family: &str, members: &[String]) -> bool {
-    if members.iter().any(|member| member == family) {
-        return true;
-    }
+/// Whether one of the processors needs a part that is for several.
+fn is_needed_by(family: &str, members: &[String]) -> bool {
     let (true, Ok(key)) = (is_shared(family), family.parse::<BundleKey>()) else { return false };
     let is_above = |member: &String| member.parse().is_ok_and(|it: BundleKey| it.packaging_chain().contains(&key));
     family == SPIRV || members.iter().any(is_above)
@@ -141,7 +161,14 @@ mod tests {
         "architecture_groups": {
             "gfx110X": {"architectures": ["gfx1100", "gfx1101"]},
             "gfx115X": {"architectures": ["gfx1151"]},
-            "gfx125X": {"architectures": ["gfx1250"]}
+            "gfx125X": {"architectures": ["gfx1250"]},
+            "gfx94X": {"architectures": ["gfx942"]}
+        },
+        "component_overrides": {
+            "y": {"architecture_groups": {
+                "gfx115X": {"architectures": ["gfx1151"]},
+                "amdgcnspirv": {"architectures": ["amdgcnspirv"]}
+            }}
         }
     }"#;
 
@@ -174,7 +201,7 @@ mod tests {
         assert_eq!(groups, expected.map(|(name, parts)| (name.to_owned(), parts)));
         assert!(result.duplicates.is_empty() && result.ungrouped.is_empty());
         let missing: Vec<_> = result.missing.iter().map(|it| format!("{} in {}", it.name, it.group)).collect();
-        assert_eq!(missing, ["blas_lib_gfx1250 in gfx125X"]);
+        assert_eq!(missing, ["blas_lib_gfx1250 in gfx125X", "blas_lib_gfx942 in gfx94X"]);
     }
 
     #[test]
@@ -204,6 +231,35 @@ mod tests {
         assert_eq!(parts(2), ["a/x_amdgcnspirv"]);
         assert!(result.duplicates.is_empty());
         assert_eq!(result.ungrouped, [5]);
+    }
+
+    #[test]
+    fn variants_go_with_their_processor_in_either_spelling() {
+        let (result, groups) = decide(&[
+            ("a", "x_gfx1151"),
+            ("a", "x_gfx942"),
+            ("a", "x_gfx942-xnack+"),
+            ("b", "x_gfx942:xnack+"),
+            ("b", "x_gfx942:xnack-"),
+            ("b", "x_gfx942-strict"),
+        ]);
+        let of_mi300 = ["a/x_gfx942", "a/x_gfx942-xnack+", "b/x_gfx942:xnack-"].map(str::to_owned).to_vec();
+        assert_eq!(groups[1], ("x_gfx94X".to_owned(), of_mi300));
+        let pairs: Vec<_> = result.duplicates.iter().map(|it| (it.first, it.second)).collect();
+        assert_eq!((pairs, result.ungrouped), (vec![(2, 3)], vec![5]));
+        // A variant is enough.
+        let (result, _) = decide(&[("a", "x_gfx942:xnack+"), ("a", "x_gfx1250")]);
+        assert!(!result.missing.iter().any(|missing| missing.name.family == "gfx942"));
+    }
+
+    #[test]
+    fn portable_code_can_be_a_group() {
+        let (result, groups) = decide(&[("a", "y_amdgcnspirv"), ("a", "y_gfx1151"), ("b", "y_amdgcnspirv")]);
+        let all = ["a/y_amdgcnspirv", "b/y_amdgcnspirv"].map(str::to_owned).to_vec();
+        assert_eq!(groups[0], ("y_amdgcnspirv".to_owned(), all));
+        // Groups that have one of their own are not given a copy each.
+        assert_eq!(groups[1], ("y_gfx115X".to_owned(), vec!["a/y_gfx1151".to_owned()]));
+        assert!(result.duplicates.is_empty() && result.ungrouped.is_empty());
     }
 
     #[test]

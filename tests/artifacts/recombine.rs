@@ -43,6 +43,29 @@ fn recombine(place: &Place, more: &[&str]) -> String {
     place.succeeds(&[&["recombine", "config.json", "shards", "-o", "out"], more].concat())
 }
 
+/// Variants are families of their own, in either spelling. 0.2.0 left them out.
+#[test]
+fn variants_and_portable_code_are_in_groups() {
+    let place = split_shards();
+    for (family, target) in
+        [("gfx90a-xnack+", "gfx90a:xnack+"), ("gfx90a:xnack-", "gfx90a:xnack-"), ("amdgcnspirv", "amdgcnspirv")]
+    {
+        let part = format!("shards/b/x_lib_{family}");
+        place.manifest(&part, &["stage"]).file(&format!("{part}/stage/.kpack/x_lib_{target}.kpack"), target);
+    }
+    let config = CONFIG.replace("VALIDATION", "").replace(
+        "\"architecture_groups\": {\n",
+        "\"architecture_groups\": {\"amdgcnspirv\": {\"architectures\": [\"amdgcnspirv\"]},\n",
+    );
+    place.file("config.json", config);
+    let said = recombine(&place, &[]);
+    let archives = |group: &str| place.names(&format!("out/x_lib_{group}/stage/.kpack"));
+    let of_mi200 = set(["x_lib_gfx90a.kpack", "x_lib_gfx90a:xnack+.kpack", "x_lib_gfx90a:xnack-.kpack"]);
+    assert_eq!(archives("gfx9"), of_mi200, "{said}");
+    assert_eq!(archives("amdgcnspirv"), set(["x_lib_amdgcnspirv.kpack"]), "{said}");
+    assert_eq!(archives("gfx110X"), set(["x_lib_gfx1100.kpack", "x_lib_gfx1101.kpack"]), "{said}");
+}
+
 #[test]
 fn host_code_once_and_device_code_by_groups() {
     let place = split_shards();
