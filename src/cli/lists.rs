@@ -81,9 +81,11 @@ impl Values {
     }
 }
 
-/// The values between commas and blanks.
-fn pieces(text: &str) -> Vec<&str> {
-    text.split(|letter: char| letter == ',' || letter.is_whitespace()).filter(|piece| !piece.is_empty()).collect()
+/// The values of a list, which commas, semicolons (as in `CMake`) or blanks separate.
+pub(super) fn pieces(text: &str) -> Vec<&str> {
+    text.split(|letter: char| matches!(letter, ',' | ';') || letter.is_whitespace())
+        .filter(|piece| !piece.is_empty())
+        .collect()
 }
 
 /// Whether a word is a target or a family: `gfx942`, `gfx90a:xnack+`, `gfx9-4-generic`, `gfx1250-strict`, `gfx12_0`.
@@ -144,6 +146,8 @@ mod tests {
             (&["gfx942", "gfx1100"], &["gfx942", "gfx1100"]),
             (&["gfx942,gfx1100"], &["gfx942", "gfx1100"]),
             (&["gfx942, gfx1100"], &["gfx942", "gfx1100"]),
+            (&["gfx942;gfx1100;"], &["gfx942", "gfx1100"]),
+            (&["gfx942-xnack+;gfx1100"], &["gfx942-xnack+", "gfx1100"]),
             (&["gfx942,", "gfx1100"], &["gfx942", "gfx1100"]),
             (&["gfx942 gfx1100 ", "gfx11"], &["gfx942", "gfx1100", "gfx11"]),
             (

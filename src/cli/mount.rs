@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::json;
+use super::lists::pieces;
 use super::options::{SplitOptions, artifacts_of};
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
@@ -41,12 +42,12 @@ pub(super) struct Mount {
 
     /// Overlay these targets on host/ itself, so that programs run from there; "auto" stands for the GPUs of this
     /// machine
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
+    #[arg(long, value_name = "LIST", help_heading = "View")]
     arch: Vec<String>,
 
     /// List thin views for these sets of GPUs as well, such as gfx1036+gfx1100; "auto" stands for the GPUs of this
     /// machine, and thin/auto is a link to the view for all of them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "View")]
+    #[arg(long, value_name = "LIST", help_heading = "View")]
     thin: Vec<String>,
 }
 
@@ -68,7 +69,7 @@ impl Mount {
 
     fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
         let mut keys = Vec::new();
-        for name in &self.arch {
+        for name in self.arch.iter().flat_map(|list| pieces(list)) {
             if name == "auto" {
                 let found = detect(Path::new(KFD_TOPOLOGY)).context("--arch auto")?;
                 keys.extend(found.iter().map(BundleKey::of));
@@ -82,7 +83,7 @@ impl Mount {
     /// The requested thin views. `topology` is where the kernel describes the GPUs.
     fn thin_views(&self, topology: &Path) -> anyhow::Result<ThinViews> {
         let mut views = ThinViews::default();
-        for name in &self.thin {
+        for name in self.thin.iter().flat_map(|list| pieces(list)) {
             if name == "auto" {
                 views.auto = GpuSet::new(detect(topology).context("--thin auto")?);
             } else {

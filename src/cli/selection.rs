@@ -3,6 +3,7 @@
 use anyhow::Context;
 use clap::Args;
 
+use super::lists::pieces;
 use crate::database::{Databases, TORCH_FAT};
 use crate::gpu::{BundleKey, TargetId, TargetIdError};
 use crate::split::Packaging;
@@ -11,12 +12,12 @@ use crate::split::Packaging;
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
     /// Only these GPU targets or families [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
-    gpu_targets: Option<Vec<TargetId>>,
+    #[arg(long, value_name = "LIST", value_parser = targets, help_heading = "Split")]
+    gpu_targets: Option<Vec<TargetList>>,
 
     /// Omit these GPU targets or families, such as gfx906, for which compilers make code if no target is named
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = target, help_heading = "Split")]
-    exclude_targets: Vec<TargetId>,
+    #[arg(long, value_name = "LIST", value_parser = targets, help_heading = "Split")]
+    exclude_targets: Vec<TargetList>,
 
     /// The kernel databases to move out of the host part; "" for none [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., alias = "split-databases", help_heading = "Split")]
@@ -27,19 +28,31 @@ pub(super) struct Selection {
     wheel_type: Option<String>,
 }
 
-fn target(text: &str) -> Result<TargetId, TargetIdError> {
-    text.trim().parse()
+/// Targets in one value of an option.
+#[derive(Clone, Debug)]
+struct TargetList(Vec<TargetId>);
+
+fn targets(text: &str) -> Result<TargetList, TargetIdError> {
+    match pieces(text).as_slice() {
+        // An empty name is an error.
+        [] => text.parse().map(|target| TargetList(vec![target])),
+        names => names.iter().map(|name| name.parse()).collect::<Result<_, _>>().map(TargetList),
+    }
+}
+
+fn keys(lists: &[TargetList], packaging: Packaging) -> Vec<BundleKey> {
+    lists.iter().flat_map(|list| &list.0).map(|target| packaging.key_of(target)).collect()
 }
 
 impl Selection {
     /// The wanted device parts; all if `None`.
     pub(super) fn gpu_targets(&self, packaging: Packaging) -> Option<Vec<BundleKey>> {
-        self.gpu_targets.as_ref().map(|targets| targets.iter().map(|target| packaging.key_of(target)).collect())
+        self.gpu_targets.as_ref().map(|lists| keys(lists, packaging))
     }
 
     /// The device parts to omit.
     pub(super) fn exclude_targets(&self, packaging: Packaging) -> Vec<BundleKey> {
-        self.exclude_targets.iter().map(|target| packaging.key_of(target)).collect()
+        keys(&self.exclude_targets, packaging)
     }
 
     /// The handlers that the user chose, if any.

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::json;
+use super::lists::pieces;
 use super::terminal::message;
 use crate::gpu::{KFD_TOPOLOGY, TargetId, devices};
 use crate::resources::Resources;
@@ -39,7 +40,7 @@ pub(super) struct Why {
     path: Vec<PathBuf>,
 
     /// The GPUs in the order in which the runtime sees them, or `auto` for those of this machine
-    #[arg(long, value_name = "TARGET", value_delimiter = ',', default_value = "auto")]
+    #[arg(long, value_name = "TARGET", default_value = "auto")]
     target: Vec<String>,
 
     /// Only libraries with this file name
@@ -109,9 +110,13 @@ impl Why {
 
     /// The GPUs that a runtime sees.
     fn gpus(&self, variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<TargetId>> {
-        if self.target != ["auto"] {
-            let parse = |name: &String| name.parse().with_context(|| format!("--target {name}"));
-            return self.target.iter().map(parse).collect();
+        let named: Vec<_> = self.target.iter().flat_map(|list| pieces(list)).collect();
+        if named.is_empty() {
+            bail!("--target names no GPU");
+        }
+        if named != ["auto"] {
+            let parse = |name: &str| name.parse().with_context(|| format!("--target {name}"));
+            return named.into_iter().map(parse).collect();
         }
         let mut gpus = devices(&self.topology).context("--target auto")?;
         for name in ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"] {
