@@ -1,6 +1,6 @@
 //! The views of a split: `host/`, one directory per bundle key, `device/` and `merged/<target>/`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::installed::Installed;
@@ -115,7 +115,8 @@ pub fn lay_out_with(
         tree.are_disjoint(&layers)?;
         Ok(View { layers, ..View::default() })
     };
-    for target in plan.keys.iter().filter(|key| key.level() == Level::Target) {
+    let served = ServedGpus::new(plan);
+    for target in &merged_targets(plan, &served) {
         let view = overlaid(&tree, &chain(plan, target))?;
         tree.show(&path(&[MERGED, target.as_str()]), view)?;
     }
@@ -131,7 +132,6 @@ pub fn lay_out_with(
     };
     let devices = device_layers.into_iter().map(|(key, layer)| (key.clone(), layer)).collect();
     let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
-    let served = ServedGpus::new(plan);
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
     if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
@@ -206,6 +206,12 @@ pub(super) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str
     }
     tree.hide(ROOT, REPORTS.as_bytes());
     Ok(())
+}
+
+/// The targets with a merged view: those with a part of their own, and those that fall back to generic code.
+fn merged_targets(plan: &Plan, served: &ServedGpus) -> BTreeSet<BundleKey> {
+    let own = plan.keys.iter().filter(|key| key.level() == Level::Target).cloned();
+    own.chain(served.listed.iter().map(|gpus| BundleKey::of(gpus.first()))).collect()
 }
 
 /// The parts of an installation for `wanted` that the input has.
