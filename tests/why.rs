@@ -371,6 +371,38 @@ fn a_missing_family_package_is_named_and_mended() {
     assert_eq!(environment.why(command, family).0, Some(0), "{command}");
 }
 
+/// rocm 7.14.0.post1 requires device packages of 7.14.0 (ROCm/TheRock#7503).
+#[test]
+fn a_post_release_and_its_device_packages_belong_together() {
+    let place = tempfile::tempdir().unwrap();
+    let site = place.path().join("out/merged/gfx1030");
+    fs::create_dir_all(place.path().join("tree/lib")).unwrap();
+    fs::copy(fixture("plain.so"), place.path().join("tree/lib/plain.so")).unwrap();
+    let merged = ["--view", "merged/gfx1030", "-o"];
+    runs(Command::new(KPACKFS).arg("split").args(merged).arg(place.path().join("out")).arg(place.path().join("tree")));
+    let installed = |name: &str, version: &str, requires: &str, file: &str| {
+        let info = site.join(format!("{name}-{version}.dist-info"));
+        fs::create_dir(&info).unwrap();
+        let metadata = format!("Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{requires}\n");
+        fs::write(info.join("METADATA"), metadata).unwrap();
+        fs::write(info.join("RECORD"), format!("{file},,\n")).unwrap();
+    };
+    let requires = "Provides-Extra: device-gfx1030\n\
+                    Requires-Dist: rocm-sdk-device-gfx1030==7.14.0; extra == \"device-gfx1030\"\n";
+    installed("rocm", "7.14.0.post1", requires, "lib/plain.so");
+    installed("rocm_sdk_device_gfx1030", "7.14.0", "", ".kpack/rocm_gfx1030.kpack");
+    let why = || {
+        let output = Command::new(KPACKFS).args(["why", "--target", "gfx1030"]).arg(&site).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert_eq!(why().0, Some(0), "{}", why().1);
+    fs::remove_file(site.join(".kpack/rocm_gfx1030.kpack")).unwrap();
+    let (code, said) = why();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.lines().next().unwrap().contains("its archive is gone, although its package is installed"), "{said}");
+    assert!(said.contains("rocm-sdk-device-gfx1030 7.14.0 is installed"), "{said}");
+}
+
 #[test]
 fn the_library_that_reads_archives_is_named() {
     let environment = Environment::new();
