@@ -92,11 +92,6 @@ impl Compressed {
         self.packing.start
     }
 
-    /// Its compressed and its claimed length, if the claim is implausible.
-    pub(super) fn absurd_claim(&self) -> Option<(u64, u64)> {
-        self.packing.is_absurd().then_some((self.packing.length, self.packing.size))
-    }
-
     /// A number that identifies it among the bundles of this session.
     pub fn id(&self) -> u64 {
         self.id

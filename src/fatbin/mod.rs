@@ -46,7 +46,7 @@ pub use header::{CODE_HEADER, code_problem, code_target};
 pub(crate) use header::{is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
-pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, window_of};
+pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, is_absurd, window_of};
 pub(crate) use search::{Effort, search};
 pub(crate) use stored::StoredObject;
 pub use thin::bundle_of;

@@ -162,7 +162,7 @@ impl CompressedHeader {
 
     /// Whether its claimed size is so implausible that it may be meant to exhaust memory or disk.
     pub(super) fn is_absurd(&self) -> bool {
-        self.size >= ABSURD_SIZE && self.size / ABSURD_RATIO >= self.length
+        is_absurd(self.length, self.size)
     }
 
     /// Whether this can be in a file of `size` bytes. A record of an earlier session may be wrong.
@@ -182,6 +182,11 @@ impl CompressedHeader {
             PackedHeader { .. } => None,
         }
     }
+}
+
+/// Whether it is implausible that `length` compressed bytes are `size` bytes of code.
+pub(crate) fn is_absurd(length: u64, size: u64) -> bool {
+    size >= ABSURD_SIZE && size / ABSURD_RATIO >= length
 }
 
 /// The most bytes that `size` bytes can take when compressed with either method (zstd's `ZSTD_COMPRESSBOUND`; zlib's

@@ -1,15 +1,17 @@
 //! The archives of an input. An archive is opened when a search path leads to it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::claims::ClaimedSizes;
 use super::{Unasked, sets};
+use crate::fatbin::StoredObject;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, Reach, SearchPath, TocEntry, is_archive, named_target};
 use crate::resources::Resources;
-use crate::rope::Content;
+use crate::rope::{Content, ReadError};
 use crate::source::{EntryKind, EntryPath, Input};
 
 /// All archives.
@@ -27,6 +29,17 @@ pub(super) struct InputArchive {
     needed: Mutex<BTreeSet<EntryPath>>,
     /// The entries that wrappers ask for: name and target.
     asked: Mutex<HashSet<(String, String)>>,
+    /// What was read of it: entries with the same bytes share one code object.
+    stored: Mutex<HashMap<StoredPlace, StoredObject>>,
+}
+
+/// The location of a code object in an archive, its size in the table of contents, and whether it is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StoredPlace {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) size: u64,
+    pub(super) is_compressed: bool,
 }
 
 impl InputArchives {
@@ -39,6 +52,7 @@ impl InputArchives {
                 reader: OnceLock::new(),
                 needed: Mutex::default(),
                 asked: Mutex::default(),
+                stored: Mutex::default(),
             }),
             _ => None,
         });
@@ -97,6 +111,8 @@ impl InputArchives {
                 }
                 None => continue,
             };
+            let claims = ClaimedSizes::of(reader).warning();
+            settled.warnings.extend(claims.map(|claims| format!("{}: {claims}", archive.path)));
             if let Some(binary) = archive.needed.lock().first() {
                 settled.left.push((archive.path.clone(), format!("it stays for {binary}")));
                 continue;
@@ -139,6 +155,8 @@ pub(super) struct Settled {
     pub(super) unasked: Vec<Unasked>,
     /// Archives that stay, and why.
     pub(super) left: Vec<(EntryPath, String)>,
+    /// Warnings about archives.
+    pub(super) warnings: Vec<String>,
 }
 
 impl InputArchive {
@@ -172,6 +190,26 @@ impl InputArchive {
         let target = named_target(name)?;
         let stem = name.strip_suffix(".kpack")?.strip_suffix(target)?.strip_suffix('_')?;
         Some((directory.parent()?, stem.to_owned(), target.parse().ok()?)).filter(|_| !stem.is_empty())
+    }
+
+    /// The code object at a place. `label` is its name in messages if it is the first one there.
+    pub(super) fn stored(
+        &self,
+        place: StoredPlace,
+        label: &str,
+        resources: &Arc<Resources>,
+    ) -> Result<StoredObject, ReadError> {
+        if let Some(stored) = self.stored.lock().get(&place) {
+            return Ok(stored.clone());
+        }
+        let StoredPlace { offset, length, size, is_compressed } = place;
+        let made = if is_compressed {
+            StoredObject::frame(&self.content, (offset, length), size, label, resources)?
+        } else {
+            StoredObject::plain(&self.content, offset, size)?
+        };
+        // Another thread may have been faster.
+        Ok(self.stored.lock().entry(place).or_insert(made).clone())
     }
 
     /// The opened archive.

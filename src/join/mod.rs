@@ -6,6 +6,7 @@
 //! It does not know what is made from the joined input.
 
 mod archives;
+mod claims;
 mod sets;
 mod wheels;
 
@@ -167,8 +168,9 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
             }
         }
     }
-    let Settled { used, unasked, left } = archives.settle(resources);
+    let Settled { used, unasked, left, warnings } = archives.settle(resources);
     joined.unasked = unasked;
+    joined.warnings.extend(warnings);
     joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
     for (position, JoinCandidate { joined: content, mut form, .. }) in replaced {
         let Some(entry) = input.entries.get_mut(position) else { continue };
@@ -308,8 +310,6 @@ fn put_together(
             sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, archives, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
-        // One warning is enough for a binary.
-        warnings.extend(found.warning.filter(|_| warnings.is_empty()));
         wrappers.push(found.objects);
     }
     let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());

@@ -6,12 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::archives::{InputArchive, InputArchives};
+use super::archives::{InputArchive, InputArchives, StoredPlace};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
 use crate::gpu::TargetId;
 use crate::kpack::{Reach, TocEntry};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment, equal};
+use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal, read_all};
+
+/// Bytes that are compared before code objects are decompressed as a whole.
+const BEGINNING: u64 = 64 << 10;
 
 /// What archives have for a wrapper.
 #[derive(Default)]
@@ -20,8 +23,6 @@ pub(super) struct KernelSet {
     pub(super) objects: Vec<CodeObject>,
     /// Entries of archives that a loader would find: number of the archive, name, target.
     pub(super) asked: Vec<(usize, String, String)>,
-    /// A warning about an entry.
-    pub(super) warning: Option<String>,
 }
 
 /// One code object, with one or more names.
@@ -62,9 +63,7 @@ pub(super) fn of(
                 set.asked.push(asked);
                 here.insert(target.clone());
                 if !earlier.contains(target) {
-                    let code = code(archive, key, target, entry, resources)?;
-                    set.warning = set.warning.or_else(|| absurd_claim(&code));
-                    found.push(code);
+                    found.push(code(archive, key, target, entry, resources)?);
                 }
             }
         }
@@ -100,15 +99,12 @@ fn code(
     let target: TargetId = name.parse().map_err(|error| failed(&error))?;
     let reader = archive.reader()?;
     let (blob, is_compressed) = reader.stored(entry).map_err(|error| failed(&error))?;
-    let stored = if is_compressed {
-        let range = (blob.offset, blob.size);
-        StoredObject::frame(&archive.content, range, entry.original_size, &place, resources)
-    } else if blob.size == entry.original_size {
-        StoredObject::plain(&archive.content, blob.offset, blob.size)
-    } else {
+    if !is_compressed && blob.size != entry.original_size {
         let reason = format!("it takes {} bytes, and the table of contents says {}", blob.size, entry.original_size);
         return Err(failed(&reason));
-    };
+    }
+    let stored = StoredPlace { offset: blob.offset, length: blob.size, size: entry.original_size, is_compressed };
+    let stored = archive.stored(stored, &place, resources);
     let said = |error: ReadError| {
         let text = error.to_string();
         if text.starts_with(&place) { text } else { failed(&text) }
@@ -128,17 +124,6 @@ fn code(
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable: of_header.is_some(), place })
-}
-
-/// A warning about an entry that claims to decompress to a thousand times its size, which code does not. It may be
-/// meant to exhaust memory.
-fn absurd_claim(code: &JoinedCode) -> Option<String> {
-    let (length, size) = code.stored.absurd_claim()?;
-    Some(format!(
-        "{} claims to become {size} bytes out of {length}, {} times as much: code does not compress like that",
-        code.place,
-        size / length.max(1)
-    ))
 }
 
 /// Merges equal code objects, and determines the target of each.
@@ -179,11 +164,22 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     Ok(objects.into_values().map(|(object, _)| object).collect())
 }
 
-/// Whether two code objects have the same bytes: compares the stored bytes first, then the decompressed ones.
+/// Whether two code objects have the same bytes: compares the stored bytes first, then the decompressed ones. These are
+/// compared by their SHA-256 unless they differ at the beginning: there may be no memory for two decoders at a time.
 fn is_same(one: &JoinedCode, other: &JoinedCode) -> Result<bool, ReadError> {
     let (left, right) = (one.stored.content(), other.stored.content());
     if left.size() != right.size() {
         return Ok(false);
     }
-    Ok((one.packed.size() == other.packed.size() && equal(&one.packed, &other.packed)?) || equal(&**left, &**right)?)
+    if one.packed.size() == other.packed.size() && equal(&one.packed, &other.packed)? {
+        return Ok(true);
+    }
+    let begin_alike = one.stored.beginning(BEGINNING)? == other.stored.beginning(BEGINNING)?;
+    Ok(begin_alike && sha256(&**left)? == sha256(&**right)?)
+}
+
+fn sha256(content: &dyn Content) -> Result<[u8; 32], ReadError> {
+    let mut sha256 = Sha256::default();
+    read_all(content, |piece| sha256.update(piece))?;
+    Ok(sha256.finish())
 }

@@ -53,6 +53,11 @@ impl Frame {
         Self::of(object, None, level, jobs)
     }
 
+    /// Like [`Frame::new`], but code objects for one target that share a content share the frame.
+    pub(crate) fn shared(object: CodeObject, level: i32, jobs: &Arc<BundleJobs>) -> Arc<Self> {
+        jobs.shared_frame(object, level)
+    }
+
     /// Several code objects of a bundle that are compressed together.
     pub(super) fn of_selection(object: CodeObject, selection: BundleSelection, jobs: &Arc<BundleJobs>) -> Self {
         Self::of(object, Some(selection), COMPRESSION_LEVEL, jobs)

@@ -16,7 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::frame::{Frame, MadeFrame};
 use super::schedule::{BundleTask, JobKey, Schedule, Ticket, key};
-use crate::fatbin::{Compressed, Decompressed, OpenBundle};
+use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle};
+use crate::gpu::TargetId;
 use crate::memory::OpenStream;
 use crate::resources::Resources;
 use crate::rope::{ReadError, to_usize};
@@ -35,6 +36,8 @@ pub struct BundleJobs {
     threads: usize,
     /// All frames of the archives, by bundle.
     frames: Mutex<HashMap<u64, Vec<Weak<Frame>>>>,
+    /// Frames by the address of the content that they are made of, its target, and the level.
+    shared: Mutex<HashMap<(usize, TargetId, i32), Weak<Frame>>>,
     state: Mutex<Schedule>,
     /// Held while a large frame grows in memory.
     pub(super) growing: Mutex<()>,
@@ -53,6 +56,7 @@ impl BundleJobs {
             resources: Arc::clone(resources),
             threads,
             frames: Mutex::default(),
+            shared: Mutex::default(),
             state: Mutex::default(),
             growing: Mutex::default(),
         })
@@ -67,6 +71,19 @@ impl BundleJobs {
     /// The resources that all jobs share.
     pub fn resources(&self) -> &Arc<Resources> {
         &self.resources
+    }
+
+    /// The frame of a code object. Code objects for one target that share a content share the frame.
+    pub(super) fn shared_frame(self: &Arc<Self>, object: CodeObject, level: i32) -> Arc<Frame> {
+        let key = (std::sync::Arc::as_ptr(&object.content).addr(), object.target.clone(), level);
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        // A frame keeps its content, so no other content has its address as long as the frame exists.
+        if let Some(frame) = shared.get(&key).and_then(Weak::upgrade) {
+            return frame;
+        }
+        let frame = Arc::new(Frame::new(object, level, self));
+        shared.insert(key, Arc::downgrade(&frame));
+        frame
     }
 
     /// Registers a frame as one of its bundle, so that it is made when all frames of the bundle are.

@@ -1,6 +1,6 @@
 //! An archive as a rope.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -47,7 +47,8 @@ impl ArchiveRope {
     pub fn new(group: &str, target: TargetId, compression: Compression, entries: Vec<ArchiveEntry>) -> Self {
         let (made, is_being_made, lengths_key) = (OnceCell::new(), AtomicBool::new(false), OnceLock::new());
         let archive = Self { group: group.to_owned(), target, compression, entries, made, is_being_made, lengths_key };
-        for frame in archive.frames() {
+        let mut seen = HashSet::new();
+        for frame in archive.frames().filter(|frame| seen.insert(frame.id())) {
             frame.jobs().register(frame);
         }
         archive

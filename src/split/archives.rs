@@ -298,7 +298,7 @@ fn take_over(
     let is_there = |code: &Unasked| there.get(&code.object.target).is_some_and(|names| names.contains(&code.key));
     for code in unasked.iter().filter(|code| !is_there(code)) {
         let target = &code.object.target;
-        let frame = Arc::new(Frame::new(code.object.clone(), level(options), jobs));
+        let frame = Frame::shared(code.object.clone(), level(options), jobs);
         let kernel_name = code.key.as_str().into();
         let entry = ArchiveEntry { binary: usize::MAX, kernel_name, wrapper: None, frame };
         match drafts.iter_mut().find(|draft| draft.target == *target) {

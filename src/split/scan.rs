@@ -152,7 +152,7 @@ fn take_over(
 ) -> Result<Fat, ScanError> {
     let frames = |objects: &Vec<CodeObject>| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         check(objects)?;
-        let frame = |object: &CodeObject| Arc::new(Frame::new(object.clone(), level(options), jobs));
+        let frame = |object: &CodeObject| Frame::shared(object.clone(), level(options), jobs);
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
     let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;

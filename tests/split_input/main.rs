@@ -8,6 +8,7 @@
 )]
 
 mod archives;
+mod threads;
 mod wheels;
 
 use std::collections::BTreeMap;
