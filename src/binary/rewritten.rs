@@ -7,7 +7,7 @@ use super::{BinaryError, FatBinary, Replaced};
 use crate::fatbin::COMPRESSION;
 use crate::gpu::GpuSet;
 use crate::index::{Index, RecordKind};
-use crate::rope::{Backing, Content, Edit, Extent, Identity, ReadError, Rope, Segment};
+use crate::rope::{Backing, Content, Edit, Extent, Identity, InOrderReader, ReadError, Rope, Segment};
 
 /// The version of layouts. A new one changes bytes, and so digests.
 const LAYOUT: u64 = 2;
@@ -150,6 +150,10 @@ impl Content for Rewritten {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.rope.read_at(offset, buffer)
+    }
+
+    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
+        self.rope.reader(offset)
     }
 
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent<'_>> {

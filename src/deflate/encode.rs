@@ -36,14 +36,17 @@ pub(super) fn encode(
     let mut buffer = Vec::new();
     let history = range.start.min(WINDOW);
     if history > 0 {
-        read(content, range.start - history, history, &mut buffer)?;
+        buffer.resize(to_usize(history), 0);
+        content.read_at(range.start - history, &mut buffer)?;
         encoder.set_dictionary(&buffer)?;
     }
     let mut result = Encoded { bytes: Vec::new(), crc: crc32fast::Hasher::new() };
+    let mut reader = content.reader(range.start);
     let mut at = range.start;
     loop {
         let count = range.end.saturating_sub(at).min(INPUT);
-        read(content, at, count, &mut buffer)?;
+        buffer.resize(to_usize(count), 0);
+        reader.read(&mut buffer)?;
         at += count;
         let flush = match (at < range.end, ends) {
             (true, _) => FlushCompress::None,
@@ -60,11 +63,6 @@ pub(super) fn encode(
             return Ok(result);
         }
     }
-}
-
-fn read(content: &dyn Content, offset: u64, length: u64, buffer: &mut Vec<u8>) -> Result<(), DeflateError> {
-    buffer.resize(to_usize(length), 0);
-    Ok(content.read_at(offset, buffer)?)
 }
 
 /// Encodes all of `input`, and then flushes.

@@ -71,7 +71,10 @@ pub(super) fn write<K: SystemCalls>(
     for Extent { length, source } in content.extents(0, content.size()) {
         match source {
             ExtentSource::Zeros => {}
-            ExtentSource::Read => target.write_read(to, length, |offset, piece| content.read_at(offset, piece))?,
+            ExtentSource::Read => {
+                let mut reader = content.reader(to);
+                target.write_read(to, length, |_, piece| reader.read(piece))?;
+            }
             ExtentSource::File { file, offset } => {
                 if !input.as_ref().is_some_and(|input| std::ptr::addr_eq(input.backing, file)) {
                     input.iter().try_for_each(InputFile::check).map_err(reading(path))?;
@@ -235,12 +238,12 @@ impl<K: SystemCalls> TargetFile<'_, K> {
         self.end = self.end.max(end);
     }
 
-    /// Writes bytes of the content. `read` reads them, and is passed their offset.
+    /// Writes bytes of the content. `read` reads them in order, and is passed their offset.
     fn write_read(
         &mut self,
         start: u64,
         length: u64,
-        read: impl Fn(u64, &mut [u8]) -> Result<(), ReadError>,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), ReadError>,
     ) -> Result<(), ExportError> {
         let end = start + length;
         let mut offset = start;

@@ -172,18 +172,20 @@ fn write_files(files: Vec<WriteJob>, reflink: Reflink, progress: &ExportProgress
     }
     let sharing = Sharing::new(Linux, reflink);
     let batches = directory::batches(ready);
-    batches.into_par_iter().with_max_len(1).try_for_each(|batch| batch.write(&sharing, &progress.done))
+    // In their order: files whose code is in one bundle then continue each other's decoder.
+    batches.into_iter().par_bridge().try_for_each(|batch| batch.write(&sharing, &progress.done))
 }
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
 pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
     let mut buffer = vec![0; STEP.min(usize::try_from(size).unwrap_or(STEP))];
+    let mut reader = content.reader(0);
     let mut offset = 0;
     while offset < size {
         let here = buffer.len().min(usize::try_from(size - offset).unwrap_or(STEP));
         let (piece, _) = buffer.split_at_mut(here);
-        content.read_at(offset, piece).map_err(reading(path))?;
+        reader.read(piece).map_err(reading(path))?;
         file.write_all(piece).map_err(at(path))?;
         offset += here as u64;
         done.fetch_add(here as u64, Ordering::Relaxed);

@@ -8,9 +8,10 @@ use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
 use super::FatbinError;
 use super::bundle::malformed;
 use super::packing::{CompressedHeader, Method, WINDOW_LOG};
+use super::slice_reader::SliceReader;
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from, head, head_mut, to_usize};
+use crate::rope::{Content, Identity, InOrderReader, ReadError, check_range, copy_from, head, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -221,7 +222,7 @@ impl Compressed {
 
     /// Moves a stream to `offset`. To go back, decoding starts again.
     pub fn seek(&self, stream: &mut OpenStream, offset: u64) -> Result<(), ReadError> {
-        if stream.id != self.id || stream.at > offset {
+        if stream.id != self.id || stream.at > offset || stream.reader.is_none() {
             let reader = self.reader().map_err(|error| self.damaged(&error))?;
             self.decodings.fetch_add(1, Ordering::Relaxed);
             *stream = OpenStream { id: self.id, at: 0, reader: Some(reader) };
@@ -382,9 +383,9 @@ impl Read for InputReader {
 /// A part of a compressed bundle.
 #[derive(Debug)]
 pub(super) struct Slice {
-    bundle: Arc<Compressed>,
-    offset: u64,
-    size: u64,
+    pub(super) bundle: Arc<Compressed>,
+    pub(super) offset: u64,
+    pub(super) size: u64,
 }
 
 impl Content for Slice {
@@ -406,6 +407,10 @@ impl Content for Slice {
         }
         let held = held.map_or_else(|| bundle.decompressed(), Ok)?;
         copy_from(&held, self.offset + offset, buffer)
+    }
+
+    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
+        Box::new(SliceReader::new(self, offset))
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {

@@ -31,6 +31,7 @@ mod kernels;
 mod open;
 mod packing;
 mod search;
+mod slice_reader;
 mod stored;
 mod thin;
 

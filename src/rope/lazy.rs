@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use once_cell::sync::OnceCell;
 
-use super::{Content, Identity, ReadError, Rope};
+use super::read::PositionedReader;
+use super::{Content, Identity, InOrderReader, ReadError, Rope};
 
 type Work = Box<dyn Fn() -> Result<Rope, ReadError> + Send + Sync>;
 
@@ -55,6 +56,14 @@ impl Content for LazyContent {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         self.get()?.read_at(offset, buffer)
+    }
+
+    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
+        match self.get() {
+            Ok(made) => made.reader(offset),
+            // Its first read returns the error.
+            Err(_) => Box::new(PositionedReader { content: self, at: offset }),
+        }
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {

@@ -45,7 +45,8 @@ pub use extent::{Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;
 pub use packed::{BlockBoundary, Packed};
-pub use read::{read_all, read_range};
+pub use read::{InOrderReader, read_all, read_range};
+use read::{PositionedReader, RopeReader};
 pub use sha256::Sha256;
 
 /// Bytes of a fixed length that can be read at any offset, from any thread.
@@ -56,6 +57,12 @@ pub trait Content: Send + Sync + fmt::Debug {
     /// Fills `buffer` with the bytes that start at `offset`. Fails with [`ReadError::OutOfRange`] unless all of
     /// them lie inside the content.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
+
+    /// A reader of the bytes from `offset` on. Reading all of a content costs less with it than in pieces, if a piece is
+    /// decompressed.
+    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
+        Box::new(PositionedReader { content: self, at: offset })
+    }
 
     /// Fills `buffer` with the first bytes, doing no more work than these need.
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
@@ -354,6 +361,10 @@ impl Content for Rope {
             rest = after;
         }
         Ok(())
+    }
+
+    fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {
+        Box::new(RopeReader { rope: self, at: offset, open: None })
     }
 
     fn backing(&self) -> Option<&dyn Backing> {

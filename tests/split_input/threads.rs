@@ -1,17 +1,27 @@
-//! Archives that cost more than they show.
+//! Archives that cost more than they show: frames with windows that fill the memory, and entries that share a frame. Many threads
+//! do no more work than one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use kpackfs::join::{JoinProgress, join};
 use kpackfs::kpack::{Toc, TocEntry};
+use kpackfs::resources::Resources;
+use kpackfs::source::{EntryPath, Input};
+use kpackfs::split::{Plan, PlanProgress};
+use kpackfs::{export, view};
 use tempfile::TempDir;
 
 use super::{FIXTURES, Opened, options, write};
 
 /// Bytes of a code object.
 const CODE: usize = 4 << 20;
+/// Room for one decoder with a window of 128 KiB, or for less than one code object.
+const MEMORY: u64 = 2 << 20;
+/// Binaries, each with an archive of its own.
+const BINARIES: usize = 8;
 
 /// Code for gfx90a that repeats itself.
 fn code() -> Vec<u8> {
@@ -71,6 +81,38 @@ fn installation(count: usize, archive: &[u8]) -> TempDir {
         fs::write(at(&format!("in/.kpack/{stem}_gfx90a.kpack")), archive).unwrap();
     }
     place
+}
+
+/// Writes the fat binaries on this many threads, and returns the bytes that are decompressed.
+fn work_of(place: &TempDir, threads: usize) -> u64 {
+    let resources = Resources::new(MEMORY);
+    let mut input = Input::open(&place.path().join("in"), &resources).unwrap();
+    let joined = join(&mut input, &resources, &JoinProgress::default());
+    assert_eq!(joined.binaries.len(), BINARIES, "{:?}", joined.warnings);
+    let plan = Plan::of_joined(&input, &joined, &options(), &resources, &PlanProgress::default()).unwrap();
+    let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
+    let out = place.path().join(format!("fat-{threads}"));
+    let before = resources.counters.bytes_decompressed.get();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let views = [(EntryPath::new(b"fat").unwrap(), out.clone())];
+    pool.install(|| export::write(&tree, &views, &export::ExportProgress::default())).unwrap();
+    let header = &code()[..64];
+    for number in 0..BINARIES {
+        let fat = fs::read(out.join(format!("lib/x{number}.so"))).unwrap();
+        assert!(fat.windows(64).any(|bytes| bytes == header), "x{number}.so");
+    }
+    resources.counters.bytes_decompressed.get() - before
+}
+
+/// Threads with memory for one decoder took it from each other, and began again for each MiB.
+#[test]
+fn sixteen_threads_decompress_no_more_than_one() {
+    // Decoded as a stream, and in memory.
+    for window_log in [17, 22] {
+        let place = installation(BINARIES, &archive(&frame(window_log), ["lib/x.so#0".to_owned()].into_iter()));
+        let [one, many] = [1, 16].map(|threads| work_of(&place, threads));
+        assert_eq!((one, many), ((BINARIES * CODE) as u64, (BINARIES * CODE) as u64), "window 2^{window_log}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use object::pe::{ImageNtHeaders64, ImageOptionalHeader64};
 use once_cell::sync::OnceCell;
 
-use crate::rope::{Content, ReadError, check_range, copy_from};
+use crate::rope::{Content, ReadError, check_range, copy_from, read_all};
 
 /// Offset of the field from the beginning of the headers.
 pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
@@ -14,9 +14,6 @@ pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_h
 
 /// Bytes of the field.
 pub(in crate::binary) const CHECKSUM_SIZE: u64 = 4;
-
-/// Bytes read at a time; even, so that no word is split.
-const CHUNK: usize = 1 << 20;
 
 /// The four bytes of the checksum. It depends on the whole file, so it is computed at the first read.
 #[derive(Debug)]
@@ -56,19 +53,14 @@ impl Content for Checksum {
 
 fn compute(file: &dyn Content) -> Result<u32, ReadError> {
     let size = file.size();
-    let mut buffer = vec![0; CHUNK.min(usize::try_from(size).unwrap_or(CHUNK))];
     let mut sum = 0_u64;
-    let mut offset = 0;
-    while offset < size {
-        let length = usize::try_from(size - offset).unwrap_or(CHUNK).min(CHUNK);
-        let Some(piece) = buffer.get_mut(..length) else { break };
-        file.read_at(offset, piece)?;
+    // All pieces but the last have an even length, so that no word is split.
+    read_all(file, |piece| {
         let (words, last) = piece.as_chunks::<2>();
         sum += words.iter().map(|word| u64::from(u16::from_le_bytes(*word))).sum::<u64>();
         // A file of odd length ends with half a word.
         sum += last.first().map_or(0, |&byte| u64::from(byte));
-        offset += length as u64;
-    }
+    })?;
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
