@@ -236,9 +236,6 @@ impl Budget {
 
     /// Reserves memory for a value of a cache. Never waits; `None` if there is no room.
     pub fn claim(self: &Arc<Self>, purpose: MemoryClass, bytes: u64) -> Option<Reservation> {
-        if bytes > self.capacity {
-            return None;
-        }
         loop {
             let mut state = self.lock();
             let fits = state.taken(purpose, bytes) <= self.capacity;

@@ -134,17 +134,15 @@ where
         Some(entry.value.clone())
     }
 
-    /// Stores a value that was computed elsewhere. Returns a value that was evicted for it, if any.
+    /// Stores a value that was computed elsewhere, evicting others. Returns a value that was evicted for it, if any.
     pub fn put(&self, key: K, value: V) -> Option<V> {
         let budget = &self.held.budget;
         // The previous value of this key must not take the room of the new one.
         self.remove(&key);
         let weight = value.weight();
-        if weight > self.held.capacity {
-            return None;
-        }
         let mut left = None;
-        let limit = self.held.limit(&key, weight);
+        // A value that is larger than the cache is held alone: it may be read in many pieces, and each would make it again.
+        let limit = self.held.limit(&key, weight).max(weight);
         while self.bytes() > limit - weight
             && let Some((key, value)) = self.held.pop()
         {
@@ -265,14 +263,26 @@ mod tests {
         cache.put(3, value(4));
         assert!(cache.get(&2).is_none());
         assert_eq!(cache.bytes(), 8);
-        cache.put(4, value(11));
-        assert!(cache.get(&4).is_none());
-        assert_eq!(cache.bytes(), 8);
         cache.put(1, value(1));
         assert_eq!(cache.bytes(), 5);
         cache.remove(&1);
         cache.remove(&3);
         assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn a_value_larger_than_the_cache_or_the_budget_is_held_alone() {
+        let budget = Budget::new(10);
+        let cache = ByteCache::bounded(&budget, MemoryClass::Spans, 5);
+        for size in [6, 11] {
+            cache.put(1, value(4));
+            cache.put(2, value(size));
+            assert!(cache.get(&2).is_some(), "{size}");
+            assert_eq!((cache.bytes(), budget.gauges().spans), (size as u64, size as u64));
+        }
+        cache.put(3, value(4));
+        assert!(cache.get(&2).is_none());
+        assert_eq!(budget.gauges().spans, 4);
     }
 
     /// The reuse distances of a program that is loaded: it goes over more than the cache holds, repeatedly.

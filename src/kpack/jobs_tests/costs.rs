@@ -56,6 +56,18 @@ fn one_architecture_makes_no_frame_of_another_one() {
 }
 
 #[test]
+fn without_a_disk_a_frame_larger_than_the_cache_is_made_once_for_all_pieces_of_it() {
+    // Half of it is the cache's capacity.
+    let resources = Resources::new(CODE);
+    let archive = &archives(&resources)[0];
+    archive.make().unwrap();
+    let (_, made) = work(&resources, || assert!(read(archive).unwrap() == expected()[0]));
+    let lengths = archive.lengths().unwrap();
+    assert!(lengths.iter().all(|length| *length > CODE / 2), "{lengths:?}");
+    assert!(made <= OF_ONE, "{made} frames made");
+}
+
+#[test]
 fn without_a_disk_all_that_fits_into_memory_is_made_at_once() {
     let resources = Resources::new(64 << 20);
     let first = archives(&resources);
