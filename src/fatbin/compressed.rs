@@ -216,6 +216,13 @@ impl Compressed {
         Some(found.unwrap_or_else(|reservation| streams.lend(OpenStream::default(), reservation)))
     }
 
+    /// A stream for a piece at `offset`. It is the one that the reader of the piece before has left there, if it still has its
+    /// lease.
+    fn stream_for_piece(&self, offset: u64) -> Pooled<OpenStream> {
+        let position = |stream: &OpenStream| (stream.id == self.id && stream.at <= offset).then_some(stream.at);
+        self.resources.streams.resume(position).unwrap_or_else(|| self.stream())
+    }
+
     fn stream_memory(&self) -> u64 {
         self.packing.window.saturating_add(DECODER)
     }
@@ -395,18 +402,32 @@ impl Content for Slice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
-        let bundle = &self.bundle;
+        let (bundle, start, length) = (&self.bundle, self.offset + offset, buffer.len() as u64);
+        // A reader that has not reached the end is expected to go on.
+        let goes_on = offset + length < self.size;
         if !bundle.is_decompressed_in_memory() {
-            let mut stream = bundle.stream();
-            bundle.seek(&mut stream, self.offset + offset)?;
-            return bundle.read_stream(&mut stream, buffer);
+            let mut stream = bundle.stream_for_piece(start);
+            let read = bundle.seek(&mut stream, start).and_then(|()| bundle.read_stream(&mut stream, buffer));
+            if goes_on && read.is_ok() {
+                stream.lease(start.saturating_add(bundle.stream_memory()), length);
+            } else {
+                stream.end_lease();
+            }
+            return read;
         }
-        let held = bundle.resident(self.offset + offset + buffer.len() as u64);
+        let held = bundle.resident(start + length);
         if held.is_some() {
             bundle.resources.counters.cache_hits.add(1);
         }
         let held = held.map_or_else(|| bundle.decompressed(), Ok)?;
-        copy_from(&held, self.offset + offset, buffer)
+        copy_from(&held, start, buffer)?;
+        let bundles = &bundle.resources.bundles;
+        if goes_on {
+            bundles.lease(&bundle.id, bundle.size(), length);
+        } else {
+            bundles.end_lease(&bundle.id);
+        }
+        Ok(())
     }
 
     fn reader(&self, offset: u64) -> Box<dyn InOrderReader + '_> {

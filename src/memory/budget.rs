@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 use super::idle::Idle;
 use super::malloc::trim_malloc;
@@ -34,6 +35,14 @@ pub trait Reclaim: Send + Sync {
 
     /// Drops its least recently used value. `false` if it dropped none.
     fn reclaim(&self) -> bool;
+
+    /// How long it takes until the first lease ends; `None` if there is none. A leased value cannot go.
+    fn lease_left(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Ends all leases.
+    fn end_leases(&self) {}
 
     /// Shrinks back to its usual size.
     fn rest(&self) {}
@@ -175,6 +184,8 @@ impl Budget {
                 return Ok(self.take(state, purpose, bytes));
             }
             drop(state);
+            // Asked first: a lease that ends from here on ends the wait as well.
+            let lease_left = if is_first { self.lease_left() } else { None };
             if is_first && self.reclaim_for(purpose, bytes) {
                 continue;
             }
@@ -183,8 +194,21 @@ impl Budget {
                 return Ok(self.take(state, purpose, bytes));
             }
             if state.changes == seen {
-                drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
+                self.wait(state, lease_left);
             }
+        }
+    }
+
+    /// How long it takes until the first lease ends.
+    fn lease_left(&self) -> Option<Duration> {
+        self.reclaimables().iter().filter_map(|reclaimable| reclaimable.lease_left()).min()
+    }
+
+    /// Waits until memory is released, or at most this long.
+    fn wait(&self, state: MutexGuard<'_, BudgetState>, most: Option<Duration>) {
+        match most {
+            Some(most) => drop(self.changed.wait_timeout(state, most).unwrap_or_else(PoisonError::into_inner)),
+            None => drop(self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -318,6 +342,7 @@ impl Budget {
 
     fn release(&self, is_released: impl Fn(&dyn Reclaim) -> bool) {
         for reclaimable in self.reclaimables().iter().filter(|reclaimable| is_released(&***reclaimable)) {
+            reclaimable.end_leases();
             while reclaimable.reclaim() {}
         }
     }

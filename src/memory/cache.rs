@@ -1,10 +1,12 @@
 //! A cache bounded in bytes, whose values are computed once however many threads ask for them at the same time.
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use lru::LruCache;
 
 use super::budget::{Budget, Reclaim, Reservation};
+use super::lease::{self, Lease};
 use super::pool::Pooled;
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,6 +83,7 @@ const LEAST_GHOST: u64 = 16 << 10;
 struct CachedValue<V> {
     value: V,
     used: u64,
+    lease: Option<Lease>,
     /// None if the value has its own.
     _reservation: Option<Reservation>,
 }
@@ -153,7 +156,7 @@ where
         if reservation.is_none() && !V::IS_RESERVED {
             return left;
         }
-        let entry = CachedValue { value, used: budget.now(), _reservation: reservation };
+        let entry = CachedValue { value, used: budget.now(), lease: None, _reservation: reservation };
         let mut held = self.held.lock();
         held.bytes += weight;
         let before = held.values.put(key, entry);
@@ -164,12 +167,39 @@ where
         left
     }
 
+    /// Leases a value to its reader, who has read some bytes of it and will read more; see [`Pooled::lease`].
+    pub fn lease(&self, key: &K, cost: u64, bytes: u64) {
+        let mut held = self.held.lock();
+        let Some(entry) = held.values.peek_mut(key) else { return };
+        entry.lease.get_or_insert_with(|| Lease::new(cost)).count(bytes);
+        let may_go = entry.may_go();
+        drop(held);
+        if may_go {
+            self.held.budget.look_again();
+        }
+    }
+
+    /// Ends the lease of a value.
+    pub fn end_lease(&self, key: &K) {
+        if let Some(entry) = self.held.lock().values.peek_mut(key) {
+            entry.lease = None;
+        }
+        self.held.budget.look_again();
+    }
+
     /// Drops a value.
     pub fn remove(&self, key: &K) {
         let mut held = self.held.lock();
         let removed = held.values.pop(key);
         held.bytes -= removed.as_ref().map_or(0, |entry| entry.value.weight());
         drop(held);
+    }
+}
+
+impl<V> CachedValue<V> {
+    /// Whether it may be evicted.
+    fn may_go(&self) -> bool {
+        lease::left(self.lease.as_ref()).is_none()
     }
 }
 
@@ -188,6 +218,18 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
         held.bytes -= removed.value.weight();
         drop(held);
         Some((key, removed.value))
+    }
+
+    /// Takes out the least recently used value without a lease.
+    fn pop_unleased(&self) -> Option<V>
+    where
+        K: Clone,
+    {
+        let mut held = self.lock();
+        let key = held.values.iter().rev().find_map(|(key, entry)| entry.may_go().then(|| key.clone()))?;
+        let removed = held.values.pop(&key)?;
+        held.bytes -= removed.value.weight();
+        Some(removed.value)
     }
 
     /// The limit in bytes after a value of at least `weight` bytes was computed.
@@ -213,17 +255,25 @@ impl<K: Hash + Eq, V: Weight> CacheState<K, V> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
+impl<K: Hash + Eq + Clone + Send, V: Weight + Send> Reclaim for CacheState<K, V> {
     fn purpose(&self) -> MemoryClass {
         self.purpose
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().values.peek_lru().map(|(_, entry)| entry.used)
+        self.lock().values.iter().rev().find_map(|(_, entry)| entry.may_go().then_some(entry.used))
+    }
+
+    fn lease_left(&self) -> Option<Duration> {
+        self.lock().values.iter().filter_map(|(_, entry)| lease::left(entry.lease.as_ref())).min()
+    }
+
+    fn end_leases(&self) {
+        self.lock().values.iter_mut().for_each(|(_, entry)| entry.lease = None);
     }
 
     fn reclaim(&self) -> bool {
-        let Some((_, value)) = self.pop() else { return false };
+        let Some(value) = self.pop_unleased() else { return false };
         // Other users need the memory.
         let mut held = self.lock();
         held.limit = held.limit.saturating_sub(value.weight()).max(self.capacity);

@@ -6,6 +6,7 @@ mod budget;
 mod cache;
 mod compressors;
 mod idle;
+mod lease;
 mod malloc;
 mod open_stream;
 mod pool;

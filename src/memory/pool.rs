@@ -3,8 +3,10 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use super::budget::{Budget, Reclaim, Reservation};
+use super::lease::{self, Lease};
 use super::malloc;
 use crate::metrics::MemoryClass;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +28,14 @@ struct IdleEntry<T> {
     thing: T,
     reservation: Reservation,
     since: u64,
+    lease: Option<Lease>,
 }
 
 /// A value that returns to its pool when it is dropped.
 pub struct Pooled<T: Default> {
     thing: T,
     reservation: Option<Reservation>,
+    lease: Option<Lease>,
     pool: Arc<PoolState<T>>,
 }
 
@@ -50,7 +54,20 @@ impl<T: Default + Send + 'static> Pool<T> {
         let found = idle.iter().map(|resting| &resting.thing).rposition(is_fit)?;
         let IdleEntry { thing, reservation, .. } = idle.remove(found);
         drop(idle);
-        Some(Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) })
+        Some(self.lend(thing, reservation))
+    }
+
+    /// The idle value with a lease for which `rank` is greatest. The caller needs not wait for those that want its memory:
+    /// they wait until the lease ends.
+    pub fn resume(&self, rank: impl Fn(&T) -> Option<u64>) -> Option<Pooled<T>> {
+        let mut idle = self.0.lock();
+        let leased = idle.iter().enumerate().filter(|(_, entry)| lease::left(entry.lease.as_ref()).is_some());
+        let (_, found) = leased.filter_map(|(number, entry)| Some((rank(&entry.thing)?, number))).max()?;
+        let IdleEntry { thing, reservation, lease, .. } = idle.remove(found);
+        drop(idle);
+        let mut found = self.lend(thing, reservation);
+        found.lease = lease;
+        Some(found)
     }
 
     /// Drops the least recently used idle value.
@@ -75,7 +92,7 @@ impl<T: Default + Send + 'static> Pool<T> {
 
     /// Makes a new value a member of the pool. `reservation` is for its memory.
     pub fn lend(&self, thing: T, reservation: Reservation) -> Pooled<T> {
-        Pooled { thing, reservation: Some(reservation), pool: Arc::clone(&self.0) }
+        Pooled { thing, reservation: Some(reservation), lease: None, pool: Arc::clone(&self.0) }
     }
 }
 
@@ -101,6 +118,13 @@ impl<T> PoolState<T> {
     fn lock(&self) -> MutexGuard<'_, Vec<IdleEntry<T>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes out the least recently used value without a lease.
+    fn pop(&self) -> Option<IdleEntry<T>> {
+        let mut idle = self.lock();
+        let found = idle.iter().position(|entry| lease::left(entry.lease.as_ref()).is_none())?;
+        Some(idle.remove(found))
+    }
 }
 
 impl<T: Send> Reclaim for PoolState<T> {
@@ -109,15 +133,20 @@ impl<T: Send> Reclaim for PoolState<T> {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().first().map(|resting| resting.since)
+        self.lock().iter().find(|entry| lease::left(entry.lease.as_ref()).is_none()).map(|resting| resting.since)
     }
 
     fn reclaim(&self) -> bool {
-        let mut idle = self.lock();
-        let oldest = (!idle.is_empty()).then(|| idle.remove(0));
-        drop(idle);
         // The memory is freed before its reservation.
-        oldest.map(|IdleEntry { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
+        self.pop().map(|IdleEntry { thing, reservation, .. }| (drop(thing), drop(reservation))).is_some()
+    }
+
+    fn lease_left(&self) -> Option<Duration> {
+        self.lock().iter().filter_map(|entry| lease::left(entry.lease.as_ref())).min()
+    }
+
+    fn end_leases(&self) {
+        self.lock().iter_mut().for_each(|entry| entry.lease = None);
     }
 }
 
@@ -127,6 +156,17 @@ impl<T: Default> Pooled<T> {
         if let Some(reservation) = &mut self.reservation {
             reservation.resize(bytes);
         }
+    }
+
+    /// Leases it to its reader, who has read some bytes of it and will read more: it is not evicted at once when it is
+    /// dropped. Making it again would decompress `cost` bytes.
+    pub fn lease(&mut self, cost: u64, bytes: u64) {
+        self.lease.get_or_insert_with(|| Lease::new(cost)).count(bytes);
+    }
+
+    /// Ends its lease.
+    pub fn end_lease(&mut self) {
+        self.lease = None;
     }
 
     /// Bytes that are counted for it.
@@ -154,7 +194,7 @@ impl<T: Default> Drop for Pooled<T> {
         if let Some(reservation) = self.reservation.take() {
             let thing = std::mem::take(&mut self.thing);
             let since = self.pool.budget.now();
-            self.pool.lock().push(IdleEntry { thing, reservation, since });
+            self.pool.lock().push(IdleEntry { thing, reservation, since, lease: self.lease });
             self.pool.budget.mark_idle();
         }
     }

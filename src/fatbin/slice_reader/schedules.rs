@@ -4,11 +4,13 @@ use std::sync::LazyLock;
 
 use crate::fatbin::StoredObject;
 use crate::resources::Resources;
-use crate::rope::{Content, Rope, Segment, read_all};
+use crate::rope::{Content, Rope, Segment, head_mut, read_all};
 use crate::sync::{Arc, check, thread};
 
 /// Bytes of a code object.
 const SIZE: usize = 2 << 20;
+/// Bytes of a piece.
+const PIECE: usize = 256 << 10;
 /// Room for one decoder, or for one decompressed code object.
 const MEMORY: u64 = 3 << 19;
 
@@ -43,9 +45,27 @@ fn read(frame: &[u8], read: fn(&dyn Content)) -> u64 {
     resources.counters.bytes_decompressed.get()
 }
 
+fn in_pieces(object: &dyn Content) {
+    let mut buffer = vec![0; PIECE];
+    for at in (0..SIZE).step_by(PIECE) {
+        object.read_at(at as u64, head_mut(&mut buffer, PIECE)).unwrap();
+    }
+}
+
 #[test]
 fn readers_of_two_frames_decompress_each_of_them_once() {
     for frame in [&STREAMED, &IN_MEMORY] {
         check(move || assert_eq!(read(frame, |object| read_all(object, |_| ()).unwrap()), 2 * SIZE as u64));
+    }
+}
+
+/// Each piece of a reader that has lost its decoder decompresses everything before it.
+#[test]
+fn two_readers_in_pieces_with_memory_for_one_decoder_do_not_begin_again_for_each_piece() {
+    for frame in [&STREAMED, &IN_MEMORY] {
+        check(move || {
+            let work = read(frame, in_pieces);
+            assert!(work <= 3 * 2 * SIZE as u64, "{work} bytes for two times {SIZE}");
+        });
     }
 }

@@ -1,0 +1,78 @@
+//! Leases of values that are read piece by piece: decoders and decompressed bundles.
+//!
+//! A value that is evicted between two pieces has to be made again for the next one. If two readers take turns and there is
+//! memory for one decoder, each piece would cost all bytes before it. A lease postpones the eviction until the bytes
+//! read are as many as the value costs, so that all of the work is at most about three times that of one reader. It also ends
+//! when its reader has been silent for as long as it takes to make the value again: waiting longer would cost the others more
+//! than an eviction costs the reader. (Waiting for the next request of a reader is anticipatory scheduling: Iyer and
+//! Druschel, SOSP 2001.)
+
+use std::time::{Duration, Instant};
+
+/// About the time that it takes to decompress one byte.
+const OF_BYTE: Duration = Duration::from_nanos(1);
+
+/// The shortest time after which a reader counts as silent.
+const LEAST: Duration = Duration::from_millis(20);
+
+/// A lease of a value, from the last read on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lease {
+    /// Bytes that are decompressed to make the value again.
+    cost: u64,
+    /// Bytes read since the value was leased.
+    read: u64,
+    last: Instant,
+}
+
+impl Lease {
+    pub(super) fn new(cost: u64) -> Self {
+        Self { cost, read: 0, last: Instant::now() }
+    }
+
+    /// Counts bytes that were read.
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.read = self.read.saturating_add(bytes);
+        self.last = Instant::now();
+    }
+
+    /// How long the value must not be evicted; `None` if it may be.
+    pub(super) fn left(&self) -> Option<Duration> {
+        if self.read >= self.cost {
+            return None;
+        }
+        // No time passes in tests of schedules.
+        if cfg!(feature = "shuttle") {
+            return Some(Duration::MAX);
+        }
+        let patience = OF_BYTE.saturating_mul(u32::try_from(self.cost).unwrap_or(u32::MAX)).max(LEAST);
+        patience.checked_sub(self.last.elapsed()).filter(|left| !left.is_zero())
+    }
+}
+
+/// How long a value must not be evicted that may have a lease.
+pub(super) fn left(lease: Option<&Lease>) -> Option<Duration> {
+    lease.and_then(Lease::left)
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_ends_when_as_much_was_read_as_the_value_costs() {
+        let mut lease = Lease::new(1 << 30);
+        lease.count((1 << 30) - 1);
+        assert!(lease.left().is_some_and(|left| left > Duration::from_millis(100)));
+        lease.count(1);
+        assert_eq!((lease.left(), left(None)), (None, None));
+    }
+
+    #[test]
+    fn a_lease_ends_when_its_reader_is_silent() {
+        let silent = Instant::now().checked_sub(Duration::from_millis(500)).unwrap();
+        let after_pause = |cost| Lease { last: silent, ..Lease::new(cost) }.left();
+        assert_eq!((after_pause(1), after_pause(400_000_000)), (None, None));
+        assert!(after_pause(1 << 30).is_some());
+    }
+}
