@@ -44,22 +44,28 @@ pub(super) struct Batch {
 pub(super) fn batches(files: Vec<Ready>) -> Vec<Batch> {
     let (mut large, small): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.content.size() >= LARGE);
     large.sort_by_key(|file| Reverse(file.content.size()));
-    let mut batches: Vec<_> =
-        large.into_iter().map(|file| Batch { directory: file.directory(), files: vec![file] }).collect();
+    let mut batches: Vec<_> = large.into_iter().map(Batch::of_one).collect();
     let mut directories = BTreeMap::<PathBuf, Vec<Ready>>::new();
     for file in small {
         directories.entry(file.directory()).or_default().push(file);
     }
-    for (directory, mut files) in directories {
-        while !files.is_empty() {
-            let rest = files.split_off(files.len().min(MOST_FILES));
-            batches.push(Batch { directory: directory.clone(), files: std::mem::replace(&mut files, rest) });
+    for (directory, files) in directories {
+        let mut files = files.into_iter();
+        while files.len() > 0 {
+            // Collected, since `Vec::split_off` leaves each batch with the capacity of all files that follow it.
+            let files = files.by_ref().take(MOST_FILES).collect();
+            batches.push(Batch { directory: directory.clone(), files });
         }
     }
     batches
 }
 
 impl Batch {
+    /// A batch of a single file.
+    pub(super) fn of_one(file: Ready) -> Self {
+        Self { directory: file.directory(), files: vec![file] }
+    }
+
     /// Writes the files. Adds their bytes to `done`.
     pub(super) fn write<K: SystemCalls>(&self, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -138,6 +144,13 @@ mod tests {
         let expected = [("b", 1), ("a", 1), ("a", 1), ("b", 2), ("c", 256), ("c", 256), ("c", 88)];
         assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), expected.map(|(name, files)| (name.to_owned(), files)));
         assert_eq!(found[3].files.iter().map(|file| file.content.size()).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
+    fn batches_have_room_for_their_own_files_only() {
+        let files = (0..10_000).map(|number| ready(format!("d/{number}").into(), of(1))).collect();
+        let capacity: usize = batches(files).iter().map(|batch| batch.files.capacity()).sum();
+        assert!(capacity <= 2 * 10_000, "{capacity}");
     }
 
     #[test]

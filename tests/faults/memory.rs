@@ -194,6 +194,24 @@ fn code_objects_are_checked_and_written_in_pieces() {
 }
 
 #[test]
+fn a_directory_of_many_small_files_is_written_in_little_memory() {
+    const FILES: u64 = 20_000;
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().join("tree");
+    fs::create_dir_all(tree.join("data")).unwrap();
+    fs::copy("tests/fixtures/plain.so", tree.join("libx.so")).unwrap();
+    for number in 0..FILES {
+        fs::write(tree.join(format!("data/{number}")), "x").unwrap();
+    }
+    let output = place.path().join("out");
+    let split =
+        [env!("CARGO_BIN_EXE_kpackfs"), "split", "--no-cache", "--memory", "16", "-o", output.to_str().unwrap()];
+    let peak = peak(0, &[&split[..], &[tree.to_str().unwrap()]].concat());
+    assert_eq!(fs::read_dir(output.join("host/data")).unwrap().count() as u64, FILES);
+    assert!(peak < (16 << 10) + BESIDES + FILES * 400 / 1024, "{peak} KiB");
+}
+
+#[test]
 fn a_bundle_that_claims_an_absurd_size_is_named() {
     let inspect = |size: u64| {
         let place = tempfile::tempdir().unwrap();
