@@ -4,6 +4,7 @@
 
 mod directory;
 mod file;
+mod links;
 mod sharing;
 
 use std::collections::HashMap;
@@ -18,7 +19,8 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use self::directory::Ready;
-use self::sharing::{Linux, Sharing};
+use self::links::LinkedFile;
+use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
 use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
@@ -70,6 +72,7 @@ pub enum ExportError {
 }
 
 /// A file to write, and its path.
+#[derive(Clone)]
 struct WriteJob {
     path: PathBuf,
     body: Body,
@@ -80,8 +83,8 @@ struct WriteJob {
 #[derive(Default)]
 struct Jobs {
     files: Vec<WriteJob>,
-    /// Further names of files, each with the name that it links to.
-    links: Vec<(PathBuf, PathBuf)>,
+    /// Files of `files` that may have further names.
+    links: Vec<LinkedFile>,
     directories: Vec<(PathBuf, Attributes)>,
 }
 
@@ -99,6 +102,16 @@ pub fn write_with(
     reflink: Reflink,
     progress: &ExportProgress,
 ) -> Result<(), ExportError> {
+    write_through(tree, views, &Sharing::new(Linux, reflink), progress)
+}
+
+/// Writes the nodes through these system calls.
+fn write_through<K: SystemCalls>(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    sharing: &Sharing<K>,
+    progress: &ExportProgress,
+) -> Result<(), ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = Jobs::default();
@@ -108,10 +121,8 @@ pub fn write_with(
         }
         write_directories(tree, node, path, &mut HashMap::new(), &mut jobs)?;
     }
-    write_files(jobs.files, reflink, progress)?;
-    for (path, original) in jobs.links {
-        fs::hard_link(&original, &path).map_err(at(&path))?;
-    }
+    write_files(jobs.files, sharing, progress)?;
+    jobs.links.into_iter().try_for_each(|file| file.link(sharing, progress))?;
     // Writing into a directory changes its time, so the times of directories are set last, from the bottom up.
     for (path, attributes) in jobs.directories.iter().rev() {
         set_owner(path, attributes)?;
@@ -122,12 +133,12 @@ pub fn write_with(
     Ok(())
 }
 
-/// Creates directories and symlinks, and lists the files.
+/// Creates directories and symlinks, and lists the files. `linked` has the number of each group of links in `jobs.links`.
 fn write_directories(
     tree: &Tree,
     node: NodeId,
     path: &Path,
-    first_names: &mut HashMap<u64, PathBuf>,
+    linked: &mut HashMap<u64, usize>,
     jobs: &mut Jobs,
 ) -> Result<(), ExportError> {
     let Some(found) = tree.node(node) else { return Ok(()) };
@@ -141,7 +152,7 @@ fn write_directories(
             jobs.directories.push((path.to_owned(), attributes));
             for child in tree.children(node).into_iter().flatten().filter(|child| !child.hidden) {
                 let path = path.join(Path::new(std::ffi::OsStr::from_bytes(child.name)));
-                write_directories(tree, child.node, &path, first_names, jobs)?;
+                write_directories(tree, child.node, &path, linked, jobs)?;
             }
         }
         NodeKind::Symlink(target) => {
@@ -151,29 +162,45 @@ fn write_directories(
         }
         NodeKind::File { link_group, .. } => {
             let Some(body) = tree.body(node) else { return Ok(()) };
-            if let Some(original) = link_group.and_then(|group| first_names.get(&group)) {
-                jobs.links.push((path.to_owned(), original.clone()));
+            let path = path.to_owned();
+            if let Some(file) = link_group.and_then(|group| jobs.links.get_mut(*linked.get(&group)?)) {
+                file.names.push(path);
                 return Ok(());
             }
-            first_names.extend(link_group.map(|group| (group, path.to_owned())));
-            jobs.files.push(WriteJob { path: path.to_owned(), body, attributes });
+            let file = WriteJob { path, body, attributes };
+            if let Some(group) = link_group {
+                linked.insert(*group, jobs.links.len());
+                jobs.links.push(LinkedFile { file: file.clone(), names: Vec::new() });
+            }
+            jobs.files.push(file);
         }
     }
     Ok(())
 }
 
-fn write_files(files: Vec<WriteJob>, reflink: Reflink, progress: &ExportProgress) -> Result<(), ExportError> {
+fn write_files<K: SystemCalls>(
+    files: Vec<WriteJob>,
+    sharing: &Sharing<K>,
+    progress: &ExportProgress,
+) -> Result<(), ExportError> {
     // Making a content uses all cores by itself, and would wait for itself inside of the thread pool.
     let mut ready = Vec::with_capacity(files.len());
-    for WriteJob { path, body, attributes } in files {
-        let content = body.content().map_err(reading(&path))?;
-        progress.total.fetch_add(content.size(), Ordering::Relaxed);
-        ready.push(Ready { path, content, attributes });
+    for file in files {
+        ready.push(file.ready(progress)?);
     }
-    let sharing = Sharing::new(Linux, reflink);
     let batches = directory::batches(ready);
     // In their order: files whose code is in one bundle then continue each other's decoder.
-    batches.into_iter().par_bridge().try_for_each(|batch| batch.write(&sharing, &progress.done))
+    batches.into_iter().par_bridge().try_for_each(|batch| batch.write(sharing, &progress.done))
+}
+
+impl WriteJob {
+    /// Makes the content, and adds its size to the bytes to write.
+    fn ready(self, progress: &ExportProgress) -> Result<Ready, ExportError> {
+        let Self { path, body, attributes } = self;
+        let content = body.content().map_err(reading(&path))?;
+        progress.total.fetch_add(content.size(), Ordering::Relaxed);
+        Ok(Ready { path, content, attributes })
+    }
 }
 
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.

@@ -1,13 +1,14 @@
-//! System calls that copy or share ranges inside the kernel, and which of them were refused.
+//! System calls that link files, or copy or share ranges inside the kernel, and which of them were refused.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::rope::to_usize;
-use rustix::fs::copy_file_range;
+use rustix::fs::{copy_file_range, link};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Setter, opcode};
 
@@ -37,6 +38,11 @@ pub(super) trait SystemCalls: Sync {
 
     /// Copies bytes, and returns their number.
     fn copy(&self, from: &File, offset: u64, to: &File, at: u64, length: u64) -> Result<u64, Errno>;
+
+    /// Gives a file another name.
+    fn link(&self, file: &Path, name: &Path) -> Result<(), Errno> {
+        link(file, name)
+    }
 }
 
 /// Linux.
