@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
+use super::inputs::Inputs;
 use super::json;
 use super::options::SplitOptions;
 use super::output::Output;
@@ -112,7 +113,8 @@ impl PreparedArtifacts {
             bail!("--view {view}: there is no such part");
         }
         let statement = self.statement.clone().with_views(views);
-        write(&parts, (output, writing), keep_set_id, force, &self.input, &statement, &self.resources)?;
+        let inputs = Inputs::of(std::slice::from_ref(&self.input));
+        write(&parts, (output, writing), keep_set_id, force, &inputs, &statement, &self.resources)?;
         match self.artifacts.failures.as_slice() {
             [] => Ok(ExitCode::SUCCESS),
             failures => bail!("{} could not be split", counted(failures.len(), "artifact", "artifacts")),
@@ -221,7 +223,7 @@ pub(super) fn write(
     (output, writing): (&Path, Writing),
     keep_set_id: bool,
     force: bool,
-    input: &Path,
+    inputs: &Inputs,
     statement: &Statement,
     resources: &Resources,
 ) -> anyhow::Result<()> {
@@ -243,7 +245,7 @@ pub(super) fn write(
     let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
     let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
-    let mut output = Output::prepare(output, &places, &gone, force, input, resources)?;
+    let mut output = Output::prepare(output, &places, &gone, force, inputs, resources)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives, writing)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
-use super::inspect::write_page;
+use super::inspect::{check_page, write_page};
 use super::is_broken_pipe;
 use super::json;
 use super::options::SplitOptions;
@@ -109,6 +109,7 @@ impl Compare {
     }
 
     fn compare(&self) -> anyhow::Result<Diff> {
+        check_page(self.html.as_deref(), &[self.before.clone(), self.after.clone()])?;
         set_jobs(self.options.jobs)?;
         let mut options = self.options.clone();
         options.memory = (options.memory / 2).max(LEAST_MEMORY);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::inputs::Inputs;
 use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
@@ -49,6 +50,7 @@ impl Inspect {
         if self.html.as_deref() == Some(Path::new("-")) && (self.json || self.markdown) {
             bail!("--html -: stdout is for the page then, not for --json or --markdown");
         }
+        check_page(self.html.as_deref(), &self.source.paths())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
         if let Some(artifacts) = self.source.artifacts(&self.options)? {
             if self.sizes {
@@ -105,6 +107,12 @@ fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
     }
     let found = found.iter().filter(|(_, found)| found.bundles > 0);
     found.map(|(path, found)| EmbeddedSummary::of(path, found)).collect()
+}
+
+/// Fails if a page would be written to one of the inputs.
+pub(super) fn check_page(file: Option<&Path>, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    let file = file.filter(|file| *file != Path::new("-"));
+    file.map_or(Ok(()), |file| Inputs::of(inputs).check_written(file).context("--html"))
 }
 
 /// Writes a page to a file or to stdout.

@@ -5,6 +5,7 @@ mod cache;
 mod diff;
 mod generate;
 mod index;
+mod inputs;
 mod inspect;
 mod interrupt;
 mod json;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::inputs::Inputs;
 use super::json;
 use super::lists::pieces;
 use super::options::{SplitOptions, artifacts_of};
@@ -54,6 +55,7 @@ pub(super) struct Mount {
 impl Mount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let inputs = self.input.iter().map(|input| absolute(input)).collect::<anyhow::Result<Vec<_>>>()?;
+        self.serving.check_log(&Inputs::of(&inputs))?;
         let input = inputs.first().cloned().unwrap_or_default();
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;

@@ -14,6 +14,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use tempfile::{Builder, TempDir};
 
+use super::inputs::Inputs;
 use super::interrupt::{delete, unfinished};
 use crate::resources::Resources;
 use crate::source::EntryPath;
@@ -49,30 +50,26 @@ struct OutputPart {
 }
 
 impl Output {
-    /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it, unless `force` is set.
+    /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it, unless `force` is set, and if
+    /// they concern an input.
     /// Code objects are compressed once: until they are written, they are kept in an unnamed file in the directory.
     pub(super) fn prepare(
         place: &Path,
         parts: &[PathBuf],
         gone: &[PathBuf],
         force: bool,
-        input: &Path,
+        inputs: &Inputs,
         resources: &Resources,
     ) -> anyhow::Result<Self> {
         let name = || place.display().to_string();
+        parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
         fs::create_dir_all(place).with_context(name)?;
-        let taken: Vec<&PathBuf> = parts.iter().chain(gone).filter(|part| part.symlink_metadata().is_ok()).collect();
-        if !force && let Some(first) = taken.first() {
-            let more = match taken.len().saturating_sub(NAMED) {
-                0 => String::new(),
-                more => format!(", and {more} more"),
-            };
-            let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
-            let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
-            bail!("{shown}{more}: there already; name another directory, or replace what is there by --force");
+        let taken: Vec<&Path> =
+            parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok()).collect();
+        if !force {
+            refuse_existing(&taken)?;
         }
-        check_input(&taken, input)?;
-        clear(place);
+        clear(place, inputs);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
         let (hidden, lock) = hidden_in(place).with_context(name)?;
@@ -230,16 +227,16 @@ impl Movable {
     }
 }
 
-/// Fails if the input would be replaced.
-fn check_input(taken: &[&PathBuf], input: &Path) -> anyhow::Result<()> {
-    let input = input.canonicalize().unwrap_or_else(|_| input.to_owned());
-    for place in taken {
-        // A link is replaced, not its target.
-        if !place.is_symlink() && place.canonicalize().is_ok_and(|place| input.starts_with(place)) {
-            bail!("{}: it is the input or holds it, and is not replaced", place.display());
-        }
-    }
-    Ok(())
+/// Fails if there are paths that would be replaced.
+pub(super) fn refuse_existing(taken: &[&Path]) -> anyhow::Result<()> {
+    let Some(first) = taken.first() else { return Ok(()) };
+    let more = match taken.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
+    let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
+    bail!("{shown}{more}: there already; name another directory, or replace what is there by --force");
 }
 
 /// Creates a hidden directory, and locks it.
@@ -267,13 +264,14 @@ fn lock(directory: &Path) -> io::Result<Option<File>> {
     Ok(is_there.then_some(file))
 }
 
-/// Deletes what killed processes have left in an output directory. Reports names that only the user can judge.
-fn clear(output: &Path) {
+/// Deletes what killed processes have left in an output directory, unless it is an input. Reports names that only the
+/// user can judge.
+fn clear(output: &Path, inputs: &Inputs) {
     let entries = fs::read_dir(output).into_iter().flatten().flatten();
     for entry in entries {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
-        if name.starts_with(PREFIX) && lock(&path).is_ok_and(|lock| lock.is_some()) {
+        if name.starts_with(PREFIX) && inputs.check(&path).is_ok() && lock(&path).is_ok_and(|lock| lock.is_some()) {
             if let Err(error) = delete(&path) {
                 eprintln!("kpackfs: warning: {}: left by a run that was killed: {error}", path.display());
             }

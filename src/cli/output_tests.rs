@@ -4,7 +4,7 @@ use super::*;
 
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Output> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
-    Output::prepare(output, &places, &[], force, input, &Resources::new(0))
+    Output::prepare(output, &places, &[], force, &Inputs::of(&[input.to_owned()]), &Resources::new(0))
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -163,7 +163,8 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
         for place in &gone {
             fs::create_dir_all(place.join("x")).unwrap();
         }
-        Output::prepare(&output, &[output.join("part")], &gone, force, &input, &Resources::new(0))
+        let inputs = Inputs::of(std::slice::from_ref(&input));
+        Output::prepare(&output, &[output.join("part")], &gone, force, &inputs, &Resources::new(0))
     };
     assert!(prepare(false).err().unwrap().to_string().contains("part"));
     let failed = prepare(true).unwrap();
@@ -186,8 +187,31 @@ fn the_input_is_never_replaced() {
     for input in [output.join("above/input"), directory.path().join("link")] {
         for place in ["above", "above/input"] {
             let error = prepare(&output, &[place], true, &input).err().unwrap().to_string();
-            assert!(error.contains("is the input"), "{error}");
+            assert!(error.contains("it is the input ") && error.contains("or contains it"), "{error}");
         }
     }
     assert_eq!(names(&output.join("above")), ["input"]);
+}
+
+#[test]
+fn nothing_is_written_in_the_input() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("in");
+    fs::create_dir_all(input.join("lib")).unwrap();
+    symlink("in/lib", directory.path().join("link")).unwrap();
+    for output in [input.clone(), input.join("new/deep"), input.join("lib/../new"), directory.path().join("link/new")] {
+        let error = prepare(&output, &["host"], false, &input).err().unwrap().to_string();
+        assert!(error.contains("it is in the input "), "{error}");
+    }
+    assert_eq!(names(&input), ["lib"]);
+    prepare(&input.join("../in2"), &["host"], false, &input).unwrap();
+}
+
+#[test]
+fn the_rest_of_a_killed_run_stays_if_it_is_the_input() {
+    let (_directory, output) = old();
+    let input = output.join(".kpackfs-partial-x/host");
+    fs::create_dir_all(&input).unwrap();
+    drop(prepare(&output, &["a"], true, &input).unwrap());
+    assert!(input.exists());
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
+use super::inputs::Inputs;
 use super::interrupt;
 use super::options::SplitOptions;
 use super::prepare::resources;
@@ -82,8 +83,8 @@ impl Recombine {
             (Some(output), _) => {
                 interrupt::watch()?;
                 let (recombined, resources) = self.prepare(&config, &shards)?;
-                let statement = self.statement()?;
-                write(&recombined.parts, (output, self.writing), true, self.force, &shards, &statement, &resources)?;
+                let (statement, inputs) = (self.statement()?, Inputs::of_shards(&config, &shards));
+                write(&recombined.parts, (output, self.writing), true, self.force, &inputs, &statement, &resources)?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}
@@ -93,6 +94,7 @@ impl Recombine {
 
     fn serve(&self, mount_point: &Path, config: &Path, shards: &Path) -> anyhow::Result<()> {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
+        self.serving.check_log(&Inputs::of_shards(&config, &shards))?;
         let served = || {
             let (recombined, resources) = self.prepare(&config, &shards)?;
             serve(&recombined.parts, &shards, &recombined.witnesses, None, &self.statement()?, &resources)

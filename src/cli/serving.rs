@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::inputs::Inputs;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
@@ -75,6 +76,11 @@ fn check_mountable(source: &Path) -> anyhow::Result<()> {
 }
 
 impl Serving {
+    /// Fails if messages would be written to an input.
+    pub(super) fn check_log(&self, inputs: &Inputs) -> anyhow::Result<()> {
+        self.log_file.as_ref().map_or(Ok(()), |file| inputs.check_written(file).context("--log-file"))
+    }
+
     /// Mounts the tree that `prepare` makes from `source`, and serves it. In the background, `prepare` runs in the
     /// daemon.
     pub(super) fn serve(

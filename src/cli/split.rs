@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
+use super::inputs::Inputs;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::output::Output;
@@ -276,7 +277,8 @@ impl Split {
     ) -> anyhow::Result<Output> {
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        Output::prepare(&self.output, &places, &gone, self.force, self.source.path(), &prepared.resources)
+        let inputs = Inputs::of(&self.source.paths());
+        Output::prepare(&self.output, &places, &gone, self.force, &inputs, &prepared.resources)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {

@@ -25,8 +25,8 @@ pub use announce::ReadyFile;
 pub use autosave::autosave;
 pub use error::FsError;
 pub use mount::{
-    MountEntry, MountOptions, Mounted, ServeOptions, Served, Unmounter, enter_namespace, find_mount, list_mounts,
-    mount, serve, umount,
+    MountEntry, MountOptions, Mounted, ServeOptions, Served, Unmounter, enter_namespace, find_mount, list_all_mounts,
+    list_mounts, mount, serve, umount,
 };
 
 /// The type of our mounts in `/proc/mounts` and `findmnt -t`.

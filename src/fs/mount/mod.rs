@@ -24,7 +24,7 @@ use crate::resources::Resources;
 use crate::view::Tree;
 
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
-pub use self::mountinfo::{MountEntry, list_mounts};
+pub use self::mountinfo::{MountEntry, list_all_mounts, list_mounts};
 
 /// With two threads, one can copy bytes while the other one answers. A third one gains nothing and costs wake-ups.
 const SESSION_THREADS: usize = 2;

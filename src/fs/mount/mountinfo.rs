@@ -15,6 +15,8 @@ pub struct MountEntry {
     pub parent: u64,
     /// `major:minor` of the filesystem.
     pub device: String,
+    /// The directory or file of the filesystem that is mounted.
+    pub root: PathBuf,
     /// The mount point.
     pub mount_point: PathBuf,
     /// Type of the filesystem, with its subtype.
@@ -25,14 +27,14 @@ pub struct MountEntry {
 
 /// The kpackfs mounts that this process can see, including stale ones.
 pub fn list_mounts() -> Result<Vec<MountEntry>, FsError> {
-    let mut mounts = read()?;
+    let mut mounts = list_all_mounts()?;
     mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
     Ok(mounts)
 }
 
 /// The uppermost mount at `path`.
 pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, FsError> {
-    Ok(topmost_of(read()?, path))
+    Ok(topmost_of(list_all_mounts()?, path))
 }
 
 fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
@@ -41,7 +43,8 @@ fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
     Some(mounts.swap_remove(top))
 }
 
-fn read() -> Result<Vec<MountEntry>, FsError> {
+/// All mounts that this process can see.
+pub fn list_all_mounts() -> Result<Vec<MountEntry>, FsError> {
     let text = std::fs::read("/proc/self/mountinfo").map_err(FsError::system("/proc/self/mountinfo"))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
@@ -53,11 +56,11 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let id = text()?.parse().ok()?;
     let parent = text()?.parse().ok()?;
     let device = text()?;
-    let mount_point = unescape(fields.nth(1)?);
+    let (root, mount_point) = (unescape(fields.next()?), unescape(fields.next()?));
     fields.find(|field| *field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
-    Some(MountEntry { id, parent, device, mount_point: mount_point.into(), kind, source })
+    Some(MountEntry { id, parent, device, root: root.into(), mount_point: mount_point.into(), kind, source })
 }
 
 /// The kernel writes space, tab, newline, backslash and `#` as a backslash with three octal digits.
@@ -93,10 +96,11 @@ mod tests {
 
     #[test]
     fn lines_are_taken_apart() {
-        let line = br"36 35 98:0 / /mnt/a\040b\134\011c rw,noatime master:1 shared:2 - fuse.kpackfs /w,x\040y.whl ro";
+        let line =
+            br"36 35 98:0 /r\040s /mnt/a\040b\134\011c rw,noatime master:1 shared:2 - fuse.kpackfs /w,x\040y.whl ro";
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.parent, &*mount.device), (36, 35, "98:0"));
-        assert_eq!(mount.mount_point, Path::new("/mnt/a b\\\tc"));
+        assert_eq!((&*mount.root, &*mount.mount_point), (Path::new("/r s"), Path::new("/mnt/a b\\\tc")));
         assert_eq!((&*mount.kind, mount.source.to_str().unwrap()), (FILESYSTEM_TYPE, "/w,x y.whl"));
         for bad in [&b""[..], b"36", b"36 35 98:0 / /mnt rw", b"36 35 98:0 / /mnt rw - ext4", b"x 35 98:0 / /m r - a b"]
         {

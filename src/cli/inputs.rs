@@ -1,0 +1,214 @@
+//! The inputs of a command, and the rule that protects them: a path that a command writes is no input, contains none,
+//! and is in none.
+//!
+//! Paths are compared by their places in filesystems, so that symlinks, bind mounts and other names of a directory give
+//! the same answer. Files are also compared by inode, because of hard links.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+use crate::artifact::{FoundArtifacts, find, shards};
+use crate::fs::{MountEntry, list_all_mounts};
+use crate::join;
+
+/// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).
+const MOST_LINKS: u32 = 40;
+
+/// All inputs of a command.
+pub(super) struct Inputs {
+    inputs: Vec<ProtectedInput>,
+    mounts: Vec<MountEntry>,
+}
+
+/// A file or directory that is not written.
+struct ProtectedInput {
+    /// The path that the user gave: this one, or a directory that contains it.
+    given: PathBuf,
+    path: PathBuf,
+    location: DevicePath,
+    /// The input, and all directories and symlinks on the way to it.
+    leading: HashSet<DevicePath>,
+}
+
+/// A place in a filesystem, through whichever mount it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct DevicePath {
+    /// `major:minor`; empty if the mount is unknown.
+    device: String,
+    path: PathBuf,
+}
+
+impl Inputs {
+    /// The inputs at these paths: also the wheels and artifacts in directories, which may be symlinks.
+    pub(super) fn of(paths: &[PathBuf]) -> Self {
+        Self::at(paths.iter().flat_map(|path| parts_of(path).into_iter().map(|part| (path.clone(), part))).collect())
+    }
+
+    /// The inputs of `recombine`.
+    pub(super) fn of_shards(config: &Path, directory: &Path) -> Self {
+        let of_shards = shards(directory).unwrap_or_default();
+        let parts = of_shards.values().flat_map(|shard| parts_of(shard));
+        let parts = parts.chain([directory.to_owned()]).map(|part| (directory.to_owned(), part));
+        Self::at(parts.chain([(config.to_owned(), config.to_owned())]).collect())
+    }
+
+    /// The inputs at these paths, each with the path that the user gave.
+    fn at(paths: Vec<(PathBuf, PathBuf)>) -> Self {
+        // Without the list, paths are compared as they are after resolving symlinks.
+        let mut inputs = Self { inputs: Vec::new(), mounts: list_all_mounts().unwrap_or_default() };
+        for (given, path) in paths {
+            let found = inputs.protected(&given, path);
+            inputs.inputs.extend(found);
+        }
+        inputs
+    }
+
+    /// An input, and what is mounted in it.
+    fn protected(&self, given: &Path, path: PathBuf) -> Vec<ProtectedInput> {
+        let real = real(&path, MOST_LINKS);
+        let mounted = self.mounts_at(&real).map(|mount| {
+            let location = DevicePath::new(&mount.device, &mount.root);
+            let (given, path) = (given.to_owned(), mount.mount_point.clone());
+            ProtectedInput { given, path, leading: location.ancestors().collect(), location }
+        });
+        let mut inputs: Vec<_> = mounted.collect();
+        let location = self.locate(&real);
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let named = absolute.ancestors().map(|above| self.locate(&place_of(above)));
+        let leading = named.chain(real.ancestors().map(|above| self.locate(above))).chain(location.ancestors());
+        let leading = leading.collect();
+        inputs.push(ProtectedInput { given: given.to_owned(), path, location, leading });
+        inputs
+    }
+
+    /// Fails if a file or directory may not be created or replaced at `place`. A symlink there is replaced itself.
+    pub(super) fn check(&self, place: &Path) -> anyhow::Result<()> {
+        let resolved = place_of(place);
+        let shown = place.display();
+        let location = self.locate(&resolved);
+        for input in &self.inputs {
+            let given = input.given.display();
+            if input.leading.contains(&location) {
+                bail!("{shown}: it is the input {given} or contains it, and is not replaced; name another output");
+            }
+            if location.is_in(&input.location) {
+                bail!("{shown}: it is in the input {given}; name an output outside of it");
+            }
+        }
+        let Ok(existing) = resolved.symlink_metadata() else { return Ok(()) };
+        if existing.is_dir()
+            && let Some(mount) = self.mounts_at(&resolved).next()
+        {
+            // Deleting what is replaced would delete the files of that filesystem.
+            let mounted = mount.mount_point.display();
+            bail!("{shown}: not replaced, because {mounted} is a mount point; unmount it, or name another output");
+        }
+        let is_linked = existing.is_file() && existing.nlink() > 1;
+        let input = self.inputs.iter().filter(|_| is_linked).find(|input| has_link(&input.path, &existing));
+        input.map_or(Ok(()), |input| {
+            bail!("{shown}: it is a hard link to a file of the input {}; name another output", input.given.display())
+        })
+    }
+
+    /// Fails if a file may not be written at `path`. Symlinks are followed.
+    pub(super) fn check_written(&self, path: &Path) -> anyhow::Result<()> {
+        // Opening a directory for writing fails.
+        if path.is_dir() { Ok(()) } else { self.check(&real(path, MOST_LINKS)) }
+    }
+
+    /// The mounts at or below a directory.
+    fn mounts_at(&self, directory: &Path) -> impl Iterator<Item = &MountEntry> {
+        self.mounts.iter().filter(move |mount| mount.mount_point.starts_with(directory))
+    }
+
+    /// Where a path leads, which consists of directories except for its last component.
+    fn locate(&self, path: &Path) -> DevicePath {
+        let number = |path: &Path| {
+            let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID).ok()?;
+            (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+        };
+        let number = path.ancestors().find_map(number);
+        let mount = self.mounts.iter().find(|mount| Some(mount.id) == number);
+        let inside = mount.and_then(|mount| Some((mount, path.strip_prefix(&mount.mount_point).ok()?)));
+        inside.map_or_else(
+            || DevicePath::new("", path),
+            |(mount, path)| DevicePath::new(&mount.device, &mount.root.join(path)),
+        )
+    }
+}
+
+impl DevicePath {
+    fn new(device: &str, path: &Path) -> Self {
+        Self { device: device.to_owned(), path: path.to_owned() }
+    }
+
+    /// It and the directories above it.
+    fn ancestors(&self) -> impl Iterator<Item = Self> {
+        self.path.ancestors().map(|path| Self::new(&self.device, path))
+    }
+
+    fn is_in(&self, other: &Self) -> bool {
+        self.device == other.device && self.path.starts_with(&other.path)
+    }
+}
+
+/// An input, and the wheels and artifacts in it.
+fn parts_of(input: &Path) -> Vec<PathBuf> {
+    let artifacts = match find(input) {
+        Ok(Some(FoundArtifacts::Several { artifacts, .. })) => artifacts.into_values().collect(),
+        _ => Vec::new(),
+    };
+    let wheels = join::wheels_in(input).unwrap_or_default();
+    std::iter::once(input.to_owned()).chain(artifacts).chain(wheels).collect()
+}
+
+/// The path without symlinks before its last component.
+fn place_of(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real(parent, MOST_LINKS).join(name),
+        _ => real(&path, MOST_LINKS),
+    }
+}
+
+/// The path without symlinks. Its end need not exist.
+fn real(path: &Path, most_links: u32) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let Some(parent) = path.parent() else { return path };
+    if let (Ok(target), Some(fewer)) = (path.read_link(), most_links.checked_sub(1)) {
+        return real(&parent.join(target), fewer);
+    }
+    let parent = real(parent, most_links);
+    match path.file_name() {
+        Some(name) => parent.join(name),
+        // The path ends with `..`.
+        None => parent.parent().unwrap_or(Path::new("/")).to_owned(),
+    }
+}
+
+/// Whether a file is at this path, or below it in a directory, under any name.
+fn has_link(path: &Path, file: &Metadata) -> bool {
+    let is_same = |path: &Path| path.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
+    if !path.is_dir() {
+        return is_same(path);
+    }
+    let mut directories = vec![path.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(entry.path());
+            } else if entry.ino() == file.ino() && is_same(&entry.path()) {
+                return true;
+            }
+        }
+    }
+    false
+}

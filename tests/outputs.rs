@@ -1,0 +1,278 @@
+//! What commands may write: never an input.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use common::{fixture, program, skipped, succeeds};
+use tempfile::TempDir;
+
+/// The fat wheel. The host wheel has the same name.
+const WHEEL: &str = "x-1.0-py3-none-linux_x86_64.whl";
+
+/// The device wheel for one of its targets.
+const DEVICE: &str = "amd_x_device_gfx90a-1.0-py3-none-linux_x86_64.whl";
+
+/// A directory with inputs, in which commands run.
+struct Place(TempDir);
+
+impl Place {
+    /// With an install tree, a fat wheel, a directory of split wheels, artifacts, shards and archives.
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        place.file("tree/lib/libx.so", &fixture("plain.so"));
+        place.file("other/lib/libx.so", &fixture("features.so"));
+        place.file("artifacts/x_lib_gfx90X/artifact_manifest.txt", b"stage");
+        place.file("artifacts/x_lib_gfx90X/stage/lib/libx.so", &fixture("plain.so"));
+        place.copy("artifacts/x_lib_gfx90X", "shards/a/x_lib_gfx90X");
+        let config =
+            r#"{"primary_shard": "a", "architecture_groups": {"all": {"architectures": ["gfx90a", "gfx1030"]}}}"#;
+        place.file("shards/packages.json", config.as_bytes());
+        place.file("code/x.so", &fixture("plain.so"));
+        place.succeeds("kpack create --from-binary code/x.so --target gfx90a -o archives/x.kpack");
+        place.succeeds("kpack unbundle code/x.so --target gfx90a -o code");
+        place.wheel();
+        place.succeeds("split fat/WHEEL -o wheels --format wheel");
+        assert!(place.at("wheels").join(WHEEL).exists() && place.at("wheels").join(DEVICE).exists());
+        place
+    }
+
+    /// Another place with the same inputs.
+    fn copied(&self) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        succeeds(Command::new("cp").arg("-a").arg(self.at(".")).arg(place.at(".")));
+        place
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn file(&self, path: &str, bytes: &[u8]) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn copy(&self, from: &str, to: &str) {
+        fs::create_dir_all(self.at(to).parent().unwrap()).unwrap();
+        succeeds(Command::new("cp").arg("-a").arg(self.at(from)).arg(self.at(to)));
+    }
+
+    fn wheel(&self) {
+        fs::create_dir(self.at("fat")).unwrap();
+        let mut zip = zip::ZipWriter::new(fs::File::create(self.at("fat").join(WHEEL)).unwrap());
+        for (name, bytes) in [
+            ("x/libx.so", fixture("plain.so")),
+            ("x-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: x\nVersion: 1.0\n".to_vec()),
+            (
+                "x-1.0.dist-info/WHEEL",
+                b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-linux_x86_64\n".to_vec(),
+            ),
+            ("x-1.0.dist-info/RECORD", Vec::new()),
+        ] {
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(&bytes).unwrap();
+        }
+        zip.finish().unwrap();
+    }
+
+    /// Runs the program with arguments separated by spaces.
+    fn run(&self, arguments: &str) -> Output {
+        let arguments = arguments.replace("WHEEL", WHEEL).replace("DEVICE", DEVICE);
+        program().args(arguments.split(' ')).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", "").output().unwrap()
+    }
+
+    #[track_caller]
+    fn succeeds(&self, arguments: &str) {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Every file and symlink by path, with its bytes or its target.
+    fn files(&self, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = BTreeMap::new();
+        let mut directories = vec![self.at(directory)];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                match path.read_link() {
+                    Ok(target) => drop(found.insert(path, target.into_os_string().into_encoded_bytes())),
+                    Err(_) if path.is_dir() => directories.push(path),
+                    Err(_) => drop(found.insert(path.clone(), fs::read(&path).unwrap())),
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Prepares a place: `mkdir A`, `ln A B` (hard links to all files of a directory), `ln -s TARGET LINK`, `mv A B`,
+/// separated by semicolons.
+fn prepare(place: &Place, steps: &str) {
+    let steps = steps.replace("WHEEL", WHEEL).replace("DEVICE", DEVICE);
+    for step in steps.split("; ").filter(|step| !step.is_empty()) {
+        match step.split(' ').collect::<Vec<_>>().as_slice() {
+            ["mkdir", directory] => fs::create_dir_all(place.at(directory)).unwrap(),
+            ["ln", from, to] => drop(succeeds(Command::new("cp").arg("-al").arg(place.at(from)).arg(place.at(to)))),
+            ["ln", "-s", target, link] => symlink(target, place.at(link)).unwrap(),
+            ["mv", from, to] => fs::rename(place.at(from), place.at(to)).unwrap(),
+            step => panic!("{step:?}"),
+        }
+    }
+}
+
+/// Preparations, and a command that would write to an input.
+const REFUSED: [(&str, &str); 40] = [
+    // One input.
+    ("", "split fat/WHEEL -o fat --format wheel --force"),
+    ("", "split fat/WHEEL -o ./fat/../fat --format wheel --force"),
+    ("ln -s fat link", "split fat/WHEEL -o link --format wheel --force"),
+    ("ln -s fat link", "split link/WHEEL -o fat --format wheel --force"),
+    ("ln fat hard", "split fat/WHEEL -o hard --format wheel --force"),
+    ("mkdir l; ln -s ../fat/WHEEL l/WHEEL", "split l/WHEEL -o fat --format wheel --force"),
+    ("mkdir l; ln -s ../fat/WHEEL l/WHEEL", "split l/WHEEL -o l --format wheel --force"),
+    // Several.
+    ("", "split wheels -o wheels --format wheel --force"),
+    ("", "split wheels -o wheels --format directory --force"),
+    ("", "split wheels -o wheels --format thin-wheel --force"),
+    ("", "split wheels -o wheels --format wheel --view fat --force"),
+    ("", "split wheels/WHEEL wheels/DEVICE -o wheels --format wheel --force"),
+    ("", "split wheels/DEVICE wheels/WHEEL -o wheels --format wheel --force"),
+    ("mkdir o; mv wheels/DEVICE o/DEVICE", "split wheels/WHEEL o/DEVICE -o o --format wheel --force"),
+    ("ln -s wheels link", "split link -o wheels --format wheel --force"),
+    ("ln -s wheels link", "split wheels -o link --format wheel --force"),
+    ("ln wheels hard", "split wheels -o hard --format wheel --force"),
+    (
+        "mkdir l; ln -s ../wheels/WHEEL l/WHEEL; ln -s ../wheels/DEVICE l/DEVICE",
+        "split l -o wheels --format wheel --force",
+    ),
+    ("mkdir wheels/o", "split wheels/WHEEL wheels/DEVICE -o wheels/o/.. --format wheel --force"),
+    // An input in an output, and an output in an input.
+    ("mkdir out; mv tree out/host", "split out/host -o out --force"),
+    ("mkdir out/host/deep; mv tree out/host/deep/tree", "split out/host/deep/tree -o out --force"),
+    ("mkdir out/host/deep; mv fat out/host/deep/fat", "split out/host/deep/fat/WHEEL -o out --force"),
+    ("mkdir out/host/deep; mv tree out/host/deep/tree; ln -s out/host/deep/tree link", "split link -o out --force"),
+    ("mkdir out; ln -s ../tree out/host", "split out/host -o out --force"),
+    ("mkdir out; ln -s ../tree out/host", "split out/host/lib -o out --force"),
+    ("", "split tree -o tree --force"),
+    ("", "split tree -o tree/out --force"),
+    ("", "split tree -o tree/lib --force"),
+    ("ln -s tree/lib link", "split tree -o link --force"),
+    ("ln -s tree link", "split link -o tree/out --force"),
+    // Artifacts.
+    ("", "split artifacts -o artifacts --force"),
+    ("mkdir l; ln -s ../artifacts/x_lib_gfx90X l/x_lib_gfx90X", "split l -o artifacts/x_lib_gfx90X --force"),
+    ("", "recombine shards/packages.json shards -o shards/a --force"),
+    ("mkdir o/x_lib_all; mv shards/packages.json o/x_lib_all/p", "recombine o/x_lib_all/p shards -o o --force"),
+    // Pages and logs.
+    ("", "inspect fat/WHEEL --html fat/WHEEL"),
+    ("", "inspect tree --html tree/lib/libx.so"),
+    ("ln tree hard", "inspect tree --html hard/lib/libx.so"),
+    ("ln -s tree/lib/libx.so link", "inspect tree --html link"),
+    ("ln -s tree/new link", "inspect tree --html link"),
+    ("mkdir m", "mount --fake other m --log-file other/lib/libx.so"),
+];
+
+#[test]
+fn no_input_is_ever_replaced_or_added_to() {
+    let inputs = Place::new();
+    let mut failures = Vec::new();
+    for (steps, command) in REFUSED {
+        let place = inputs.copied();
+        prepare(&place, steps);
+        let before = place.files("");
+        let output = place.run(command);
+        let (is_same, said) = (before == place.files(""), String::from_utf8_lossy(&output.stderr));
+        if !is_same || output.status.success() || !said.contains(" the input ") {
+            failures.push(format!("{steps}: {command}: unchanged: {is_same}, {}: {said}", output.status));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Preparations, inputs, and a command that writes around them.
+const ALLOWED: [(&str, &str, &str); 10] = [
+    ("", "tree", "split tree -o tree/../out --force"),
+    ("mkdir out; mv tree out/tree", "out/tree", "split out/tree -o out --force"),
+    ("mkdir out; mv tree out/tree; ln -s out link", "out/tree", "split link/tree -o link --force"),
+    // A part with hard links to files of the input.
+    ("mkdir out; ln tree out/host", "tree", "split tree -o out --force"),
+    ("mkdir out; ln -s ../tree out/host", "tree", "split other -o out --force"),
+    ("", "fat", "split fat/WHEEL -o fat --force"),
+    ("", "wheels", "split wheels -o out --format wheel --force"),
+    ("", "wheels", "split wheels/DEVICE wheels/WHEEL -o fat --format wheel --force"),
+    ("", "artifacts/x_lib_gfx90X", "split artifacts/x_lib_gfx90X -o artifacts --force"),
+    ("", "fat/WHEEL", "inspect fat/WHEEL --html fat/page.html"),
+];
+
+#[test]
+fn outputs_next_to_an_input_are_replaced() {
+    let inputs = Place::new();
+    for (steps, input, command) in ALLOWED {
+        let place = inputs.copied();
+        prepare(&place, steps);
+        let files = || {
+            let inputs = place.at(&input.replace("WHEEL", WHEEL));
+            let mut files = place.files("");
+            files.retain(|path, _| path.starts_with(&inputs) && !path.starts_with(place.at("fat/host")));
+            files.retain(|path, _| {
+                !path.starts_with(place.at("fat/gfx90a")) && !path.starts_with(place.at("fat/gfx1030"))
+            });
+            files.retain(|path, _| !path.starts_with(place.at("fat/.kpackfs")));
+            files
+        };
+        let before = files();
+        assert!(!before.is_empty(), "{command}");
+        for _ in 0..2 {
+            place.succeeds(command);
+            assert!(files() == before, "{command}");
+        }
+    }
+}
+
+/// Mounts, as in [`REFUSED`]: the first is bound to the second.
+const BOUND: [(&str, &str, &str, &str); 7] = [
+    ("mkdir m", "wheels", "m", "split wheels -o m --format wheel --force"),
+    ("mkdir m", "wheels", "m", "split m -o wheels --format wheel --force"),
+    (
+        "mkdir out/host/deep/in; mkdir m; mv tree out/host/deep/in/tree",
+        "out/host/deep",
+        "m",
+        "split m/in/tree -o out --force",
+    ),
+    ("mkdir m", "tree/lib", "m", "split tree -o m --force"),
+    ("mkdir tree/m; mkdir out/host/deep", "out/host/deep", "tree/m", "split tree -o out --force"),
+    ("mkdir tree/m", "other", "tree/m", "split tree -o other/out --force"),
+    // Not an input, but what is mounted there would be deleted.
+    ("mkdir out/host/m", "code", "out/host/m", "split tree -o out --force"),
+];
+
+#[test]
+fn bind_mounts_lead_to_inputs() {
+    let inputs = Place::new();
+    for (steps, from, to, command) in BOUND {
+        let place = inputs.copied();
+        prepare(&place, steps);
+        let before = place.files("");
+        let script = r#"mount --bind "$1" "$2" && shift 2 && exec "$@""#;
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script, "sh", from, to, env!("CARGO_BIN_EXE_kpackfs")]);
+        let output =
+            unshare.args(command.split(' ')).current_dir(place.at("")).env("KPACKFS_CACHE_DIR", "").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("unshare") || said.contains("mount: ") {
+            return skipped(&format!("bind mounts are not possible here: {said}"));
+        }
+        assert!(place.files("") == before, "{command}: {said}");
+        assert!(said.contains(" the input ") || said.contains("m is a mount point"), "{command}: {said}");
+        assert!(!output.status.success(), "{command}");
+    }
+}
