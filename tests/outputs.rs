@@ -1,4 +1,4 @@
-//! What commands may write: never an input.
+//! What commands may write: never an input, and existing files only with `--force`.
 
 #![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only, not in their helpers")]
 
@@ -130,7 +130,7 @@ fn prepare(place: &Place, steps: &str) {
 }
 
 /// Preparations, and a command that would write to an input.
-const REFUSED: [(&str, &str); 40] = [
+const REFUSED: [(&str, &str); 43] = [
     // One input.
     ("", "split fat/WHEEL -o fat --format wheel --force"),
     ("", "split fat/WHEEL -o ./fat/../fat --format wheel --force"),
@@ -179,6 +179,10 @@ const REFUSED: [(&str, &str); 40] = [
     ("ln -s tree/lib/libx.so link", "inspect tree --html link"),
     ("ln -s tree/new link", "inspect tree --html link"),
     ("mkdir m", "mount --fake other m --log-file other/lib/libx.so"),
+    // Archives.
+    ("", "kpack extract archives/x.kpack --binary x.so#0 --target gfx90a -o archives/x.kpack --force"),
+    ("", "kpack create code -o code --force"),
+    ("", "kpack bundle code/x.so.0.gfx90a.hsaco -o code/x.so.0.gfx90a.hsaco --force"),
 ];
 
 #[test]
@@ -199,7 +203,7 @@ fn no_input_is_ever_replaced_or_added_to() {
 }
 
 /// Preparations, inputs, and a command that writes around them.
-const ALLOWED: [(&str, &str, &str); 10] = [
+const ALLOWED: [(&str, &str, &str); 11] = [
     ("", "tree", "split tree -o tree/../out --force"),
     ("mkdir out; mv tree out/tree", "out/tree", "split out/tree -o out --force"),
     ("mkdir out; mv tree out/tree; ln -s out link", "out/tree", "split link/tree -o link --force"),
@@ -211,6 +215,7 @@ const ALLOWED: [(&str, &str, &str); 10] = [
     ("", "wheels", "split wheels/DEVICE wheels/WHEEL -o fat --format wheel --force"),
     ("", "artifacts/x_lib_gfx90X", "split artifacts/x_lib_gfx90X -o artifacts --force"),
     ("", "fat/WHEEL", "inspect fat/WHEEL --html fat/page.html"),
+    ("", "archives/x.kpack", "kpack extract archives/x.kpack -o archives --force"),
 ];
 
 #[test]
@@ -274,5 +279,67 @@ fn bind_mounts_lead_to_inputs() {
         assert!(place.files("") == before, "{command}: {said}");
         assert!(said.contains(" the input ") || said.contains("m is a mount point"), "{command}: {said}");
         assert!(!output.status.success(), "{command}");
+    }
+}
+
+/// What is written, and a command that writes it.
+const KPACK: [(&str, &str); 5] = [
+    ("out/x.so.0.gfx90a.hsaco", "kpack extract archives/x.kpack -o out"),
+    ("out/one.hsaco", "kpack extract archives/x.kpack --binary x.so#0 --target gfx90a -o out/one.hsaco"),
+    ("out/x.so_gfx90a.kpack", "kpack create --from-binary code/x.so -o out"),
+    ("out/x.hipfb", "kpack bundle code/x.so.0.gfx90a.hsaco -o out/x.hipfb"),
+    ("out/x.so.0.gfx90a.hsaco", "kpack unbundle code/x.so -o out"),
+];
+
+#[test]
+fn existing_files_are_replaced_on_request_only() {
+    let inputs = Place::new();
+    for (file, command) in KPACK {
+        let place = inputs.copied();
+        place.succeeds(command);
+        let (written, all) = (fs::read(place.at(file)).unwrap(), place.files("out"));
+        place.file(file, b"mine");
+        let mine = place.files("");
+        let output = place.run(command);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(file) && said.contains("--force"), "{command}: {said}");
+        assert!(place.files("") == mine, "{command}");
+        place.succeeds(&format!("{command} --force"));
+        assert!(fs::read(place.at(file)).unwrap() == written && place.files("out") == all, "{command}");
+        if command.contains("--binary") {
+            // It writes into a directory of this name.
+            continue;
+        }
+        // A directory is not replaced by a file, and nothing else is written.
+        fs::remove_dir_all(place.at("out")).unwrap();
+        place.file(&format!("{file}/mine"), b"mine");
+        let mine = place.files("");
+        let output = place.run(&format!("{command} --force"));
+        assert!(!output.status.success() && place.files("") == mine, "{command}");
+    }
+}
+
+#[test]
+fn code_objects_that_would_have_one_file_are_refused_by_name() {
+    let place = Place::new();
+    for (names, named) in [
+        (&["x#0", "x.0"][..], "both x#0 (gfx90a) and x.0 (gfx90a) would be written to it"),
+        (&["a", "a.gfx90a.hsaco/b"], "a file for a (gfx90a), and a directory for a.gfx90a.hsaco/b (gfx90a)"),
+    ] {
+        for name in names {
+            place.copy("code/x.so.0.gfx90a.hsaco", &format!("two/{name}"));
+        }
+        place.succeeds("kpack create two -o two.kpack --target gfx90a");
+        let output = place.run("kpack extract two.kpack -o out");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(named), "{said}");
+        assert!(!place.at("out").exists());
+        for name in names {
+            place.succeeds(&format!("kpack extract two.kpack --binary {name} --target gfx90a -o one.hsaco --force"));
+        }
+        for leftover in ["two", "two.kpack", "one.hsaco"] {
+            let path = place.at(leftover);
+            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        }
     }
 }

@@ -292,7 +292,7 @@ fn truncate(it: &Environment) {
 
 fn replace(it: &Environment) {
     fs::copy(fixture("plain.so"), it.at("other.so")).unwrap();
-    let create = ["kpack", "create", "--from-binary", "other.so", "--target", "gfx1030", "-o"];
+    let create = ["kpack", "create", "--force", "--from-binary", "other.so", "--target", "gfx1030", "-o"];
     runs(Command::new(KPACKFS).args(create).arg(it.site.join(ARCHIVE)).current_dir(it.place.path()));
 }
 

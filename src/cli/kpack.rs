@@ -1,7 +1,6 @@
 //! `kpackfs kpack`.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,11 +9,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
+use super::files::{NewFiles, Replacing};
+use super::inputs::Inputs;
 use super::json;
 use super::pack::{self, Create};
 use super::table::{counted, size};
 use super::terminal::escaped;
-use super::unbundle::{new_file, unbundle};
+use super::unbundle::unbundle;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
@@ -51,6 +52,8 @@ enum KpackCommand {
         /// File to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+        #[command(flatten)]
+        replacing: Replacing,
     },
     /// Write the code objects of an archive to files
     ///
@@ -69,6 +72,8 @@ enum KpackCommand {
         /// Only this target
         #[arg(long, value_name = "TARGET")]
         target: Option<String>,
+        #[command(flatten)]
+        replacing: Replacing,
     },
     /// Write the code objects of fat binaries and of offload bundles, compressed or not, to files
     Unbundle {
@@ -81,6 +86,8 @@ enum KpackCommand {
         /// Only this target; without features it selects all targets of the same processor
         #[arg(long, value_name = "TARGET", alias = "gfx-arch")]
         target: Option<TargetId>,
+        #[command(flatten)]
+        replacing: Replacing,
     },
 }
 
@@ -89,11 +96,13 @@ impl Kpack {
         match &self.command {
             KpackCommand::List { file, json, summary } => list(file, *json, *summary)?,
             KpackCommand::Create(create) => create.run()?,
-            KpackCommand::Bundle { file, output } => pack::bundle(file, output)?,
-            KpackCommand::Extract { file, output, binary, target } => {
-                extract(file, output, binary.as_deref(), target.as_deref())?;
+            KpackCommand::Bundle { file, output, replacing } => pack::bundle(file, output, *replacing)?,
+            KpackCommand::Extract { file, output, binary, target, replacing } => {
+                extract(file, output, (binary.as_deref(), target.as_deref()), *replacing)?;
             }
-            KpackCommand::Unbundle { file, output, target } => unbundle(file, output, target.as_ref())?,
+            KpackCommand::Unbundle { file, output, target, replacing } => {
+                unbundle(file, output, target.as_ref(), *replacing)?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -139,7 +148,13 @@ fn summarise(reader: &ArchiveReader, out: &mut impl Write) -> anyhow::Result<()>
     Ok(())
 }
 
-fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str>) -> anyhow::Result<()> {
+/// Writes the code objects of this binary and this target, or of all.
+fn extract(
+    file: &Path,
+    output: &Path,
+    (binary, target): (Option<&str>, Option<&str>),
+    replacing: Replacing,
+) -> anyhow::Result<()> {
     let reader = open(file)?;
     let is_directory = output.is_dir() || output.as_os_str().as_encoded_bytes().ends_with(b"/");
     let is_one = binary.is_some() && target.is_some() && !is_directory;
@@ -151,32 +166,26 @@ fn extract(file: &Path, output: &Path, binary: Option<&str>, target: Option<&str
     };
     let found: Vec<_> = reader.entries().filter(|(key, target, _)| is_wanted(key, target)).collect();
     let Some((first, ..)) = found.first() else { bail!("{}: there is no such code object in it", file.display()) };
-    let write = |entry: &TocEntry, key: &str, target: &str, out: &mut dyn Write| {
+    let write = |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write| {
         let read = reader.read(entry, &budget, |piece| out.write_all(piece));
         read.with_context(|| format!("{}: {key}, {target}", file.display()))
     };
     let is_stdout = output == Path::new("-");
-    if let (true, [(key, target, entry)]) = (is_one || is_stdout, found.as_slice()) {
-        if is_stdout {
-            return write(entry, key, target, &mut std::io::stdout().lock());
+    let mut new = NewFiles::new(replacing);
+    match found.as_slice() {
+        [only] if is_stdout => return write(only, &mut std::io::stdout().lock()),
+        &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,
+        _ if is_one || is_stdout => {
+            let (file, count) = (file.display(), found.len());
+            bail!("{file}: {count} code objects fit; name one with --binary NAME#INDEX, such as {first}, and --target");
         }
-        let mut new = new_file(output)?;
-        write(entry, key, target, &mut new)?;
-        return new.persist(output).map(drop).with_context(|| output.display().to_string());
+        _ => {
+            for &(key, target, entry) in &found {
+                new.add(output.join(file_name(key, target)?), format!("{key} ({target})"), (key, target, entry))?;
+            }
+        }
     }
-    if is_one || is_stdout {
-        let (file, count) = (file.display(), found.len());
-        bail!("{file}: {count} code objects fit; name one with --binary NAME#INDEX, such as {first}, and --target");
-    }
-    for (key, target, entry) in found {
-        let path = output.join(file_name(key, target)?);
-        let directory = path.parent().unwrap_or(output);
-        fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        let mut new = new_file(&path)?;
-        write(entry, key, target, &mut new)?;
-        new.persist(&path).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
+    new.write(&Inputs::of(&[file.to_owned()]), |object, file, _| write(object, file))
 }
 
 /// `lib/libx.so#0` for `gfx942` becomes `lib/libx.so.0.gfx942.hsaco`. A name that leads out of the directory is

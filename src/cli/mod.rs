@@ -3,6 +3,7 @@
 mod artifacts;
 mod cache;
 mod diff;
+mod files;
 mod generate;
 mod index;
 mod inputs;

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tempfile::NamedTempFile;
 
+use super::files::{NewFiles, Replacing};
+use super::inputs::Inputs;
 use super::terminal::message;
-use super::unbundle::new_file;
 use crate::export;
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
@@ -60,6 +61,9 @@ pub(super) struct Create {
     /// zstd level, 1 to 22
     #[arg(long, value_name = "LEVEL", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22))]
     compression_level: i32,
+
+    #[command(flatten)]
+    replacing: Replacing,
 }
 
 impl Create {
@@ -75,10 +79,13 @@ impl Create {
             let output = self.output.display();
             bail!("{output}: there is code for {}; name a directory, or one of them (--target)", targets.join(", "));
         }
-        for (name, archive) in &archives {
-            write(&*archive.make()?, &if is_file { self.output.clone() } else { self.output.join(name) })?;
+        let mut new = NewFiles::new(self.replacing);
+        for (name, archive) in archives {
+            let path = if is_file { self.output.clone() } else { self.output.join(name) };
+            new.add(path, format!("the archive for {}", archive.target()), archive)?;
         }
-        Ok(())
+        let inputs = self.from_binary.as_ref().map_or(self.file.as_slice(), std::slice::from_ref);
+        new.write(&Inputs::of(inputs), |archive, file, path| copy(&*archive.make()?, file, path))
     }
 
     /// The archives that `split` would make for a binary, with their names.
@@ -181,7 +188,7 @@ impl Create {
 }
 
 /// Writes the code objects `files` as one offload bundle.
-pub(super) fn bundle(files: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> anyhow::Result<()> {
     let resources = Resources::new(0);
     let mut objects = Vec::<CodeObject>::new();
     for path in files {
@@ -192,7 +199,9 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path) -> anyhow::Result<()> {
         objects.push(object);
     }
     objects.sort_by(|one, other| one.target.cmp(&other.target));
-    write(&bundle_of(&objects)?, output)
+    let mut new = NewFiles::new(replacing);
+    new.add(output.to_owned(), "the bundle".to_owned(), bundle_of(&objects)?)?;
+    new.write(&Inputs::of(files), |bundle, file, path| copy(bundle, file, path))
 }
 
 /// A code object for `target`, or else for the target in its header.
@@ -227,11 +236,6 @@ fn text(path: &Path, name: &EntryPath) -> anyhow::Result<String> {
     Ok(name.with_context(|| format!("{}: archives need names in UTF-8", path.display()))?.to_owned())
 }
 
-/// Writes a file. Replaces an existing one.
-fn write(content: &dyn Content, path: &Path) -> anyhow::Result<()> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    let mut file = new_file(path)?;
-    export::copy(content, file.as_file_mut(), path, &AtomicU64::new(0))?;
-    file.persist(path).map(drop).with_context(|| path.display().to_string())
+fn copy(content: &dyn Content, file: &mut NamedTempFile, path: &Path) -> anyhow::Result<()> {
+    Ok(export::copy(content, file.as_file_mut(), path, &AtomicU64::new(0))?)
 }

@@ -1,14 +1,13 @@
 //! `kpackfs kpack unbundle`: extracts code objects from fat binaries and offload bundles.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
-use tempfile::{Builder, NamedTempFile};
 
+use super::files::{NewFiles, Replacing};
+use super::inputs::Inputs;
 use crate::binary::FatBinary;
 use crate::export;
 use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
@@ -24,17 +23,23 @@ const MEMORY: u64 = 256 << 20;
 const GAP: u64 = 1 << 16;
 
 /// Writes the code objects of `files` to `output`, as `<file>.<number of the wrapper or bundle>.<target>.hsaco`.
-pub(super) fn unbundle(files: &[PathBuf], output: &Path, target: Option<&TargetId>) -> anyhow::Result<()> {
+pub(super) fn unbundle(
+    files: &[PathBuf],
+    output: &Path,
+    target: Option<&TargetId>,
+    replacing: Replacing,
+) -> anyhow::Result<()> {
+    let resources = Resources::new(MEMORY);
+    let mut new = NewFiles::new(replacing);
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let bundles = bundles(file).with_context(|| file.display().to_string())?;
+        let bundles = bundles(file, &resources).with_context(|| file.display().to_string())?;
         let is_wanted = |of: &TargetId| target.is_none_or(|target| of == target || of.without_features() == *target);
         let mut count = 0;
-        for (number, objects) in bundles.iter().enumerate() {
-            for object in objects.iter().filter(|object| is_wanted(&object.target)) {
+        for (number, objects) in bundles.into_iter().enumerate() {
+            for object in objects.into_iter().filter(|object| is_wanted(&object.target)) {
                 let path = output.join(format!("{name}.{number}.{}.hsaco", object.target));
-                fs::create_dir_all(output).with_context(|| output.display().to_string())?;
-                write(object, &path)?;
+                new.add(path, format!("{} (bundle {number}, {})", file.display(), object.target), object)?;
                 count += 1;
             }
         }
@@ -44,20 +49,22 @@ pub(super) fn unbundle(files: &[PathBuf], output: &Path, target: Option<&TargetI
             _ => {}
         }
     }
-    Ok(())
+    // In pieces, since a code object may be larger than the memory.
+    new.write(&Inputs::of(files), |object, file, path| {
+        Ok(export::copy(&*object.content, file.as_file_mut(), path, &AtomicU64::new(0))?)
+    })
 }
 
 /// The code objects of each wrapper of a binary, or of each bundle in a file of bundles.
-fn bundles(file: &Path) -> anyhow::Result<Vec<Vec<CodeObject>>> {
-    let resources = Resources::new(MEMORY);
-    let content = open_file(file, &resources)?;
+fn bundles(file: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<Vec<CodeObject>>> {
+    let content = open_file(file, resources)?;
     let read_bundle = |at: u64, limit: u64| -> anyhow::Result<Vec<CodeObject>> {
-        let bundle = Bundle::read(&content, at, limit, &resources)?;
+        let bundle = Bundle::read(&content, at, limit, resources)?;
         for id in bundle.unknown_targets() {
             let name = file.display();
             eprintln!("kpackfs: warning: {name}: left out: code for {id:?}, a target ID that is not understood");
         }
-        Ok(bundle.objects(&content, &resources)?)
+        Ok(bundle.objects(&content, resources)?)
     };
     if let Some(binary) = FatBinary::scan(&content)? {
         let wrappers = binary.wrappers();
@@ -88,20 +95,4 @@ fn next_bundle(content: &Arc<dyn Content>, from: u64) -> anyhow::Result<Option<u
     let mut magic = [0; MAGIC_SIZE];
     let found = copy_from(&bytes, padding as u64, &mut magic).is_ok() && is_bundle(&magic);
     Ok(found.then_some(from + padding as u64))
-}
-
-/// Writes a code object in pieces, since it may be larger than the memory.
-fn write(object: &CodeObject, path: &Path) -> anyhow::Result<()> {
-    let mut file = new_file(path)?;
-    export::copy(&*object.content, file.as_file_mut(), path, &AtomicU64::new(0))?;
-    // Two inputs of the same name would be written to the same files.
-    file.persist_noclobber(path).map(drop).with_context(|| path.display().to_string())
-}
-
-/// A temporary file for `path`. It gets this name when it is complete.
-pub(super) fn new_file(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut name = Builder::new();
-    name.prefix(".kpackfs-").suffix(".partial").permissions(fs::Permissions::from_mode(0o666));
-    name.tempfile_in(directory).with_context(|| path.display().to_string())
 }

@@ -22,7 +22,7 @@ fn archives_of_files_are_read_by_the_runtime() {
     let place = loose();
     for (scheme, level) in [("none", "3"), ("zstd", "3"), ("zstd", "19")] {
         let options = ["--compression", scheme, "--compression-level", level];
-        place.succeeds(&[&["kpack", "create", "code", "-o", "out"][..], &options].concat());
+        place.succeeds(&[&["kpack", "create", "code", "-o", "out", "--force"][..], &options].concat());
         let (mut count, mut sizes) = (0, 0);
         for name in place.names("out") {
             let target = name.strip_prefix("code_").unwrap().strip_suffix(".kpack").unwrap().to_owned();

@@ -86,7 +86,9 @@ fn what_has_no_code() {
             "{said}"
         );
     }
-    // No file is overwritten.
+    // Two files of one name are refused before anything is written.
     place.fixture("a/x.so", "plain.so").fixture("b/x.so", "plain.so");
-    assert!(place.fails(1, &["kpack", "unbundle", "a/x.so", "b/x.so", "-o", "out"]).contains("File exists"));
+    let said = place.fails(1, &["kpack", "unbundle", "a/x.so", "b/x.so", "-o", "out"]);
+    assert!(said.contains("both a/x.so (bundle 0, gfx1030) and b/x.so (bundle 0, gfx1030)"), "{said}");
+    assert!(!place.at("out").exists());
 }
