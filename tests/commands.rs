@@ -187,3 +187,25 @@ fn messages_name_a_file_once() {
     let said = place.ends(1, &["kpack", "unbundle", "fat", "-o", "out"]);
     assert_eq!(said, "kpackfs: fat: not a regular file\n");
 }
+
+#[test]
+fn a_misspelt_command_is_named() {
+    let place = Place::new();
+    for arguments in [
+        &["splt", "fat", "-o", "out"][..],
+        &["splt", "-o", "out", "fat"],
+        &["splt", "fat", "plain", "-o", "out"],
+        &["splt", "fat", "-oy"],
+        &["splt", "fat", "-o", "out", "--force"],
+        &["splt", "-f", "fat", "-o", "rw"],
+    ] {
+        let said = place.ends(2, arguments);
+        assert!(said.contains("unrecognized subcommand 'splt'") && said.contains("'split'"), "{said}");
+    }
+    // mount.fuse3 calls it in this form, with a path.
+    for arguments in [["./splt", "m", "-o", "dev"], ["fat", "splt", "-o", "rw,dev,suid"]] {
+        let said = place.ends(32, &arguments);
+        assert!(said.starts_with("kpackfs: ") && said.contains("No such file"), "{said}");
+    }
+    assert_eq!(place.ends(1, &["fat", "plain", "-o", "nonsense"]), "kpackfs: unknown mount option nonsense\n");
+}

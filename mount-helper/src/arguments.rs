@@ -78,6 +78,54 @@ pub struct MountRequest {
     options: Vec<OsString>,
 }
 
+/// The arguments of a helper of mount(8), before options are looked up.
+#[derive(Default)]
+struct Arguments {
+    names: Vec<OsString>,
+    has_f: bool,
+    namespace: Option<OsString>,
+    lists: Vec<OsString>,
+}
+
+impl Arguments {
+    fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut found = Self::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_bytes() {
+                b"-f" => found.has_f = true,
+                // Sloppy (one thread in FUSE), no mtab, verbose: these change nothing here.
+                b"-s" | b"-n" | b"-v" => {}
+                b"-o" | b"-t" | b"-N" => {
+                    let value = arguments.next().ok_or_else(|| format!("{} needs a value", argument.display()))?;
+                    match argument.as_bytes() {
+                        b"-o" => found.lists.push(value),
+                        b"-N" => found.namespace = Some(value),
+                        _ => {}
+                    }
+                }
+                // The list may follow without a space, as getopt(3) allows.
+                [b'-', b'o', list @ ..] => found.lists.push(OsStr::from_bytes(list).to_owned()),
+                [b'-', _, ..] => return Err(format!("unknown option {}", argument.display())),
+                _ => found.names.push(argument),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The source and the directory.
+    fn names(&self) -> Option<[&OsString; 2]> {
+        self.names.iter().collect::<Vec<_>>().try_into().ok()
+    }
+}
+
+/// The source, if the arguments after the program's name have the form in which mount.fuse3 calls a filesystem: SOURCE
+/// DIRECTORY -o OPTIONS, with other options of mount(8) between them.
+pub fn fuse_source(arguments: &[OsString]) -> Option<OsString> {
+    let arguments = Arguments::parse(arguments.iter().cloned()).ok().filter(|found| !found.lists.is_empty())?;
+    arguments.names().map(|[source, _]| source.clone())
+}
+
 impl MountRequest {
     /// Parses the arguments after the program's name. An error names the argument.
     pub fn parse(
@@ -85,33 +133,18 @@ impl MountRequest {
         arguments: impl IntoIterator<Item = OsString>,
         known: &[KnownOption],
     ) -> Result<Self, String> {
-        let mut names = Vec::new();
-        let mut request = Self { source: OsString::new(), directory: OsString::new(), options: Vec::new() };
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            match (caller, argument.as_bytes()) {
-                (Caller::Mount, b"-f") => request.options.push("--fake".into()),
-                (Caller::Fuse, b"-f") => request.options.push("--foreground".into()),
-                // Sloppy (one thread in FUSE), no mtab, verbose: these change nothing here.
-                (_, b"-s" | b"-n" | b"-v") => {}
-                (_, b"-o" | b"-t" | b"-N") => {
-                    let missing = || format!("{} needs a value", argument.display());
-                    let value = arguments.next().ok_or_else(missing)?;
-                    match argument.as_bytes() {
-                        b"-o" => request.read_options(&value, known)?,
-                        b"-N" => request.options.push(concatenate("--namespace=", value.as_bytes())),
-                        _ => {}
-                    }
-                }
-                // The list may follow without a space, as getopt(3) allows.
-                (_, [b'-', b'o', list @ ..]) => request.read_options(OsStr::from_bytes(list), known)?,
-                (_, [b'-', _, ..]) => return Err(format!("unknown option {}", argument.display())),
-                _ => names.push(argument),
-            }
+        let arguments = Arguments::parse(arguments)?;
+        let [source, directory] = arguments.names().ok_or("usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]")?;
+        let (source, directory) = (source.clone(), directory.clone());
+        let mut request = Self { source, directory, options: Vec::new() };
+        if arguments.has_f {
+            request.options.push(if caller == Caller::Mount { "--fake" } else { "--foreground" }.into());
         }
-        let [source, directory] =
-            <[OsString; 2]>::try_from(names).map_err(|_| "usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]".to_owned())?;
-        Ok(Self { source, directory, ..request })
+        for list in &arguments.lists {
+            request.read_options(list, known)?;
+        }
+        request.options.extend(arguments.namespace.map(|file| concatenate("--namespace=", file.as_bytes())));
+        Ok(request)
     }
 
     /// The arguments for `kpackfs`.
@@ -207,6 +240,24 @@ mod tests {
             (&["-f", "/w", "/m", "-oro,noexec"], &["mount", "--foreground", "--noexec", "--", "/w", "/m"]),
         ] {
             assert_eq!(command(Caller::Fuse, arguments).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_form_of_mount_fuse_has_a_source_a_directory_and_options() {
+        for (arguments, source) in [
+            (&["/w", "/m", "-o", "rw"][..], Some("/w")),
+            (&["-f", "w", "m", "-oro", "-s", "-t", "fuse.kpackfs", "-N", "/ns"], Some("w")),
+            (&["/w", "/m"], None),
+            (&["/w", "-o", "rw"], None),
+            (&["/w", "/m", "/x", "-o", "rw"], None),
+            (&["/w", "/m", "-o"], None),
+            (&["/w", "/m", "--format", "-o", "rw"], None),
+            (&["/w", "/m", "-j", "-o", "rw"], None),
+            (&[], None),
+        ] {
+            let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+            assert_eq!(fuse_source(&arguments), source.map(OsString::from), "{arguments:?}");
         }
     }
 

@@ -8,7 +8,7 @@
 mod arguments;
 mod list;
 
-pub use arguments::{Caller, KnownOption, MountRequest};
+pub use arguments::{Caller, KnownOption, MountRequest, fuse_source};
 
 /// Exit code of mount(8): wrong invocation.
 pub const USAGE: u8 = 1;

@@ -1,12 +1,12 @@
 //! kpackfs as called by mount(8) and mount.fuse3.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, USAGE};
+use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, USAGE, fuse_source};
 
 use super::Cli;
 use super::terminal::message;
@@ -15,18 +15,21 @@ use crate::fs::FsError;
 /// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them.
 const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
 
+/// The names under which mount(8) calls kpackfs.
+const HELPERS: [&str; 2] = ["mount.kpackfs", "mount.fuse.kpackfs"];
+
 /// The caller, if it is one of these: mount(8) through the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o
-/// …`.
+/// …`. A SOURCE without a slash that does not exist is a misspelt command: `kpackfs splt a.whl -o out`.
 pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
     let (program, arguments) = arguments.split_first()?;
-    if Path::new(program).file_name()?.as_bytes().starts_with(b"mount.") {
+    let name = Path::new(program).file_name()?;
+    if HELPERS.iter().any(|helper| name == *helper) {
         return Some(Caller::Mount);
     }
-    let is_option = |argument: &OsString| argument.as_bytes().starts_with(b"-") && argument != "-";
-    let has_options = arguments.iter().any(|argument| argument.as_bytes().starts_with(b"-o"));
-    let is_command = |name: &OsStr| name == "help" || Cli::command().find_subcommand(name).is_some();
-    let first = arguments.iter().find(|argument| !is_option(argument))?;
-    (has_options && !is_command(first)).then_some(Caller::Fuse)
+    let source = fuse_source(arguments)?;
+    let is_command = source == "help" || Cli::command().find_subcommand(&source).is_some();
+    let is_path = source.as_bytes().contains(&b'/') || Path::new(&source).symlink_metadata().is_ok();
+    (is_path && !is_command).then_some(Caller::Fuse)
 }
 
 /// Mounts on behalf of mount(8), and returns mount(8)'s exit codes.
@@ -105,6 +108,14 @@ mod tests {
             (&["mount.fuse.kpackfs"], Some(Caller::Mount)),
             (&["/usr/bin/kpackfs", "/w.whl", "/m", "-o", "rw,dev,suid"], Some(Caller::Fuse)),
             (&["kpackfs", "-f", "/w.whl", "/m", "-oro"], Some(Caller::Fuse)),
+            // A directory of this package, in which tests run.
+            (&["kpackfs", "src", "/m", "-o", "rw"], Some(Caller::Fuse)),
+            (&["./mount.kpackfs", "split", "-o"], Some(Caller::Mount)),
+            (&["mount.other", "split", "a.whl", "-o", "out"], None),
+            (&["kpackfs", "splt", "/w.whl", "-o", "/m"], None),
+            (&["kpackfs", "splt", "-o", "/m", "/w.whl"], None),
+            (&["kpackfs", "./splt", "/w.whl", "-o", "/m", "--force"], None),
+            (&["kpackfs", "/w.whl", "/m", "more", "-o", "rw"], None),
             (&["kpackfs", "/w.whl", "/m"], None),
             (&["kpackfs", "split", "/w.whl", "-o", "/m"], None),
             (&["kpackfs", "help", "-o"], None),
