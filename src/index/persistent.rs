@@ -43,6 +43,9 @@ pub enum RecordKind {
     Plain = 8,
     /// What is wrong with the RECORD of a wheel, if anything.
     Claims = 9,
+    /// What is wrong with a compressed content as a whole: a checksum at its end, or more data than it claims. It is
+    /// recorded under the identity of the compressed content, and nothing of such a content is served.
+    Damage = 10,
 }
 
 /// The index is saved at once when more than this many bytes are unsaved.

@@ -98,8 +98,13 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The SHA-256 of all bytes, if that needs no pass of its own: if the pass of
-    /// [`Content::block_boundaries`] computes it.
+    /// Fails if the content does not have the checksum that comes with it. Reads all of it, unless that was done before.
+    /// A content without a checksum is not read.
+    fn check(&self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    /// The SHA-256 of all bytes, if the pass that compares their checksum computes it.
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         Ok(None)
     }

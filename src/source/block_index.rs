@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::damage::DecodeError;
 use super::decoder::{Decoder, Stream};
 use super::inflate::DecoderPosition;
 use super::stream_index::StreamIndex;
-use crate::rope::{BlockBoundary, ReadError, Sha256};
+use crate::rope::{BlockBoundary, Sha256};
 
 /// Block boundaries are recorded at least this many bytes of output apart, so that their list takes at most 0.3 % of
 /// the content. Of usual blocks, zlib's blocks of incompressible data are the shortest; they have 16 KiB.
@@ -21,6 +22,8 @@ const CHECKPOINT_DISTANCE: u64 = 1 << 20;
 
 /// Decoding cost of an input byte, in output bytes (measured: 4.9 ns per input byte, 0.1 ns per output byte).
 const OUTPUT_PER_INPUT: u64 = 50;
+
+pub(super) const WRONG_CRC32: &str = "the content does not have the CRC-32 that the zip file claims";
 
 /// The decoding cost between two checkpoints, in input bytes: this multiple of the last window's compressed size,
 /// clamped to the limits below.
@@ -187,7 +190,7 @@ impl IndexBuilder {
         decoder: &Decoder,
         piece: &[u8],
         place: DecoderPosition,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), DecodeError> {
         if decoder.output > self.indexed_to {
             self.crc.update(piece);
             if let Some(sha256) = &mut self.sha256 {
@@ -219,7 +222,7 @@ impl IndexBuilder {
             DecoderPosition::End => {
                 let end = boundary(0);
                 if end.crc32 != stream.crc32 {
-                    return Err(stream.damaged("the content does not have the CRC-32 that the zip file claims"));
+                    return Err(DecodeError::whole(stream, WRONG_CRC32));
                 }
                 self.boundaries.push(end);
                 self.complete = true;

@@ -4,16 +4,20 @@
 //! chunk. Readers of chunks on its way wait for it. Only one decode at a time extends the index, so the index is built
 //! in one pass.
 
+mod guard;
+
 use std::sync::OnceLock;
 
+use self::guard::DecodeGuard;
 use super::block_index::{BlockIndex, Checkpoint, IndexBuilder};
+use super::damage::{self, DamageExtent, DecodeError, StreamDamage};
 use super::decoder::{Decoder, INPUT, Stream};
 use super::inflate::WINDOW;
 use super::stream_index::StreamIndex;
 use crate::index::RecordKind;
 use crate::metrics::MemoryClass;
 use crate::rope::{BlockBoundary, ReadError, to_usize};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Chunks begin at multiples of this many bytes. Small chunks are decoded soon and stay in the processor's cache.
@@ -43,6 +47,8 @@ pub(super) struct Chunks {
     header_end: AtomicU64,
     /// Of the whole content, once the pass that builds the index has computed it. It stays when the index is evicted.
     sha256: OnceLock<[u8; 32]>,
+    /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
+    is_passed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -55,8 +61,8 @@ struct ChunksState {
     decodes: Vec<Decode>,
     /// Number of decodes that were started.
     begun: u64,
-    /// Why the member cannot be read.
-    damage: Option<ReadError>,
+    /// What is wrong with the stream, if a decode has met it.
+    damage: Option<StreamDamage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,22 +98,6 @@ enum Task<'a> {
     Decode(DecodeGuard<'a>, Start),
 }
 
-/// Keeps a decode in the list, and removes it on drop.
-struct DecodeGuard<'a> {
-    chunks: &'a Chunks,
-    id: usize,
-    number: u64,
-    /// Set if the decode extends the index.
-    builder: Option<IndexBuilder>,
-}
-
-impl Drop for DecodeGuard<'_> {
-    fn drop(&mut self) {
-        self.chunks.lock().decodes.retain(|decode| decode.number != self.number);
-        self.chunks.progress.notify_all();
-    }
-}
-
 impl Drop for Chunks {
     fn drop(&mut self) {
         self.stream.decoders.indexes.remove(self.number);
@@ -132,6 +122,7 @@ impl Chunks {
             progress: Condvar::new(),
             header_end: AtomicU64::new(0),
             sha256: OnceLock::new(),
+            is_passed: AtomicBool::new(false),
         })
     }
 
@@ -151,29 +142,42 @@ impl Chunks {
         self.stream.resources.spans.get(&key(id, number))
     }
 
-    /// A chunk, decoded unless it is in the cache.
+    /// A chunk, decoded unless it is in the cache. The chunk in which damage begins ends there.
     pub(super) fn get(&self, number: u64) -> Result<Arc<[u8]>, ReadError> {
         loop {
             let (guard, start) = match self.task(number)? {
                 Task::Nothing(chunk) => return Ok(chunk),
                 Task::Decode(guard, start) => (guard, start),
             };
-            let id = guard.id;
+            let (id, is_damaged) = (guard.id, guard.is_damaged);
             match self.decode(guard, start, number) {
                 Ok(chunk) => return Ok(chunk),
-                Err(error) if self.is_final(&error, id) => return Err(error),
-                Err(_) => {}
+                Err(error) => self.record(error, id, is_damaged)?,
             }
         }
     }
 
     /// All block boundaries. Decodes whatever is not indexed yet.
     pub(super) fn block_boundaries(&self) -> Result<Arc<[BlockBoundary]>, ReadError> {
+        self.of_complete_index(|index| index.boundaries.as_slice().into())
+    }
+
+    /// Decodes whatever is not indexed yet, so that sizes and CRC-32 are compared.
+    pub(super) fn check_all(&self) -> Result<(), ReadError> {
+        let is_passed = self.is_passed.load(Ordering::Relaxed);
+        if is_passed { self.check(self.stream.size) } else { self.of_complete_index(|_| ()) }
+    }
+
+    fn of_complete_index<T>(&self, take: impl Fn(&BlockIndex) -> T) -> Result<T, ReadError> {
         loop {
             let mut state = self.lock();
             self.restore(&mut state);
+            if let Some(damage) = &state.damage {
+                return Err(damage.error.clone());
+            }
             let Some(last) = self.count().checked_sub(1).filter(|_| !state.index.complete) else {
-                return Ok(state.index.boundaries.as_slice().into());
+                self.is_passed.store(true, Ordering::Relaxed);
+                return Ok(take(&state.index));
             };
             drop(state);
             // The index may be evicted right after this.
@@ -184,25 +188,25 @@ impl Chunks {
     /// The SHA-256 of the content, if the pass that builds the index computes it. An index of an earlier session has none.
     pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         if self.sha256.get().is_none() && self.stream.resources.hashed.has_members() {
-            self.block_boundaries()?;
+            self.of_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
     }
 
-    /// Fails if the member is known to be unreadable.
-    pub(super) fn damage(&self) -> Result<(), ReadError> {
-        self.lock().damage.clone().map_or(Ok(()), Err)
+    /// What is wrong with the stream, as far as it is known.
+    pub(super) fn damage(&self) -> Option<StreamDamage> {
+        self.lock().damage.clone()
+    }
+
+    /// Fails if the content up to `end` is known to be unreadable.
+    pub(super) fn check(&self, end: u64) -> Result<(), ReadError> {
+        self.lock().damage.as_ref().map_or(Ok(()), |damage| damage.check(end))
     }
 
     /// Fills `buffer` with a captured bundle header at `offset`. `false` if there is none.
-    pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> Result<bool, ReadError> {
-        let state = self.lock();
-        if let Some(damage) = &state.damage {
-            return Err(damage.clone());
-        }
-        let id = state.id;
-        drop(state);
-        Ok(self.stream.decoders.headers.read(id, offset, buffer))
+    pub(super) fn read_header(&self, offset: u64, buffer: &mut [u8]) -> bool {
+        let id = self.lock().id;
+        self.stream.decoders.headers.read(id, offset, buffer)
     }
 
     /// Drops the index. `false` if it is in use.
@@ -229,12 +233,13 @@ impl Chunks {
     /// Finds out what a reader has to do for a chunk. Waits while another thread decodes it.
     fn task(&self, number: u64) -> Result<Task<'_>, ReadError> {
         let start = number * CHUNK;
-        let end = start.saturating_add(CHUNK).min(self.stream.size);
         let mut waits = 0;
         let mut state = self.lock();
         loop {
-            if let Some(damage) = &state.damage {
-                return Err(damage.clone());
+            let readable = state.damage.as_ref().map_or(self.stream.size, |damage| damage.readable);
+            let end = start.saturating_add(CHUNK).min(readable);
+            if let Some(damage) = state.damage.as_ref().filter(|_| start >= readable) {
+                return Err(damage.error.clone());
             }
             let id = state.id;
             if let Some(chunk) = self.stream.resources.spans.get(&key(id, number)) {
@@ -264,13 +269,17 @@ impl Chunks {
             state.begun += 1;
             let number = state.begun;
             state.decodes.push(Decode { number, at, end });
-            let builder = (end > indexed_to).then(|| state.index.builder(self.stream.resources.hashed.has_members()));
-            return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, builder }, start));
+            // The index of a damaged stream is never complete.
+            let is_damaged = state.damage.is_some();
+            let extends_index = end > indexed_to && !is_damaged;
+            let hashes = self.stream.resources.hashed.has_members();
+            let builder = extends_index.then(|| Box::new(state.index.builder(hashes)));
+            return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, readable, is_damaged, builder }, start));
         }
     }
 
     /// Decodes up to the end of the chunk `wanted`, and returns that chunk.
-    fn decode(&self, mut guard: DecodeGuard<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, ReadError> {
+    fn decode(&self, mut guard: DecodeGuard<'_>, start: Start, wanted: u64) -> Result<Arc<[u8]>, DecodeError> {
         let stream = &self.stream;
         let _permit = stream.decoders.permit();
         let mut decoder = match start {
@@ -282,14 +291,14 @@ impl Chunks {
         loop {
             let begin = number * CHUNK;
             let skip = to_usize(decoder.output - begin);
-            let length = to_usize((stream.size - begin).min(CHUNK));
+            let length = to_usize((guard.readable - begin).min(CHUNK));
             let mut chunk = stream.decoders.chunk(length);
             let bytes = Arc::get_mut(&mut chunk).and_then(|bytes| bytes.get_mut(skip..)).unwrap_or_default();
             guard.fill(&mut decoder, bytes)?;
             let is_kept = skip == 0 && (number < first + KEPT || number + KEPT >= wanted);
             guard.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
-                let owner = (decoder.output < stream.size).then_some(guard.id);
+                let owner = (decoder.output < guard.readable).then_some(guard.id);
                 stream.decoders.put_back(owner, decoder);
                 return Ok(chunk);
             }
@@ -307,7 +316,7 @@ impl Chunks {
     }
 
     /// A decoder at a checkpoint. A window from another session is checked first.
-    fn seek(&self, checkpoint: &Checkpoint) -> Result<Decoder, ReadError> {
+    fn seek(&self, checkpoint: &Checkpoint) -> Result<Decoder, DecodeError> {
         let mut decoder = self.stream.decoders.seek(&self.stream, checkpoint, INPUT)?;
         if checkpoint.is_proved() {
             return Ok(decoder);
@@ -324,7 +333,7 @@ impl Chunks {
             crc.update(piece);
         }
         if crc.finalize() != until.crc32 {
-            return Err(self.stream.damaged("inflates differently than before"));
+            return Err(DecodeError::whole(&self.stream, "inflates differently than before"));
         }
         checkpoint.prove();
         decoder.seek(&self.stream, checkpoint, INPUT)?;
@@ -346,25 +355,43 @@ impl Chunks {
         }
     }
 
-    /// Whether an error of a decode is final. If an index from another session may be the cause, that index is dropped
-    /// together with everything that was decoded with it, and the caller tries again.
-    fn is_final(&self, error: &ReadError, id: usize) -> bool {
+    /// Records why a decode ended early, so that the next try knows. If an index from another session may be the cause,
+    /// that index is dropped together with everything that was decoded with it. Fails if another try would end likewise,
+    /// because the decode knew that the stream `is_damaged`.
+    fn record(&self, failed: DecodeError, id: usize, is_damaged: bool) -> Result<(), ReadError> {
+        let DecodeError { error, extent } = failed;
         if !matches!(error, ReadError::Damaged { .. }) {
-            return true;
+            return Err(error);
         }
         let mut state = self.lock();
         if state.id != id {
-            return false;
+            return Ok(());
         }
-        if state.recalled == Recalled::Yes {
+        let is_restored = std::mem::replace(&mut state.recalled, Recalled::No) == Recalled::Yes;
+        let readable = if let DamageExtent::From(output) = extent { output } else { 0 };
+        if is_restored {
             tracing::warn!("the index of {} is wrong and is built again: {error}", self.stream.entry);
-            state.id = new_id(&self.stream);
             state.index = BlockIndex::default();
-            state.recalled = Recalled::No;
-            return false;
+        } else if state.damage.as_ref().is_none_or(|damage| readable < damage.readable) {
+            state.damage = Some(StreamDamage { readable, error: error.clone() });
+        } else {
+            // Otherwise another reader has recorded it meanwhile.
+            return if is_damaged { Err(error) } else { Ok(()) };
         }
-        state.damage = Some(error.clone());
-        true
+        if is_restored || readable == 0 {
+            state.id = new_id(&self.stream);
+            drop(state);
+            self.drop_chunks(id);
+        }
+        if extent == DamageExtent::Whole && !is_restored {
+            damage::remember(&self.stream.resources, &self.stream.identity, &error);
+        }
+        Ok(())
+    }
+
+    /// Removes all chunks with this id from the cache.
+    fn drop_chunks(&self, id: usize) {
+        (0..self.count()).for_each(|number| self.stream.resources.spans.remove(&key(id, number)));
     }
 }
 
@@ -398,67 +425,12 @@ impl Chunks {
     /// Removes all chunks from the cache.
     pub(super) fn forget(&self) {
         let id = self.lock().id;
-        (0..self.count()).for_each(|number| self.stream.resources.spans.remove(&key(id, number)));
+        self.drop_chunks(id);
     }
 
     /// Offsets of checkpoints.
     pub(super) fn checkpoints(&self) -> Vec<u64> {
         self.lock().index.checkpoints.iter().map(|checkpoint| checkpoint.boundary.output).collect()
-    }
-}
-
-impl DecodeGuard<'_> {
-    /// Decodes the next bytes. Indexes them unless they are indexed already.
-    fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let start = decoder.output;
-        let Chunks { stream, header_end, .. } = self.chunks;
-        decoder.fill(stream, buffer, self.builder.as_mut())?;
-        // There is one builder at a time.
-        if self.builder.as_ref().is_some_and(|builder| !builder.is_indexed(start)) {
-            // After an eviction the index is built again from the beginning.
-            let before = if start == 0 { 0 } else { header_end.load(Ordering::Relaxed) };
-            let end = stream.decoders.headers.observe(self.id, start, buffer, before);
-            header_end.store(end, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Publishes progress: everything before `at` is decoded. Puts `made` into the cache and extends the index.
-    fn advance(&mut self, at: u64, made: Option<(u64, Arc<[u8]>)>) {
-        let stream = &self.chunks.stream;
-        let mut state = self.chunks.lock();
-        // A cached chunk implies that the index covers it.
-        let left = made.and_then(|(number, chunk)| stream.resources.spans.put(key(self.id, number), chunk));
-        if let Some(decode) = state.decodes.iter_mut().find(|decode| decode.number == self.number) {
-            decode.at = at;
-        }
-        let mut complete = None;
-        let builder = self.builder.as_mut().filter(|_| at > state.index.indexed_to);
-        let is_extended = builder.is_some();
-        if let Some(builder) = builder {
-            state.index.extend(builder, at);
-            self.chunks.account(&state);
-            complete = StreamIndex::of(&state.index, stream);
-            // If it was evicted and built again, the sum is there, and is the same.
-            let _ = state.index.sha256().map(|sha256| self.chunks.sha256.set(sha256));
-        }
-        let bytes = state.index.bytes();
-        drop(state);
-        self.chunks.progress.notify_all();
-        if let Some(chunk) = left {
-            self.chunks.reuse(chunk);
-        }
-        let budget = &stream.resources.budget;
-        // Planning will need idle memory again, so it is kept while a stream is being indexed.
-        budget.touch();
-        if let Some(index) = complete {
-            // For the copy, and for the record that is encoded from it.
-            let _memory = budget.account(MemoryClass::Streams, 2 * bytes);
-            budget.reclaim();
-            stream.resources.index.put(RecordKind::Stream, &stream.identity, &index);
-        } else if is_extended {
-            budget.reclaim();
-        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Decoding of a member's deflate stream from a checkpoint.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::block_index::{Checkpoint, IndexBuilder};
+use super::damage::DecodeError;
 use super::decoders::Decoders;
 use super::inflate::{DecoderPosition, Inflater, Refused, Stops, WINDOW};
 use super::path::EntryPath;
@@ -38,8 +40,9 @@ impl Stream {
         ReadError::damaged(&self.entry.label(), reason)
     }
 
+    /// The error of this process, not of the stream, so another try may succeed.
     fn refused(&self, refused: &Refused) -> ReadError {
-        self.damaged(refused.to_string())
+        ReadError::io(&self.entry.label(), io::Error::other(refused.to_string()))
     }
 }
 
@@ -99,19 +102,20 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes until `buffer` is full; if that is the end of the content, up to the end of the stream. `builder`
-    /// observes what is decoded.
+    /// Decodes until `buffer` is full. `builder` observes what is decoded. At the end of the content it also observes the end
+    /// of the stream, where sizes and checksums are compared.
     pub(super) fn fill(
         &mut self,
         stream: &Stream,
         buffer: &mut [u8],
         mut builder: Option<&mut IndexBuilder>,
-    ) -> Result<(), ReadError> {
+    ) -> Result<(), DecodeError> {
         let stops = if builder.is_some() { Stops::AtBlocks } else { Stops::Never };
         let mut room = buffer;
         // One byte more than claimed, to detect a stream that holds more.
         let mut beyond = [0];
-        while !room.is_empty() || self.output >= stream.size {
+        let observes_end = builder.is_some();
+        while !room.is_empty() || (observes_end && self.output >= stream.size) {
             if self.rest.is_empty() {
                 self.fetch(stream)?;
             }
@@ -121,8 +125,9 @@ impl Decoder {
             self.rest.start += step.consumed;
             self.output = self.output.saturating_add(step.produced as u64);
             stream.resources.counters.bytes_inflated.add(step.produced as u64);
-            if self.output > stream.size {
-                return Err(stream.damaged(format!("inflates to more than the {} bytes it claims", stream.size)));
+            let (have, claimed) = (self.output, stream.size);
+            if have > claimed {
+                return Err(DecodeError::whole(stream, format!("inflates to more than the {claimed} bytes it claims")));
             }
             let (piece, after) = room.split_at_mut_checked(step.produced).unwrap_or_default();
             if let Some(builder) = &mut builder {
@@ -130,10 +135,12 @@ impl Decoder {
             }
             room = after;
             match step.place {
-                DecoderPosition::Stuck => return Err(stream.damaged(ENDS_EARLY)),
-                DecoderPosition::End if self.output < stream.size => {
-                    let (have, claimed) = (self.output, stream.size);
-                    return Err(stream.damaged(format!("inflates to {have} bytes, but claims {claimed}")));
+                DecoderPosition::Stuck => return Err(DecodeError::from_here(stream, have, ENDS_EARLY)),
+                // The inflater may look at what follows even if there is no room for it.
+                DecoderPosition::Invalid if room.is_empty() && !(observes_end && have >= claimed) => return Ok(()),
+                DecoderPosition::Invalid => return Err(DecodeError::from_here(stream, have, INVALID)),
+                DecoderPosition::End if have < claimed => {
+                    return Err(DecodeError::whole(stream, format!("inflates to {have} bytes, but claims {claimed}")));
                 }
                 DecoderPosition::End => return Ok(()),
                 DecoderPosition::Inside | DecoderPosition::Boundary(_) => {}
@@ -157,6 +164,7 @@ impl Decoder {
 }
 
 const ENDS_EARLY: &str = "the compressed data ends too early";
+const INVALID: &str = "the compressed data is no valid deflate stream";
 
 /// The zstd level of windows.
 const WINDOW_LEVEL: i32 = 3;

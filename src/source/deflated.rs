@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::block_index::Checkpoint;
 use super::chunks::{CHUNK, Chunks};
+use super::damage::{DamagedBytes, StreamDamage};
 use super::decoder::{INPUT, Stream};
 use crate::rope::{BlockBoundary, Content, Identity, Packed, ReadError, check_range, copy_from, to_usize};
 use crate::sync::atomic::Ordering;
@@ -66,7 +67,9 @@ impl Deflated {
         let room = resources.spans.capacity() / CHUNK / 4 / (served.load(Ordering::Relaxed) as u64).max(1);
         let ahead = room.min(AHEAD);
         let after = reader.to.div_ceil(CHUNK);
-        let end = after.saturating_add(ahead).min(self.chunks.count());
+        // The last chunk completes the pass that compares the CRC-32. Only demands do that: if it is wrong, nothing of the
+        // member can be read from then on.
+        let end = after.saturating_add(ahead).min(self.chunks.count().saturating_sub(1));
         // Waking a thread for a single chunk would cost more than it gains.
         if reader.to - reader.from < STEADY || after >= end || ahead < 2 {
             return;
@@ -105,7 +108,7 @@ pub(super) fn peek(stream: &Stream, buffer: &mut [u8]) -> Result<(), ReadError> 
     let _permit = stream.decoders.permit();
     let input = if buffer.len() > PEEK_INPUT { INPUT } else { PEEK_INPUT };
     let mut decoder = stream.decoders.seek(stream, &Checkpoint::default(), input)?;
-    decoder.fill(stream, buffer, None)?;
+    decoder.fill(stream, buffer, None).map_err(|failed| failed.error)?;
     stream.decoders.put_back(None, decoder);
     Ok(())
 }
@@ -146,7 +149,8 @@ impl Content for Deflated {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size())?;
-        if self.chunks.read_header(offset, buffer)? {
+        self.chunks.check(offset.saturating_add(buffer.len() as u64))?;
+        if self.chunks.read_header(offset, buffer) {
             return Ok(());
         }
         let mut at = offset;
@@ -154,10 +158,11 @@ impl Content for Deflated {
         while !rest.is_empty() {
             let chunk = self.chunks.get(at / CHUNK)?;
             let skip = at % CHUNK;
-            let here = to_usize(chunk.len() as u64 - skip).min(rest.len());
+            let here = to_usize(CHUNK - skip).min(rest.len());
             let (piece, after) = rest.split_at_mut(here);
-            copy_from(&chunk, skip, piece)?;
             at += here as u64;
+            self.chunks.check(at)?;
+            copy_from(&chunk, skip, piece)?;
             rest = after;
         }
         self.on_read(offset, at);
@@ -169,7 +174,7 @@ impl Content for Deflated {
         if buffer.len() as u64 > CHUNK {
             return self.read_at(0, buffer);
         }
-        self.chunks.damage()?;
+        self.chunks.check(buffer.len() as u64)?;
         match self.chunks.cached(0) {
             Some(chunk) => copy_from(&chunk, 0, buffer),
             None => peek(self.stream(), buffer),
@@ -177,7 +182,11 @@ impl Content for Deflated {
     }
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
-        let end = offset.saturating_add(length as u64).div_ceil(CHUNK);
+        let end = offset.saturating_add(length as u64);
+        if self.chunks.check(end).is_err() {
+            return true;
+        }
+        let end = end.div_ceil(CHUNK);
         (offset / CHUNK..end).all(|number| self.chunks.cached(number).is_some())
     }
 
@@ -188,9 +197,9 @@ impl Content for Deflated {
     fn packed(&self) -> Option<Packed> {
         let stream = self.stream();
         let bytes: Arc<dyn Content> = match self.chunks.damage() {
-            Ok(()) => Arc::clone(&stream.packed),
+            None => Arc::clone(&stream.packed),
             // Damaged data is not passed on in its compressed form.
-            Err(error) => Arc::new(CorruptStream { size: stream.packed.size(), error }),
+            Some(StreamDamage { error, .. }) => Arc::new(DamagedBytes { size: stream.packed.size(), error }),
         };
         Some(Packed { bytes, deflated: true, crc32: stream.crc32 })
     }
@@ -199,25 +208,12 @@ impl Content for Deflated {
         self.chunks.sha256()
     }
 
+    fn check(&self) -> Result<(), ReadError> {
+        self.chunks.check_all()
+    }
+
     fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
         self.chunks.block_boundaries().map(Some)
-    }
-}
-
-/// Compressed bytes of a stream that cannot be inflated.
-#[derive(Debug)]
-struct CorruptStream {
-    size: u64,
-    error: ReadError,
-}
-
-impl Content for CorruptStream {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), ReadError> {
-        Err(self.error.clone())
     }
 }
 

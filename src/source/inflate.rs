@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::fmt;
 
 use libz_rs_sys::{
-    Z_BLOCK, Z_BUF_ERROR, Z_NO_FLUSH, Z_OK, Z_STREAM_END, inflate, inflateEnd, inflateGetDictionary, inflateInit2_,
-    inflatePrime, inflateReset, inflateSetDictionary, z_stream, zlibVersion,
+    Z_BLOCK, Z_BUF_ERROR, Z_DATA_ERROR, Z_NO_FLUSH, Z_OK, Z_STREAM_END, inflate, inflateEnd, inflateGetDictionary,
+    inflateInit2_, inflatePrime, inflateReset, inflateSetDictionary, z_stream, zlibVersion,
 };
 
 /// The longest distance that a deflate match can reach back (RFC 1951, section 2).
@@ -57,9 +57,12 @@ pub(super) enum DecoderPosition {
     Boundary(u8),
     /// The stream has ended.
     End,
+    /// What follows is no deflate stream. The output up to here depends on the stream alone, not on how it was divided
+    /// into calls: symbols are written one by one, and the first invalid one ends decoding.
+    Invalid,
 }
 
-/// The input is no deflate stream, or the library could not allocate memory.
+/// The library refused a call, mostly because it could not allocate memory.
 #[derive(Debug)]
 pub(super) struct Refused(c_int);
 
@@ -67,7 +70,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             libz_rs_sys::Z_MEM_ERROR => formatter.write_str("not enough memory to inflate"),
-            _ => formatter.write_str("the compressed data is no valid deflate stream"),
+            other => write!(formatter, "the inflater refused a call (zlib's error {other})"),
         }
     }
 }
@@ -139,6 +142,7 @@ impl Inflater {
             },
             Z_OK => DecoderPosition::Inside,
             Z_BUF_ERROR => DecoderPosition::Stuck,
+            Z_DATA_ERROR => DecoderPosition::Invalid,
             other => return Err(Refused(other)),
         };
         Ok(Step { consumed, produced, place })

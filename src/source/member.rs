@@ -5,11 +5,13 @@ use std::sync::{Arc, OnceLock};
 
 use once_cell::race::OnceBox;
 
+use super::damage;
 use super::decoder::Stream;
 use super::decoders::Decoders;
 use super::deflated::{Deflated, peek};
 use super::path::EntryPath;
 use super::stamp::{Label, Stamp, is_cached, read_unchanged};
+use super::stored::StoredMember;
 use crate::resources::Resources;
 use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, ReadError, check_range};
 
@@ -133,6 +135,12 @@ impl MemberPlace {
         Arc::new(Raw { place: self.clone(), data: OnceLock::new() })
     }
 
+    /// The content of a member without compression.
+    fn stored(&self) -> StoredMember {
+        let Self { wheel, entry, crc32, .. } = self;
+        StoredMember::new(entry.clone(), self.raw(), self.identity(), *crc32, Arc::clone(&wheel.resources))
+    }
+
     /// The stream of a deflated member.
     fn stream(&self) -> Stream {
         let Self { wheel, entry, size, crc32, .. } = self;
@@ -182,7 +190,7 @@ impl MemberPlace {
 #[derive(Debug)]
 struct Raw {
     place: MemberPlace,
-    /// Their offset, once the local header has been checked.
+    /// Their offset, once the local header has been checked, and that no earlier session has found damage.
     data: OnceLock<u64>,
 }
 
@@ -191,8 +199,10 @@ impl Raw {
         if let Some(&data) = self.data.get() {
             return Ok(data);
         }
-        // Two threads may both check the header: the answer is the same.
+        // Two threads may both check this: the answer is the same.
         let data = self.place.check_local_header()?;
+        let MemberPlace { wheel, entry, .. } = &self.place;
+        damage::known(&wheel.resources, &self.place.identity(), entry)?;
         Ok(*self.data.get_or_init(|| data))
     }
 }
@@ -229,8 +239,7 @@ struct Member {
 /// State of a member that has been read.
 #[derive(Debug)]
 enum OpenMember {
-    /// A member without compression. Its CRC-32 is not checked, because reads need not cover all of it.
-    Stored(Arc<Raw>),
+    Stored(StoredMember),
     Deflated(Deflated),
 }
 
@@ -239,7 +248,7 @@ impl Member {
         self.opened.get_or_init(|| {
             let place = &self.place;
             let deflated = || OpenMember::Deflated(Deflated::new(place.stream()));
-            Box::new(if place.is_deflated { deflated() } else { OpenMember::Stored(place.raw()) })
+            Box::new(if place.is_deflated { deflated() } else { OpenMember::Stored(place.stored()) })
         })
     }
 }
@@ -251,14 +260,14 @@ impl Content for Member {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.open() {
-            OpenMember::Stored(raw) => raw.read_at(offset, buffer),
+            OpenMember::Stored(stored) => stored.read_at(offset, buffer),
             OpenMember::Deflated(deflated) => deflated.read_at(offset, buffer),
         }
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.opened.get() {
-            Some(OpenMember::Stored(raw)) => raw.peek(buffer),
+            Some(OpenMember::Stored(stored)) => stored.peek(buffer),
             Some(OpenMember::Deflated(deflated)) => deflated.peek(buffer),
             None if self.place.is_deflated => peek(&self.place.stream(), buffer),
             None => self.place.raw().peek(buffer),
@@ -267,7 +276,7 @@ impl Content for Member {
 
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         match self.opened.get() {
-            Some(OpenMember::Stored(raw)) => raw.is_nonblocking(offset, length),
+            Some(OpenMember::Stored(stored)) => stored.is_nonblocking(offset, length),
             Some(OpenMember::Deflated(deflated)) => deflated.is_nonblocking(offset, length),
             None => length == 0,
         }
@@ -279,16 +288,23 @@ impl Content for Member {
 
     fn packed(&self) -> Option<Packed> {
         let bytes: Arc<dyn Content> = match self.opened.get() {
-            Some(OpenMember::Stored(raw)) => Arc::<Raw>::clone(raw),
+            Some(OpenMember::Stored(stored)) => stored.packed(),
             Some(OpenMember::Deflated(deflated)) => return deflated.packed(),
             None => self.place.raw(),
         };
         Some(Packed { bytes, deflated: self.place.is_deflated, crc32: self.place.crc32 })
     }
 
+    fn check(&self) -> Result<(), ReadError> {
+        match self.open() {
+            OpenMember::Stored(stored) => stored.sha256().map(drop),
+            OpenMember::Deflated(deflated) => deflated.check(),
+        }
+    }
+
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         match self.open() {
-            OpenMember::Stored(_) => Ok(None),
+            OpenMember::Stored(stored) => stored.sha256().map(Some),
             OpenMember::Deflated(deflated) => deflated.sha256(),
         }
     }
@@ -320,6 +336,10 @@ impl Content for Unreadable {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), ReadError> {
         Err(ReadError::damaged(&self.entry.label(), Arc::clone(&self.reason)))
     }
 }

@@ -10,6 +10,7 @@ mod block_index;
 mod bundle_headers;
 mod central;
 mod chunks;
+mod damage;
 mod decoder;
 mod decoders;
 mod deflated;
@@ -21,6 +22,7 @@ mod path;
 #[cfg(all(test, feature = "shuttle"))]
 mod schedules;
 mod stamp;
+mod stored;
 mod stream_index;
 mod tar;
 #[cfg(test)]

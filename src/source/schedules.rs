@@ -92,3 +92,21 @@ fn damage_ends_all_waits() {
         read(&*content, 0, 1).unwrap_err();
     });
 }
+
+/// What precedes damage is exact for each reader, in whatever order they come.
+#[test]
+fn damage_with_a_place_ends_no_wait_for_what_precedes_it() {
+    check(|| {
+        let cut = &PACKED[..PACKED.len() / 2];
+        let (content, _) = member(cut, SIZE, crc32(), 64 << 20);
+        let content = Arc::new(content);
+        let threads = [SIZE - 10, 0, SIZE / 4].map(|offset| {
+            let content = Arc::clone(&content);
+            thread::spawn(move || match read(&*content, offset, 10) {
+                Ok(bytes) => assert!(offset < SIZE - 10 && bytes == BYTES[offset..offset + 10]),
+                Err(_) => assert_eq!(offset, SIZE - 10),
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}

@@ -1,0 +1,80 @@
+//! The content of a member without compression.
+
+use std::sync::{Arc, OnceLock};
+
+use super::block_index::WRONG_CRC32;
+use super::damage::{self, DamagedBytes};
+use super::path::EntryPath;
+use super::stamp::Label;
+use crate::resources::Resources;
+use crate::rope::{Content, Identity, ReadError, Sha256, read_all};
+
+/// See the [module](self). Reads need not cover all of it, so only [`StoredMember::sha256`] compares the CRC-32.
+#[derive(Debug)]
+pub(super) struct StoredMember {
+    entry: EntryPath,
+    bytes: Arc<dyn Content>,
+    identity: Identity,
+    crc32: u32,
+    resources: Arc<Resources>,
+    /// The SHA-256, or the damage, that the first pass over all bytes has found.
+    passed: OnceLock<Result<[u8; 32], ReadError>>,
+}
+
+impl StoredMember {
+    pub(super) fn new(
+        entry: EntryPath,
+        bytes: Arc<dyn Content>,
+        identity: Identity,
+        crc32: u32,
+        resources: Arc<Resources>,
+    ) -> Self {
+        Self { entry, bytes, identity, crc32, resources, passed: OnceLock::new() }
+    }
+
+    pub(super) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.damage().map_or_else(|| self.bytes.read_at(offset, buffer), |error| Err(error.clone()))
+    }
+
+    pub(super) fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
+        self.read_at(0, buffer)
+    }
+
+    pub(super) fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
+        self.damage().is_some() || self.bytes.is_nonblocking(offset, length)
+    }
+
+    /// The bytes, to be copied into another zip file.
+    pub(super) fn packed(&self) -> Arc<dyn Content> {
+        match self.damage() {
+            None => Arc::clone(&self.bytes),
+            Some(error) => Arc::new(DamagedBytes { size: self.bytes.size(), error: error.clone() }),
+        }
+    }
+
+    /// The SHA-256 of all bytes. Compares their CRC-32 in the same pass.
+    pub(super) fn sha256(&self) -> Result<[u8; 32], ReadError> {
+        if let Some(result) = self.passed.get() {
+            return result.clone();
+        }
+        let (mut sha256, mut crc32) = (Sha256::default(), crc32fast::Hasher::new());
+        read_all(&*self.bytes, |piece| {
+            sha256.update(piece);
+            crc32.update(piece);
+        })?;
+        self.resources.counters.bytes_hashed.add(self.bytes.size());
+        let passed = self.passed.get_or_init(|| {
+            if crc32.finalize() == self.crc32 {
+                return Ok(sha256.finish());
+            }
+            let error = ReadError::damaged(&self.entry.label(), WRONG_CRC32);
+            damage::remember(&self.resources, &self.identity, &error);
+            Err(error)
+        });
+        passed.clone()
+    }
+
+    fn damage(&self) -> Option<&ReadError> {
+        self.passed.get()?.as_ref().err()
+    }
+}
