@@ -40,6 +40,7 @@ impl IndexArguments {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
         look_into_members(&prepared);
+        prepared.check_members(|_| true)?;
         prepared.check_claims()?;
         if !self.without_sizes {
             let progress = MakingProgress::default();

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
+use rayon::prelude::*;
 use rustix::process::{Resource, getrlimit};
 
 use super::options::SplitOptions;
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
+use crate::gpu::BundleKey;
 use crate::index::Index;
 use crate::join::{self, Joined};
 use crate::metrics::Counters;
 use crate::report::MakingProgress;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
-use crate::split::{Packaging, Plan, PlanProgress, Statement};
+use crate::split::{Destination, Packaging, Plan, PlanProgress, Statement};
 use crate::view::WheelSet;
 use crate::wheel::states_digests;
 
@@ -37,6 +39,31 @@ impl Prepared {
     /// Compares the members of a wheel with its RECORD, so that neither wrong digests nor damaged files are copied.
     pub(super) fn check_claims(&self) -> anyhow::Result<()> {
         let Some(wheels) = &self.wheels else { return Ok(()) };
+        self.remember_damage(self.compare_claims(wheels))?;
+        self.check_members(|_| true)
+    }
+
+    /// Compares members of a wheel with their CRC-32, unless a pass has done that before: those of the host part, and
+    /// databases of these keys.
+    pub(super) fn check_members(&self, is_wanted: impl Fn(&BundleKey) -> bool + Sync) -> anyhow::Result<()> {
+        let members = self.input.entries.par_iter().zip(&self.plan.places);
+        let checked = members.with_max_len(1).try_for_each(|(entry, place)| match (&entry.kind, place) {
+            (EntryKind::Directory | EntryKind::Symlink(_), _) | (_, Destination::Unwanted(..)) => Ok(()),
+            (_, Destination::Device(key, _)) if !is_wanted(key) => Ok(()),
+            (EntryKind::File { content, .. }, _) => content.check(),
+        });
+        self.remember_damage(checked.map_err(anyhow::Error::from))
+    }
+
+    /// Saves the index if a command fails, so that later sessions know of damage at once.
+    fn remember_damage(&self, checked: anyhow::Result<()>) -> anyhow::Result<()> {
+        if checked.is_err() {
+            save_index(&self.resources);
+        }
+        checked
+    }
+
+    fn compare_claims(&self, wheels: &WheelSet) -> anyhow::Result<()> {
         let progress = MakingProgress::default();
         let size = |entry: &Entry| match &entry.kind {
             EntryKind::File { content, .. } => content.size(),

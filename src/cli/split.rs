@@ -15,7 +15,7 @@ use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::statement::StatementChange;
 use super::terminal::message;
-use super::thin_wheels::{Versions, thin_wheels, warn_of_signatures};
+use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use crate::export::{self, ExportProgress, Reflink};
 use crate::gpu::{BundleKey, begins_with_target};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
@@ -303,6 +303,9 @@ impl Split {
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = thin_wheels(tree, wheels, &self.view, &self.output)?;
+        // Members are copied in their compressed form, which shows no damage.
+        let keys = keys_of(&views);
+        prepared.check_members(|key| keys.contains(key))?;
         warn_of_fat(&prepared.plan);
         warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;

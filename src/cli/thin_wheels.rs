@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use super::terminal::message;
-use crate::gpu::GpuSet;
+use crate::gpu::{BundleKey, GpuSet};
 use crate::source::{EntryPath, Input};
 use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
 
@@ -65,6 +65,13 @@ pub(super) fn thin_wheels(
         places.push((view.child(wheel.name), output.join(&name).join(wheels.thin_file_name(&gpus)?)));
     }
     Ok(places)
+}
+
+/// The parts whose databases these thin wheels contain.
+pub(super) fn keys_of(wheels: &[(EntryPath, PathBuf)]) -> BTreeSet<BundleKey> {
+    let gpus = |view: &EntryPath| String::from_utf8_lossy(view.parent()?.name()).parse().ok();
+    let gpus = wheels.iter().filter_map(|(view, _)| gpus(view));
+    gpus.flat_map(|gpus: GpuSet| gpus.keys()).collect()
 }
 
 /// Reports signatures of the input's RECORD, which thin wheels do not have.

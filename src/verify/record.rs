@@ -113,6 +113,11 @@ impl Context<'_> {
                 }
                 _ => note(|it| &mut it.without_digest),
             }
+            // A member of a wheel has a CRC-32 all the same.
+            let content = self.content(distribution, row, path.as_ref()).ok().flatten();
+            if let Some(Err(error)) = content.map(|content| content.check()) {
+                self.findings.add(Check::Record, label(), error.to_string());
+            }
             return;
         };
         if self.is_older(distribution, path.as_ref()) {

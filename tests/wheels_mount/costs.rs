@@ -63,7 +63,7 @@ fn work(directory: &TempDir, input: &Path, arguments: &[&str]) -> [u64; 2] {
 
 /// Section headers are at the end, so a fat member is inflated once for planning, and once more for the digest of what stays.
 /// Host and device wheels are made of members that were compared with RECORD: the first pass over each computes its digest.
-/// Thin wheels copy all other members as they are stored.
+/// Thin wheels copy all other members as they are stored. These are inflated to compare their CRC-32, and not hashed.
 #[test]
 fn a_fat_member_is_inflated_twice_and_any_other_at_most_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_fat_member_is_inflated_twice_and_any_other_at_most_once() {
     members.push(("costs-1.0.dist-info/RECORD", record.into_bytes()));
     let input = wheel(&directory, "costs", &members);
     let thin = ["--format", "thin-wheel", "--view", "gfx90a"];
-    for (arguments, compared) in [(&thin[..], [0, 0]), (&["--format", "wheel"], [other, fat + other])] {
+    for (arguments, compared) in [(&thin[..], [other, 0]), (&["--format", "wheel"], [other, fat + other])] {
         let [inflated, hashed] = work(&directory, &input, arguments);
         // Around what is changed, chunks are inflated once more.
         let around = 3 << 20;
