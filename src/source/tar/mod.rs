@@ -92,14 +92,31 @@ impl TarEntries<'_> {
             |error: io::Error| SourceError::NotATar { path: self.location.to_owned(), reason: error.to_string() };
         // Members are skipped, so only their headers are read.
         let allowance = Rc::new(Cell::new(LONGEST_HEADER));
-        let reader = ContentReader { allowance: Some(Rc::clone(&allowance)), ..ContentReader::new(archive) };
+        let is_at_end = Rc::new(Cell::new(false));
+        let reader = ContentReader {
+            allowance: Some(Rc::clone(&allowance)),
+            is_at_end: Rc::clone(&is_at_end),
+            ..ContentReader::new(archive)
+        };
         let mut tar = Archive::new(reader);
+        let mut last = None;
         for member in tar.entries_with_seek().map_err(unusable)? {
-            self.add(member.map_err(unusable)?, archive)?;
+            let member = member.map_err(|error| match &last {
+                Some(last) => unusable(io::Error::other(format!("after member {last:?}: {error}"))),
+                None => unusable(error),
+            })?;
+            last = Some(String::from_utf8_lossy(&member.path_bytes()).into_owned());
+            self.add(member, archive)?;
             allowance.set(LONGEST_HEADER);
         }
-        // Two empty blocks end an archive.
-        if archive.size() < 2 * BLOCK { Err(unusable(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
+        // Empty blocks end an archive. Without them, members may be lost.
+        if is_at_end.get() {
+            let size = archive.size();
+            return Err(unusable(io::Error::other(format!(
+                "after {size} bytes it ends without the empty blocks that end an archive: it is truncated; get it again"
+            ))));
+        }
+        Ok(())
     }
 
     fn add(
@@ -251,11 +268,13 @@ struct ContentReader {
     at: u64,
     /// The bytes that may still be read; `None` for no limit.
     allowance: Option<Rc<Cell<u64>>>,
+    /// Set when bytes behind the end were asked for.
+    is_at_end: Rc<Cell<bool>>,
 }
 
 impl ContentReader {
     fn new(content: &Arc<dyn Content>) -> Self {
-        Self { content: Arc::clone(content), at: 0, allowance: None }
+        Self { content: Arc::clone(content), at: 0, allowance: None, is_at_end: Rc::default() }
     }
 
     fn spend(&self, count: usize) -> io::Result<()> {
@@ -272,6 +291,7 @@ impl Read for ContentReader {
         let rest = self.content.size().saturating_sub(self.at);
         let count = to_usize(rest).min(buffer.len());
         self.spend(count)?;
+        self.is_at_end.set(count == 0 && !buffer.is_empty());
         let buffer = buffer.get_mut(..count).unwrap_or_default();
         self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
         self.at += count as u64;

@@ -12,6 +12,7 @@ use flate2::bufread::DeflateDecoder;
 use lzma_rust2::XzReader;
 use serde::{Deserialize, Serialize};
 
+use super::super::damage;
 use super::super::decoder::Stream;
 use super::super::decoders::Decoders;
 use super::super::deflated::Deflated;
@@ -77,13 +78,15 @@ fn gzip(location: &Path, file: &Arc<dyn Content>, resources: &Arc<Resources>) ->
         identity.add(&of_file.0);
     }
     let name = location.file_name().unwrap_or_default().as_encoded_bytes();
+    let (identity, entry) = (identity.finish(), EntryPath::new(name).map_err(io::Error::other)?);
+    damage::known(resources, &identity, &entry).map_err(io::Error::other)?;
     let packed = Segment::range(Arc::clone(file), gzip.start, gzip.packed).and_then(|range| Rope::new([range]));
     Ok(Arc::new(Deflated::new(Stream {
-        entry: EntryPath::new(name).map_err(io::Error::other)?,
+        entry,
         packed: Arc::new(packed.map_err(io::Error::other)?),
         size: gzip.size,
         crc32: gzip.crc32,
-        identity: identity.finish(),
+        identity,
         decoders: Decoders::new(&resources.budget),
         resources: Arc::clone(resources),
     })))
@@ -94,7 +97,7 @@ impl Gzip {
     fn measure(file: &Arc<dyn Content>) -> io::Result<Self> {
         let mut input = BufReader::with_capacity(PIECE, ContentReader::new(file));
         let start = skip_header(&mut input)?;
-        let mut decoder = DeflateDecoder::new(input);
+        let mut decoder = Located::new(DeflateDecoder::new(input));
         let mut piece = vec![0; PIECE];
         let mut hasher = crc32fast::Hasher::new();
         loop {
@@ -104,10 +107,11 @@ impl Gzip {
             }
             hasher.update(piece.get(..count).unwrap_or_default());
         }
-        let (packed, size, crc32) = (decoder.total_in(), decoder.total_out(), hasher.finalize());
+        let Located { stream: decoder, at: size } = decoder;
+        let (packed, crc32) = (decoder.total_in(), hasher.finalize());
         let mut input = decoder.into_inner();
         let mut trailer = [0; 8];
-        input.read_exact(&mut trailer)?;
+        input.read_exact(&mut trailer).map_err(|error| located(&error, size))?;
         let [c0, c1, c2, c3, s0, s1, s2, s3] = trailer;
         let has_size = u64::from(u32::from_le_bytes([s0, s1, s2, s3])) == size & u64::from(u32::MAX);
         if u32::from_le_bytes([c0, c1, c2, c3]) != crc32 || !has_size {
@@ -146,10 +150,34 @@ fn skip_header(input: &mut impl BufRead) -> io::Result<u64> {
     Ok(length as u64)
 }
 
+/// A stream whose errors say where it is damaged: after how many bytes of its content.
+struct Located<R> {
+    stream: R,
+    at: u64,
+}
+
+impl<R> Located<R> {
+    fn new(stream: R) -> Self {
+        Self { stream, at: 0 }
+    }
+}
+
+impl<R: Read> Read for Located<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(buffer).map_err(|error| located(&error, self.at))?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
+}
+
+fn located(error: &io::Error, at: u64) -> io::Error {
+    io::Error::new(error.kind(), format!("after {at} bytes of its content: {error}"))
+}
+
 /// Unpacks a stream to an unnamed file.
-fn unpack(mut stream: impl Read, of: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
+fn unpack(stream: impl Read, of: &Arc<dyn Content>, resources: &Arc<Resources>) -> io::Result<Arc<dyn Content>> {
     let mut file = resources.store.scratch()?;
-    let size = io::copy(&mut stream, &mut file)?;
+    let size = io::copy(&mut Located::new(stream), &mut file)?;
     let identity = of.identity().map(|of| Identity::describe("unpacked").add(&of.0).finish());
     Ok(Arc::new(Scratch { file, size, identity }))
 }
