@@ -56,6 +56,8 @@ pub struct Resources {
     pub session: [u8; 16],
     shared: Mutex<Weak<dyn Any + Send + Sync>>,
     ids: Counter,
+    /// Whether compressed bundles are decompressed to their ends.
+    checks_streams: AtomicBool,
 }
 
 /// Of which bytes the SHA-256 is computed in passes that are made for something else. This spares other passes where the sums
@@ -123,6 +125,7 @@ impl Resources {
             shared: Mutex::new(Weak::<()>::new()),
             ids: Counter::default(),
             hashed: HashedInPassing::default(),
+            checks_streams: AtomicBool::new(false),
             budget,
         })
     }
@@ -138,6 +141,17 @@ impl Resources {
         let value = make();
         *shared = Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>;
         value
+    }
+
+    /// Has each compressed bundle that is opened decompressed to its end, so that damage behind the code that is needed,
+    /// and a wrong checksum, are found.
+    pub fn check_streams(&self) {
+        self.checks_streams.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked for.
+    pub fn checks_streams(&self) -> bool {
+        self.checks_streams.load(Ordering::Relaxed)
     }
 
     /// A number that is unique in this session, for use as a cache key.

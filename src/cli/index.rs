@@ -39,6 +39,7 @@ impl IndexArguments {
         let Some(file) = prepared.resources.index.file() else {
             bail!("there is no directory to keep an index in; name one with --cache-dir");
         };
+        prepared.resources.check_streams();
         look_into_members(&prepared);
         prepared.check_members(|_| true)?;
         prepared.check_claims()?;

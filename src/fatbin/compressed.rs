@@ -1,17 +1,18 @@
 //! Compressed bundles, which are decompressed when they are read.
 
 use std::fmt;
-use std::io::{self, BufReader, Read};
-
-use zstd::zstd_safe::{DParameter, InBuffer, OutBuffer};
+use std::io::{self, Read};
 
 use super::FatbinError;
 use super::bundle::malformed;
-use super::packing::{CompressedHeader, Method, WINDOW_LOG};
+use super::damage::Damage;
+use super::decoder::BundleDecoder;
+use super::packing::CompressedHeader;
+use super::pinned::Pinned;
 use super::slice_reader::SliceReader;
 use crate::memory::{OpenStream, Pooled};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, InOrderReader, ReadError, check_range, copy_from, head, head_mut, to_usize};
+use crate::rope::{Content, Identity, InOrderReader, ReadError, check_range, copy_from, head_mut, to_usize};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -22,11 +23,13 @@ pub(crate) const DECODER: u64 = 1 << 20;
 const SKIPPED: usize = 128 << 10;
 
 /// Compressed bytes read at a time.
-const INPUT: u64 = 256 << 10;
+const INPUT: usize = 256 << 10;
 
-/// The same if not all of them may be needed: a hundred times as many may be decompressed from them before it is known
-/// whether that was enough.
-const FEW: u64 = 32 << 10;
+/// The same if not all of them may be needed.
+const FEW: usize = 32 << 10;
+
+/// The same of a stream.
+const STREAM_INPUT: usize = 4096;
 
 /// A compressed bundle, which is decompressed when it is read: into memory of [`Resources::buffers`], as far as it is
 /// needed, and then cached in [`Resources::bundles`]. If its window is smaller than the bundle and memory is scarce, it
@@ -34,8 +37,8 @@ const FEW: u64 = 32 << 10;
 pub struct Compressed {
     content: Arc<dyn Content>,
     packing: CompressedHeader,
-    /// Its name in messages, if it is not a bundle.
-    label: Option<Arc<str>>,
+    /// What is known to be wrong with it, and its name in messages.
+    pub(super) damage: Damage,
     id: u64,
     resources: Arc<Resources>,
     /// The decompressed bundle while it is in use, even if it is not in the cache.
@@ -55,7 +58,7 @@ impl Compressed {
         Self {
             content: Arc::clone(content),
             packing,
-            label: None,
+            damage: Damage::default(),
             id: resources.next_id(),
             resources: Arc::clone(resources),
             in_use: Mutex::default(),
@@ -71,14 +74,14 @@ impl Compressed {
         label: Arc<str>,
         resources: &Arc<Resources>,
     ) -> Self {
-        Self { label: Some(label), ..Self::new(content, packing, resources) }
+        Self { damage: Damage::of_frame(label), ..Self::new(content, packing, resources) }
     }
 
     /// Its first bytes. Does not decompress the rest.
     pub(super) fn first(&self, length: u64) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; to_usize(length)];
         let read = self.reader().and_then(|mut reader| reader.read_exact(&mut bytes));
-        read.map_err(|error| self.damaged(&error))?;
+        read.map_err(|error| self.unreadable(&error))?;
         self.resources.counters.bytes_decompressed.add(length);
         Ok(bytes)
     }
@@ -91,6 +94,18 @@ impl Compressed {
     /// Offset of its compressed bytes in the file.
     pub fn start(&self) -> u64 {
         self.packing.start
+    }
+
+    pub(super) fn content(&self) -> &Arc<dyn Content> {
+        &self.content
+    }
+
+    pub(super) fn packing(&self) -> &CompressedHeader {
+        &self.packing
+    }
+
+    pub(super) fn resources(&self) -> &Resources {
+        &self.resources
     }
 
     /// A number that identifies it among the bundles of this session.
@@ -134,15 +149,16 @@ impl Compressed {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The decompressed bundle, from other users, from the cache, or decompressed into the cache. Waits for memory: the
-    /// caller must hold no other bundle, and no memory of other classes.
-    pub fn decompressed(&self) -> Result<Arc<Decompressed>, ReadError> {
-        if let Some(bytes) = self.resident(self.size()) {
+    /// The decompressed bundle, at least up to `end`: from other users, from the cache, or decompressed into the cache.
+    /// Waits for memory: the caller must hold no other bundle, and no memory of other classes.
+    fn decompressed(&self, end: u64) -> Result<Arc<Decompressed>, ReadError> {
+        if let Some(bytes) = self.resident(end) {
+            self.resources.counters.cache_hits.add(1);
             return Ok(bytes);
         }
-        let bytes = self.pin_whole()?;
-        self.cache(&bytes);
-        Ok(bytes)
+        let pinned = self.pin(&|| self.sound_size());
+        self.cache(&pinned.bytes);
+        pinned.to(end)
     }
 
     /// Puts the decompressed bundle into the cache, from which it is evicted when the memory is needed.
@@ -155,33 +171,42 @@ impl Compressed {
         self.resources.budget.touch();
     }
 
-    /// Like [`Compressed::decompressed`], but a bundle that is decompressed now is not put into the cache.
+    /// The whole bundle. If it is decompressed now, it is not put into the cache. Waits for memory: the caller must hold
+    /// no other bundle, and no memory of other classes.
     pub fn pin_whole(&self) -> Result<Arc<Decompressed>, ReadError> {
-        self.pin(&|| self.size())
+        self.check(self.size())?;
+        self.pin(&|| self.size()).to(self.size())
     }
 
-    /// Like [`Compressed::pin_whole`], but only the beginning, at least up to `end`, is decompressed. When that is done, `end`
-    /// is asked again (but not of a zlib stream).
-    pub fn pin(&self, end: &dyn Fn() -> u64) -> Result<Arc<Decompressed>, ReadError> {
+    /// Like [`Compressed::pin_whole`], but only the beginning is decompressed: up to `end`, which is asked again after
+    /// each block, or up to where it is damaged.
+    pub(crate) fn pin(&self, end: &dyn Fn() -> u64) -> Pinned {
         let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = self.in_use_to(end());
-        there.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size()), end), Ok)
+        let existing = self.in_use_to(end());
+        existing.map_or_else(|| self.decompress(self.resources.buffers.buffer(self.buffer_size()), end), Pinned::from)
     }
 
     /// Like [`Compressed::pin`], but `None` if it would have to wait.
-    pub fn try_pin(&self, end: &dyn Fn() -> u64) -> Result<Option<Arc<Decompressed>>, ReadError> {
+    pub(crate) fn try_pin(&self, end: &dyn Fn() -> u64) -> Option<Pinned> {
         // A thread that is decompressing it may be waiting for memory.
         let _decompressing = match self.decompressing.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::WouldBlock) => return None,
         };
-        let there = self.in_use_to(end());
-        if there.is_some() {
-            return Ok(there);
+        let existing = self.in_use_to(end()).map(Pinned::from);
+        existing.or_else(|| Some(self.decompress(self.resources.buffers.try_buffer(self.buffer_size())?, end)))
+    }
+
+    /// Decompresses more of a bundle, into the same buffer. If another thread is reading it, it stays as it is, and
+    /// cannot be extended any more.
+    pub(crate) fn extend(&self, pinned: Pinned, end: &dyn Fn() -> u64) -> Pinned {
+        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Pinned { bytes, decoder: Some(decoder), error: None } = pinned else { return pinned };
+        match Arc::try_unwrap(bytes) {
+            Ok(bytes) => self.decode(bytes, decoder, end),
+            Err(shared) => Pinned::from(shared),
         }
-        let Some(buffer) = self.resources.buffers.try_buffer(self.buffer_size()) else { return Ok(None) };
-        self.decompress(buffer, end).map(Some)
     }
 
     /// The bundle up to `end`, if that much is in use or in the cache.
@@ -230,9 +255,9 @@ impl Compressed {
     /// Moves a stream to `offset`. To go back, decoding starts again.
     pub fn seek(&self, stream: &mut OpenStream, offset: u64) -> Result<(), ReadError> {
         if stream.id != self.id || stream.at > offset || stream.reader.is_none() {
-            let reader = self.reader().map_err(|error| self.damaged(&error))?;
+            let reader = self.reader().map_err(|error| self.unreadable(&error))?;
             self.decodings.fetch_add(1, Ordering::Relaxed);
-            *stream = OpenStream { id: self.id, at: 0, reader: Some(reader) };
+            *stream = OpenStream { id: self.id, at: 0, reader: Some(Box::new(reader)) };
         }
         if stream.at == offset {
             return Ok(());
@@ -245,108 +270,76 @@ impl Compressed {
         Ok(())
     }
 
-    /// Fills `buffer` with the next bytes of one of its streams.
+    /// Fills `buffer` with the next bytes of one of its streams. At the end it checks the checksum.
     pub fn read_stream(&self, stream: &mut OpenStream, buffer: &mut [u8]) -> Result<(), ReadError> {
-        let result = match &mut stream.reader {
-            Some(reader) => reader.read_exact(buffer),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        self.check(stream.at.saturating_add(buffer.len() as u64))?;
+        let mut filled = 0;
+        let mut fill = |reader: &mut dyn Read| -> io::Result<()> {
+            while filled < buffer.len() {
+                match reader.read(buffer.get_mut(filled..).unwrap_or_default())? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    count => filled += count,
+                }
+            }
+            let is_at_end = stream.at + filled as u64 == self.size();
+            if is_at_end { reader.read(&mut [0]).map(drop) } else { Ok(()) }
         };
+        let result = stream.reader.as_mut().map_or(Err(io::ErrorKind::UnexpectedEof.into()), |reader| fill(reader));
+        self.resources.counters.bytes_decompressed.add(filled as u64);
+        stream.at += filled as u64;
         if let Err(error) = result {
-            // The position of the stream is unknown now.
+            let error = self.failed(stream.at, &error);
             *stream = OpenStream::default();
-            return Err(self.damaged(&error));
+            return Err(error);
         }
-        stream.at += buffer.len() as u64;
-        self.resources.counters.bytes_decompressed.add(buffer.len() as u64);
+        if stream.at == self.size() {
+            self.damage.note_checked();
+        }
         Ok(())
-    }
-
-    /// The error of a decoder, or the error of reading the input that it wraps.
-    fn damaged(&self, error: &io::Error) -> ReadError {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
-        inner.cloned().unwrap_or_else(|| {
-            let of_bundle = || format!("offload bundle at {:#x}", self.packing.start).into();
-            ReadError::damaged(&self.label.clone().unwrap_or_else(of_bundle), error.to_string())
-        })
     }
 
     /// The caller holds `decompressing`.
-    fn decompress(&self, mut bytes: Decompressed, end: &dyn Fn() -> u64) -> Result<Arc<Decompressed>, ReadError> {
+    fn decompress(&self, mut bytes: Decompressed, end: &dyn Fn() -> u64) -> Pinned {
         self.decodings.fetch_add(1, Ordering::Relaxed);
         bytes.clear();
-        let result = match self.packing.format.method {
-            Method::Zstd => self.decompress_zstd(&mut bytes, end),
-            Method::Zlib => self.decompress_zlib(&mut bytes, end().min(self.size())),
+        let piece = if end() < self.size() { FEW } else { INPUT };
+        match BundleDecoder::new(&self.content, &self.packing, piece, true) {
+            Ok(decoder) => self.decode(bytes, Box::new(decoder), end),
+            Err(error) => Pinned { bytes: Arc::new(bytes), decoder: None, error: Some(self.unreadable(&error)) },
+        }
+    }
+
+    /// Decodes directly into the buffer, which also serves as the window. The caller holds `decompressing`.
+    fn decode(&self, mut bytes: Decompressed, mut decoder: Box<BundleDecoder>, end: &dyn Fn() -> u64) -> Pinned {
+        let before = bytes.len();
+        let result = loop {
+            let (done, needed) = (bytes.len() as u64, end());
+            // With the end of the content comes that of the frame, which has the checksum.
+            if decoder.is_at_end() || (done >= needed && needed < self.size()) {
+                break Ok(());
+            }
+            if let Err(error) = decoder.append(&mut bytes, needed) {
+                break Err(error);
+            }
         };
-        self.resources.counters.bytes_decompressed.add(bytes.len() as u64);
-        result.map_err(|error| self.damaged(&error))?;
+        self.resources.counters.bytes_decompressed.add((bytes.len() - before) as u64);
+        let error = result.err().map(|error| self.failed(decoder.at(), &error));
+        if self.is_void() {
+            bytes.clear();
+        }
+        if decoder.is_at_end() && error.is_none() {
+            self.damage.note_checked();
+        }
+        let decoder = (error.is_none() && !decoder.is_at_end()).then_some(decoder);
+        let memory = bytes.capacity() as u64 + decoder.as_ref().map_or(0, |_| DECODER);
+        bytes.account_for(memory);
         let bytes = Arc::new(bytes);
         *self.in_use() = Arc::downgrade(&bytes);
-        Ok(bytes)
+        Pinned { bytes, decoder, error }
     }
 
-    fn decompress_zlib(&self, bytes: &mut Vec<u8>, end: u64) -> io::Result<()> {
-        let mut stream = self.reader()?;
-        bytes.resize(to_usize(end), 0);
-        stream.read_exact(bytes)?;
-        let size = self.size();
-        if end == size && stream.read(&mut [0])? > 0 {
-            return Err(io::Error::other(format!("it holds more than the {size} bytes it claims to hold")));
-        }
-        Ok(())
-    }
-
-    /// Decodes directly into the buffer, which also serves as the window.
-    fn decompress_zstd(&self, bytes: &mut Vec<u8>, end: &dyn Fn() -> u64) -> io::Result<()> {
-        let failed = |code| io::Error::other(zstd::zstd_safe::get_error_name(code));
-        let mut decoder = zstd::zstd_safe::DCtx::create();
-        decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).map_err(failed)?;
-        decoder.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
-        let (size, mut needed) = (self.size(), end());
-        let mut output = OutBuffer::around(bytes);
-        let mut source = self.source();
-        let step = if needed < size { FEW } else { INPUT };
-        let mut compressed = vec![0; to_usize(self.packing.length.min(step))];
-        loop {
-            let length = source.read(&mut compressed)?;
-            let mut input = InBuffer::around(head(&compressed, length));
-            loop {
-                let hint = decoder.decompress_stream(&mut output, &mut input).map_err(failed)?;
-                let done = output.pos() as u64;
-                if hint == 0 && done != size {
-                    return Err(io::Error::other(format!("it holds {done} bytes and claims to hold {size}")));
-                }
-                if done >= needed {
-                    needed = end();
-                }
-                // With the end of the content comes that of the frame, which has the checksum.
-                if hint == 0 || (done >= needed && needed < size) {
-                    return Ok(());
-                }
-                if input.pos() == length {
-                    break;
-                }
-            }
-            if length == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its compressed data ends too early"));
-            }
-        }
-    }
-
-    fn source(&self) -> InputReader {
-        InputReader { content: Arc::clone(&self.content), at: self.packing.start, rest: self.packing.length }
-    }
-
-    fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
-        let buffered = BufReader::with_capacity(4096, self.source());
-        Ok(match self.packing.format.method {
-            Method::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered)?.single_frame();
-                decoder.window_log_max(WINDOW_LOG)?;
-                Box::new(decoder)
-            }
-            Method::Zlib => Box::new(flate2::bufread::ZlibDecoder::new(buffered)),
-        })
+    fn reader(&self) -> io::Result<BundleDecoder> {
+        BundleDecoder::new(&self.content, &self.packing, STREAM_INPUT, false)
     }
 
     /// The decompressed bundle as a content.
@@ -369,24 +362,6 @@ impl fmt::Debug for Compressed {
     }
 }
 
-/// Reads a part of a content sequentially.
-struct InputReader {
-    content: Arc<dyn Content>,
-    at: u64,
-    rest: u64,
-}
-
-impl Read for InputReader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let here = buffer.len().min(to_usize(self.rest));
-        let (buffer, _) = buffer.split_at_mut(here);
-        self.content.read_at(self.at, buffer).map_err(io::Error::other)?;
-        self.at += here as u64;
-        self.rest -= here as u64;
-        Ok(here)
-    }
-}
-
 /// A part of a compressed bundle.
 #[derive(Debug)]
 pub(super) struct Slice {
@@ -402,7 +377,9 @@ impl Content for Slice {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         check_range(offset, buffer.len(), self.size)?;
-        let (bundle, start, length) = (&self.bundle, self.offset + offset, buffer.len() as u64);
+        let (bundle, start, length) = (&self.bundle, self.offset.saturating_add(offset), buffer.len() as u64);
+        let end = start.saturating_add(length);
+        bundle.check(end)?;
         // A reader that has not reached the end is expected to go on.
         let goes_on = offset + length < self.size;
         if !bundle.is_decompressed_in_memory() {
@@ -415,12 +392,7 @@ impl Content for Slice {
             }
             return read;
         }
-        let held = bundle.resident(start + length);
-        if held.is_some() {
-            bundle.resources.counters.cache_hits.add(1);
-        }
-        let held = held.map_or_else(|| bundle.decompressed(), Ok)?;
-        copy_from(&held, start, buffer)?;
+        copy_from(&bundle.decompressed(end)?, start, buffer)?;
         let bundles = &bundle.resources.bundles;
         if goes_on {
             bundles.lease(&bundle.id, bundle.size(), length);

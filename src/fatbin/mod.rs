@@ -26,10 +26,13 @@
 
 mod bundle;
 mod compressed;
+mod damage;
+mod decoder;
 mod header;
 mod kernels;
 mod open;
 mod packing;
+mod pinned;
 mod search;
 mod slice_reader;
 mod stored;
@@ -48,6 +51,7 @@ pub(crate) use header::{is_code, tells_features};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};
 pub(crate) use open::OpenBundle;
 pub(crate) use packing::{CompressedFormat, Method, WINDOW_LOG, is_absurd, window_of};
+pub(crate) use pinned::Pinned;
 pub(crate) use search::{Effort, search};
 pub(crate) use stored::StoredObject;
 pub use thin::bundle_of;

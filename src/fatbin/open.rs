@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CodeObject, Compressed, Decompressed};
+use super::{CodeObject, Compressed, Pinned};
 use crate::memory::{OpenStream, Pooled};
 use crate::rope::{ReadError, head_mut, read_all, to_usize};
 
@@ -13,7 +13,7 @@ const STEP: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) enum OpenBundle {
     /// The bundle, decompressed in memory as far as it was asked for.
-    InMemory(Arc<Decompressed>),
+    InMemory(Pinned),
     /// A stream of it; `None` while it is being read.
     Stream(Option<Pooled<OpenStream>>),
     /// There is no compressed bundle.
@@ -27,7 +27,7 @@ impl OpenBundle {
     pub(crate) fn of(bundle: Option<&Arc<Compressed>>) -> Result<Self, ReadError> {
         Ok(match bundle {
             None => Self::None,
-            Some(bundle) if bundle.is_decompressed_in_memory() => Self::InMemory(bundle.pin_whole()?),
+            Some(bundle) if bundle.is_decompressed_in_memory() => Self::InMemory(bundle.pin_whole()?.into()),
             Some(bundle) => Self::Stream(Some(bundle.stream())),
         })
     }
@@ -38,6 +38,24 @@ impl OpenBundle {
         match self {
             Self::InMemory(held) => end <= held.len() as u64,
             Self::Stream(_) | Self::None => true,
+        }
+    }
+
+    /// Whether more of it can be decompressed in memory without starting again.
+    pub(crate) fn can_be_extended(&self) -> bool {
+        matches!(self, Self::InMemory(held) if held.can_be_extended())
+    }
+
+    /// Whether decompressing it in memory has failed.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self, Self::InMemory(held) if held.is_failed())
+    }
+
+    /// Why the bytes before `end` cannot be read, if that is known.
+    pub(crate) fn error_before(&self, end: u64) -> Option<&ReadError> {
+        match self {
+            Self::InMemory(held) => held.error_before(end),
+            Self::Stream(_) | Self::None => None,
         }
     }
 

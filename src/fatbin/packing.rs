@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FatbinError;
 use super::bundle::malformed;
+use crate::rope::to_usize;
 
 pub(super) const MAGIC: &[u8; 4] = b"CCOB";
 
@@ -146,8 +147,12 @@ impl CompressedHeader {
         let window = match method {
             Method::Zlib => ZLIB_WINDOW,
             Method::Zstd => {
-                let frame = usize::try_from(header_size).ok().and_then(|skipped| head.get(skipped..));
-                frame.and_then(window_of).ok_or_else(|| malformed(offset, "it does not hold a zstd frame"))?
+                let frame = head.get(to_usize(header_size)..).unwrap_or_default();
+                if let Some(stated) = content_size(frame).filter(|stated| *stated != size) {
+                    let reason = format!("its zstd frame states {stated} bytes, and its header {size}");
+                    return Err(malformed(offset, reason));
+                }
+                window_of(frame).ok_or_else(|| malformed(offset, "it does not hold a zstd frame"))?
             }
         };
         if window > 1 << WINDOW_LOG {

@@ -24,12 +24,20 @@ enum Open {
 }
 
 impl Open {
-    /// Waits for memory.
-    fn new(bundle: &Compressed) -> Result<Self, ReadError> {
+    /// The bundle, at least up to `end`. Waits for memory.
+    fn new(bundle: &Compressed, end: u64) -> Result<Self, ReadError> {
         if bundle.is_decompressed_in_memory() {
-            return bundle.decompressed().map(Self::InMemory);
+            return bundle.decompressed(end).map(Self::InMemory);
         }
         Ok(Self::Stream(bundle.stream()))
+    }
+
+    /// Whether bytes up to `end` can be read from it.
+    fn reaches(&self, end: u64) -> bool {
+        match self {
+            Self::InMemory(held) => held.len() as u64 >= end,
+            Self::Stream(_) => true,
+        }
     }
 }
 
@@ -44,10 +52,13 @@ impl InOrderReader for SliceReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<(), ReadError> {
         let Slice { bundle, offset, size } = self.slice;
         check_range(self.at, buffer.len(), *size)?;
-        let start = offset + self.at;
-        let open = match self.open.take() {
+        let start = offset.saturating_add(self.at);
+        let end = start.saturating_add(buffer.len() as u64);
+        bundle.check(end)?;
+        // A thread that waits for memory holds no bundle, so one that is too short is released first.
+        let open = match self.open.take().filter(|open| open.reaches(end)) {
             Some(open) => open,
-            None => Open::new(bundle)?,
+            None => Open::new(bundle, end)?,
         };
         match self.open.insert(open) {
             Open::InMemory(held) => copy_from(held, start, buffer)?,

@@ -14,6 +14,9 @@ use crate::resources::Resources;
 use crate::rope::{Identity, ReadError, check_range, copy_from, to_usize};
 use crate::source::is_cached;
 
+/// What follows the reason why a bundle cannot be read, before the target.
+const NO_CODE: &str = "; no code for ";
+
 /// Bytes by which a frame in memory grows.
 const GROWTH: usize = 4 << 20;
 
@@ -141,8 +144,37 @@ impl Frame {
         self.jobs.resources()
     }
 
-    /// The frame, if it has been made and is still in memory or on disk.
+    /// Fails if its code is known to be unreadable.
+    pub(super) fn check(&self) -> Result<(), ReadError> {
+        let bundle = self.object.bundle.as_ref();
+        bundle.map_or(Ok(()), |bundle| bundle.check(self.end())).map_err(|error| self.lost(&error))
+    }
+
+    /// The error of its bundle as an error of this frame.
+    pub(super) fn lost(&self, error: &ReadError) -> ReadError {
+        match error {
+            ReadError::Damaged { entry, reason } if !reason.contains(NO_CODE) => {
+                ReadError::damaged(entry, format!("{reason}{NO_CODE}{}", self.object.target))
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Removes it from memory and from the store.
+    pub(super) fn forget(&self) {
+        let Resources { frames, store, .. } = self.resources();
+        frames.remove(&self.id);
+        if let Some(location) = store.get(self.key()) {
+            store.forget(self.key(), &location);
+        }
+    }
+
+    /// The frame, if it has been made and is still in memory or on disk. `None` if its bundle turned out to be damaged
+    /// as a whole.
     pub(super) fn made(&self) -> Option<MadeFrame> {
+        if self.object.bundle.as_ref().is_some_and(|bundle| bundle.is_void()) {
+            return None;
+        }
         let held = self.resources().frames.get(&self.id).map(MadeFrame::Held);
         held.or_else(|| self.resources().store.get(self.key()).map(MadeFrame::Stored))
     }

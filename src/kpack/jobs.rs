@@ -2,9 +2,11 @@
 //!
 //! Decompressing a bundle costs about as much as compressing one architecture of it. So the unit of work is the bundle:
 //! it is decompressed once for all of its frames that are demanded at the time, up to the end of the last of them.
-//! Demands that arrive meanwhile are met as well, unless they need more of it. When a bundle is decompressed for the
-//! second time, all of its other frames are made, too, after those that callers wait for. So reading one architecture
-//! costs one architecture, and reading all of them decompresses each bundle at most twice.
+//! Then these are made. For demands that arrive meanwhile and need more of it, its decoder goes on. When a bundle is
+//! decompressed for the second time, all of its other frames are made, too: the decoder goes on for them when nobody
+//! waits. So reading one architecture costs one architecture, and reading all of them decompresses each bundle at most
+//! twice. (A bundle that is decoded as a stream is decoded a third time if other frames are before those that callers
+//! wait for.) If it is damaged, only frames that end behind the damage fail.
 //!
 //! `-j` and the memory budget bound the number of threads. Frames that callers wait for come first. A bundle is opened
 //! when there is memory for it. Without memory, the open bundles are finished first.
@@ -15,8 +17,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::frame::{Frame, MadeFrame};
-use super::schedule::{BundleTask, JobKey, Schedule, Ticket, key};
-use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle};
+use super::schedule::{BundleTask, Ended, JobKey, Schedule, key};
+use super::ticket::Ticket;
+use crate::fatbin::{CodeObject, Compressed, Decompressed, OpenBundle, Pinned};
 use crate::gpu::TargetId;
 use crate::memory::OpenStream;
 use crate::resources::Resources;
@@ -111,6 +114,7 @@ impl BundleJobs {
 
     /// Starts making frames for which no caller waits yet.
     pub(super) fn prefetch(self: &Arc<Self>, frames: &[Arc<Frame>]) {
+        let frames: Vec<_> = frames.iter().filter(|frame| frame.check().is_ok()).collect();
         let mut state = self.lock();
         for frame in frames {
             state.add(frame, None);
@@ -128,6 +132,7 @@ impl BundleJobs {
         let ticket = Arc::new(Ticket::default());
         let mut seen = HashSet::new();
         let mut missing: Vec<_> = frames.iter().filter(|frame| seen.insert(frame.id()) && !frame.is_done()).collect();
+        missing.retain(|frame| frame.check().map_err(|error| ticket.fail(error)).is_ok());
         let mut costs = HashMap::<_, u64>::new();
         for frame in &missing {
             let bundle = frame.object.bundle.as_ref();
@@ -188,6 +193,7 @@ impl BundleJobs {
     fn run(&self, task: BundleTask, may_wait: bool) {
         match task {
             BundleTask::Open(key, bundle) => self.open(key, &bundle, may_wait),
+            BundleTask::Extend(key, bundle, held) => self.extend(key, &bundle, held),
             BundleTask::Make(key, frame, mut bundle) => {
                 let made = contained(|| frame.make(&mut bundle));
                 if let (Err(_), OpenBundle::Stream(Some(stream))) = (&made, &mut bundle) {
@@ -202,35 +208,76 @@ impl BundleJobs {
     /// Opens the bundle of a job. Postpones the job if there is no memory and it may not wait.
     fn open(&self, key: JobKey, bundle: &Arc<Compressed>, may_wait: bool) {
         let open = || {
-            let needed = self.lock().end_of_pending(key);
+            let needed = self.lock().needed(key);
             let resident = bundle.is_decompressed_in_memory().then(|| bundle.resident(needed)).flatten();
             let mut others = self.others(bundle, resident.is_none());
             if let Some(held) = &resident {
                 others.retain(|frame| frame.end() <= held.len() as u64);
             }
-            let resident = resident.map(OpenBundle::InMemory);
-            let end_of_others = others.iter().map(|frame| frame.end()).max().unwrap_or(0);
-            // Demands may arrive meanwhile.
-            let end = || end_of_others.max(self.lock().end_of_pending(key));
+            let end = || self.end(key, bundle);
             let open = match (resident, bundle.is_decompressed_in_memory(), may_wait) {
-                (Some(resident), _, _) => Some(resident),
+                (Some(resident), _, _) => Some(OpenBundle::InMemory(resident.into())),
                 (None, false, true) => Some(OpenBundle::Stream(Some(bundle.stream()))),
                 (None, false, false) => bundle.try_stream().map(|stream| OpenBundle::Stream(Some(stream))),
-                (None, true, true) => Some(OpenBundle::InMemory(bundle.pin(&end)?)),
-                (None, true, false) => bundle.try_pin(&end)?.map(OpenBundle::InMemory),
+                (None, true, true) => Some(OpenBundle::InMemory(bundle.pin(&end))),
+                (None, true, false) => bundle.try_pin(&end).map(OpenBundle::InMemory),
             };
             Ok(open.map(|open| (open, others)))
         };
         match contained(open) {
-            Ok(Some((open, others))) => self.lock().open(key, open, &others),
+            Ok(Some((open, others))) => self.publish(key, bundle, open, &others),
             Ok(None) => self.lock().postpone(key),
-            Err(error) => {
-                let job = self.lock().remove(key);
-                if let Some(job) = job {
-                    job.fail(&error);
-                }
-            }
+            Err(error) => self.fail(key, &error),
         }
+    }
+
+    /// Decompresses more of the bundle of a job.
+    fn extend(&self, key: JobKey, bundle: &Arc<Compressed>, held: Pinned) {
+        match contained(|| Ok(bundle.extend(held, &|| self.end(key, bundle)))) {
+            Ok(held) => self.publish(key, bundle, OpenBundle::InMemory(held), &[]),
+            Err(error) => self.fail(key, &error),
+        }
+    }
+
+    /// The offset up to which the bundle of a job is decompressed next. Demands may arrive meanwhile.
+    fn end(&self, key: JobKey, bundle: &Compressed) -> u64 {
+        if self.resources.checks_streams() { bundle.size() } else { self.lock().needed(key) }
+    }
+
+    fn publish(&self, key: JobKey, bundle: &Compressed, open: OpenBundle, others: &[Arc<Frame>]) {
+        let ended = self.lock().open(key, open, others);
+        self.settle(Some(bundle), ended);
+    }
+
+    /// Fails all frames of a job.
+    fn fail(&self, key: JobKey, error: &ReadError) {
+        let job = self.lock().remove(key);
+        if let Some(job) = job {
+            job.fail(error);
+        }
+    }
+
+    /// Ends demands that cannot be met, and closes the bundle if nothing is left to do with it.
+    fn settle(&self, bundle: Option<&Compressed>, Ended { failed, closed }: Ended) {
+        if let Some((Some(bundle), OpenBundle::InMemory(held))) = &closed
+            && self.is_useful(bundle, held.bytes())
+        {
+            bundle.cache(held.bytes());
+        }
+        // Released before callers are notified.
+        drop(closed);
+        if let Some(bundle) = bundle.filter(|bundle| bundle.is_void()) {
+            self.frames_of(bundle).iter().for_each(|frame| frame.forget());
+        }
+        for (demand, error) in failed {
+            demand.end(&Err(error));
+        }
+    }
+
+    /// The registered frames of a bundle.
+    fn frames_of(&self, bundle: &Compressed) -> Vec<Arc<Frame>> {
+        let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     /// The other frames of a bundle to be made while it is open, as many as there is room for. None at the first
@@ -240,10 +287,9 @@ impl BundleJobs {
         if store.has_room() && bundle.decodings() + u32::from(will_decode) < 2 {
             return Vec::new();
         }
-        let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let frames: Vec<_> = frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade).collect();
         let mut room = if store.has_room() { u64::MAX } else { held.capacity().saturating_sub(held.bytes()) };
-        let lacking = frames.into_iter().filter(|frame| frame.made().is_none());
+        let lacking =
+            self.frames_of(bundle).into_iter().filter(|frame| frame.made().is_none() && frame.check().is_ok());
         let fits = |frame: &Arc<Frame>| {
             let rest = room.checked_sub(frame.known_length().unwrap_or(frame.size() / RATIO));
             room = rest.unwrap_or(0);
@@ -258,24 +304,17 @@ impl BundleJobs {
         if matches!(bundle, OpenBundle::InMemory(_)) {
             bundle = OpenBundle::None;
         }
-        let (demand, closed) = self.lock().end(key, frame, &mut bundle);
-        if let Some((Some(bundle), OpenBundle::InMemory(held))) = &closed
-            && self.is_useful(bundle, held)
-        {
-            bundle.cache(held);
-        }
-        // Released before callers are notified, too.
-        drop(closed);
+        let (demand, ended) = self.lock().end(key, frame, &mut bundle);
+        self.settle(frame.object.bundle.as_deref(), ended);
         if let Some(demand) = demand {
-            demand.end(made);
+            let made = made.as_ref().map_err(|error| frame.lost(error)).cloned();
+            demand.end(&made);
         }
     }
 
     /// Whether a frame that has not been made can be made of what was decompressed of a bundle.
     fn is_useful(&self, bundle: &Compressed, held: &Decompressed) -> bool {
-        let frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut frames = frames.get(&bundle.id()).into_iter().flatten().filter_map(Weak::upgrade);
-        frames.any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
+        self.frames_of(bundle).iter().any(|frame| frame.end() <= held.len() as u64 && frame.made().is_none())
     }
 }
 

@@ -36,12 +36,14 @@ mod places;
 mod reader;
 mod schedule;
 mod selection;
+mod ticket;
 
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rayon::prelude::*;
 use rocm_kpack::Scheme;
 
 pub use frame::Frame;
@@ -118,7 +120,20 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
     for archive in archives {
         archive.save_lengths();
     }
-    made.map(drop)
+    made?;
+    check_bundles(archives)
+}
+
+/// Fails if a bundle of the archives is damaged anywhere, if the command has to find that. Bundles that were decompressed
+/// to their ends are not decompressed again.
+fn check_bundles(archives: &[&ArchiveRope]) -> Result<(), ReadError> {
+    let frames = || archives.iter().flat_map(|archive| archive.entries()).map(|entry| &entry.frame);
+    if !frames().next().is_some_and(|frame| frame.jobs().resources().checks_streams()) {
+        return Ok(());
+    }
+    let mut seen = HashSet::new();
+    let bundles = frames().filter_map(|frame| frame.object.bundle.as_ref()).filter(|bundle| seen.insert(bundle.id()));
+    bundles.collect::<Vec<_>>().par_iter().try_for_each(|bundle| bundle.check_whole())
 }
 
 /// Uncompressed bytes of what [`make_archives`] has to compress.

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::frame::{Frame, MadeFrame};
-use crate::fatbin::{Compressed, OpenBundle};
+use super::ticket::Ticket;
+use crate::fatbin::{Compressed, OpenBundle, Pinned};
 use crate::rope::ReadError;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use crate::sync::Arc;
 
 /// The number of a job's bundle; `None` for all code objects outside of compressed bundles.
 pub(super) type JobKey = Option<u64>;
@@ -39,6 +40,8 @@ pub(super) struct BundleJob {
     running: Vec<Demand>,
     /// Numbers of all pending and running frames.
     frames: HashSet<u64>,
+    /// Whether a thread decompresses more of the bundle. It has taken `open`.
+    is_extending: bool,
 }
 
 /// A frame to be made, and the callers that wait for it.
@@ -48,29 +51,22 @@ pub(super) struct Demand {
     waiting: Vec<Arc<Ticket>>,
 }
 
-/// What a caller waits for.
-#[derive(Debug, Default)]
-pub(super) struct Ticket {
-    state: Mutex<JobProgress>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct JobProgress {
-    /// Number of frames that are not made yet.
-    left: usize,
-    /// Uncompressed bytes that were compressed since the caller was last notified.
-    bytes: u64,
-    last: Option<MadeFrame>,
-    error: Option<ReadError>,
-}
-
 /// The bundle of a job, and what was open of it.
 pub(super) type ClosedBundle = (Option<Arc<Compressed>>, OpenBundle);
+
+/// What ended in a job.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// Demands that cannot be met, with the reasons.
+    pub(super) failed: Vec<(Demand, ReadError)>,
+    pub(super) closed: Option<ClosedBundle>,
+}
 
 /// A thread's next task.
 pub(super) enum BundleTask {
     Open(JobKey, Arc<Compressed>),
+    /// Decompress more of an open bundle.
+    Extend(JobKey, Arc<Compressed>, Pinned),
     Make(JobKey, Arc<Frame>, OpenBundle),
 }
 
@@ -94,6 +90,7 @@ impl Schedule {
             pending: VecDeque::new(),
             running: Vec::new(),
             frames: HashSet::new(),
+            is_extending: false,
         });
         if job.frames.insert(frame.id()) {
             let waiting = ticket.cloned().into_iter().collect();
@@ -119,15 +116,20 @@ impl Schedule {
         true
     }
 
-    /// Publishes an open bundle, whose frames can now be made. Adds demands for `others`.
-    pub(super) fn open(&mut self, key: JobKey, open: OpenBundle, others: &[Arc<Frame>]) {
+    /// Publishes a bundle that was opened, or of which more was decompressed. Its frames can now be made. Adds demands for
+    /// `others`.
+    pub(super) fn open(&mut self, key: JobKey, open: OpenBundle, others: &[Arc<Frame>]) -> Ended {
         if let Some(job) = self.jobs.get_mut(&key) {
             job.open = open;
+            job.is_extending = false;
         }
-        self.open.push(key);
+        if !self.open.contains(&key) {
+            self.open.push(key);
+        }
         for frame in others {
             self.add(frame, None);
         }
+        self.settle(key)
     }
 
     /// Puts a bundle back into its queue, because there was no memory to open it.
@@ -142,46 +144,52 @@ impl Schedule {
         if is_awaited { &mut self.queue } else { &mut self.background }
     }
 
-    /// Removes a job that is neither open nor queued.
+    /// Removes a job that is not queued, and none of whose frames is being made.
     pub(super) fn remove(&mut self, key: JobKey) -> Option<BundleJob> {
+        self.open.retain(|other| *other != key);
         self.jobs.remove(&key)
     }
 
-    /// The offset in the decompressed bundle up to which the pending frames of a job need it.
-    pub(super) fn end_of_pending(&self, key: JobKey) -> u64 {
-        let pending = self.jobs.get(&key).into_iter().flat_map(|job| &job.pending);
-        pending.map(|demand| demand.frame.end()).max().unwrap_or(0)
+    /// The offset in the decompressed bundle up to which a job needs it next: for the frames that callers wait for, or
+    /// else for all.
+    pub(super) fn needed(&self, key: JobKey) -> u64 {
+        let pending = || self.jobs.get(&key).into_iter().flat_map(|job| &job.pending);
+        let awaited = pending().filter(|demand| demand.is_waiting()).map(|demand| demand.frame.end()).max();
+        awaited.or_else(|| pending().map(|demand| demand.frame.end()).max()).unwrap_or(0)
     }
 
-    /// Ends a frame that was made or has failed. Returns its demand, and the job's bundle if nothing is left to
-    /// do with it. `bundle` is the open bundle that the frame was made from. If frames are pending that need more of the
-    /// bundle, it is opened again.
-    pub(super) fn end(
-        &mut self,
-        key: JobKey,
-        frame: &Frame,
-        bundle: &mut OpenBundle,
-    ) -> (Option<Demand>, Option<ClosedBundle>) {
+    /// Ends a frame that was made or has failed. Returns its demand, and what ended with it. `bundle` is the open bundle
+    /// that the frame was made from.
+    pub(super) fn end(&mut self, key: JobKey, frame: &Frame, bundle: &mut OpenBundle) -> (Option<Demand>, Ended) {
         self.is_short = false;
         self.compressed += frame.size();
-        let Some(job) = self.jobs.get_mut(&key) else { return (None, None) };
+        let Some(job) = self.jobs.get_mut(&key) else { return (None, Ended::default()) };
         let found = job.running.iter().position(|demand| demand.frame.id() == frame.id());
         let demand = found.map(|found| job.running.swap_remove(found));
         job.frames.remove(&frame.id());
         if job.is_stream() {
             job.open = std::mem::take(bundle);
         }
-        if !job.running.is_empty() || job.pending.iter().any(|demand| job.reaches(demand)) {
-            return (demand, None);
+        (demand, self.settle(key))
+    }
+
+    /// Takes out the demands that cannot be met, and the bundle if nothing is left to do with it. If frames are pending
+    /// that need more of the bundle than it can be extended to, it is opened again.
+    fn settle(&mut self, key: JobKey) -> Ended {
+        let Some(job) = self.jobs.get_mut(&key) else { return Ended::default() };
+        let failed = job.take_failed();
+        if job.is_extending || !job.running.is_empty() || job.has_work() {
+            return Ended { failed, closed: None };
         }
+        self.is_short = false;
         self.open.retain(|other| *other != key);
-        let closed = (job.bundle.clone(), std::mem::take(&mut job.open));
+        let closed = Some((job.bundle.clone(), std::mem::take(&mut job.open)));
         if job.pending.is_empty() {
             self.jobs.remove(&key);
         } else {
             self.list_for(key).push_back(key);
         }
-        (demand, Some(closed))
+        Ended { failed, closed }
     }
 
     /// Number of tasks that threads could start now. Exact if there are few.
@@ -198,7 +206,8 @@ impl Schedule {
 
     /// Whether an open bundle holds memory.
     pub(super) fn is_holding(&self) -> bool {
-        self.open.iter().filter_map(|key| self.jobs.get(key)).any(|job| !matches!(job.open, OpenBundle::None))
+        let holds = |job: &BundleJob| job.is_extending || !matches!(job.open, OpenBundle::None);
+        self.open.iter().filter_map(|key| self.jobs.get(key)).any(holds)
     }
 
     /// The next task. Frames that callers wait for come first, from open bundles and then from bundles to be opened.
@@ -229,13 +238,21 @@ impl Schedule {
             if let Some(number) = job.next(is_awaited) {
                 let Some(demand) = job.pending.remove(number) else { continue };
                 let bundle = match &mut job.open {
-                    OpenBundle::InMemory(held) => OpenBundle::InMemory(Arc::clone(held)),
+                    OpenBundle::InMemory(held) => OpenBundle::InMemory(held.share()),
                     OpenBundle::Stream(stream) => OpenBundle::Stream(stream.take()),
                     OpenBundle::None => OpenBundle::None,
                 };
                 let task = BundleTask::Make(*key, Arc::clone(&demand.frame), bundle);
                 job.running.push(demand);
                 return Some(task);
+            }
+            if job.needs_more()
+                && (!is_awaited || job.is_blocked())
+                && let Some(bundle) = job.bundle.clone()
+                && let OpenBundle::InMemory(held) = std::mem::take(&mut job.open)
+            {
+                job.is_extending = true;
+                return Some(BundleTask::Extend(*key, bundle, held));
             }
         }
         None
@@ -257,31 +274,78 @@ impl BundleJob {
 
     /// Whether enough of its bundle is open for a frame.
     fn reaches(&self, demand: &Demand) -> bool {
-        self.open.reaches(demand.frame.end())
+        !self.is_extending && self.open.reaches(demand.frame.end())
+    }
+
+    /// Whether a caller needs more of the bundle than is decompressed in memory.
+    fn is_blocked(&self) -> bool {
+        let is_in_memory = matches!(self.open, OpenBundle::InMemory(_));
+        is_in_memory && self.pending.iter().any(|demand| demand.is_waiting() && !self.reaches(demand))
+    }
+
+    /// Which frames may be made now. A caller that needs more of the bundle waits for the frames that are being made, and
+    /// for no others that nobody waits for.
+    fn due(&self) -> impl Fn(&Demand) -> bool {
+        let is_blocked = self.is_blocked();
+        move |demand| self.reaches(demand) && (demand.is_waiting() || !is_blocked)
+    }
+
+    /// Whether more of the bundle has to be decompressed now. Its buffer must not be in use. If it cannot be extended, the
+    /// attempt closes it.
+    fn needs_more(&self) -> bool {
+        let is_in_memory = matches!(self.open, OpenBundle::InMemory(_));
+        is_in_memory && self.running.is_empty() && !self.pending.is_empty() && !self.pending.iter().any(self.due())
+    }
+
+    /// Whether something can be done while the bundle is open.
+    fn has_work(&self) -> bool {
+        self.pending.iter().any(self.due()) || (self.open.can_be_extended() && self.needs_more())
+    }
+
+    /// Takes out the pending demands that are known to fail.
+    fn take_failed(&mut self) -> Vec<(Demand, ReadError)> {
+        let mut failed = Vec::new();
+        if !self.open.is_failed() && self.bundle.as_ref().is_none_or(|bundle| bundle.check(bundle.size()).is_ok()) {
+            return failed;
+        }
+        for demand in std::mem::take(&mut self.pending) {
+            let error = self.open.error_before(demand.frame.end()).map(|error| demand.frame.lost(error));
+            match error.or_else(|| demand.frame.check().err()) {
+                Some(error) => {
+                    self.frames.remove(&demand.frame.id());
+                    failed.push((demand, error));
+                }
+                None => self.pending.push_back(demand),
+            }
+        }
+        failed
     }
 
     fn tasks(&self) -> usize {
         match self.open {
             OpenBundle::Stream(_) => usize::from(self.running.is_empty()),
-            OpenBundle::InMemory(_) => self.pending.iter().filter(|demand| self.reaches(demand)).count(),
+            OpenBundle::InMemory(_) if self.needs_more() => 1,
+            OpenBundle::InMemory(_) => {
+                let is_due = self.due();
+                self.pending.iter().filter(|demand| is_due(demand)).count()
+            }
+            OpenBundle::None if self.is_extending => 0,
             OpenBundle::None => self.pending.len(),
         }
     }
 
-    /// The first frame that a caller waits for, or else the first one. Of a stream, the next one in its order, or else
-    /// the first.
+    /// The first frame that a caller waits for, or else the first one. Of a stream, the next of these in its order.
     fn next(&self, is_awaited: bool) -> Option<usize> {
-        // A caller that needs more of the bundle waits until it is closed, and so for all of its frames.
-        let is_blocking = matches!(self.open, OpenBundle::InMemory(_))
-            && self.pending.iter().any(|demand| demand.is_waiting() && !self.reaches(demand));
-        let is_due = |demand: &Demand| (!is_awaited || is_blocking || demand.is_waiting()) && self.reaches(demand);
+        let may_be_made = self.due();
+        let is_due = |demand: &Demand| (!is_awaited || demand.is_waiting()) && may_be_made(demand);
         let OpenBundle::Stream(stream) = &self.open else { return self.pending.iter().position(is_due) };
-        if !self.running.is_empty() || !self.pending.iter().any(is_due) {
+        if !self.running.is_empty() {
             return None;
         }
         let at = stream.as_ref().map_or(0, |stream| stream.at);
         let order = |demand: &Demand| (demand.frame.object.offset < at, demand.frame.object.offset);
-        self.pending.iter().enumerate().min_by_key(|(_, demand)| order(demand)).map(|(number, _)| number)
+        let due = self.pending.iter().enumerate().filter(|(_, demand)| is_due(demand));
+        due.min_by_key(|(_, demand)| order(demand)).map(|(number, _)| number)
     }
 }
 
@@ -296,15 +360,7 @@ impl Demand {
 
     fn end_waiting(&mut self, made: &Result<MadeFrame, ReadError>) {
         for ticket in std::mem::take(&mut self.waiting) {
-            let mut progress = ticket.lock();
-            progress.left -= 1;
-            progress.bytes += self.frame.size();
-            match made {
-                Ok(made) => progress.last = Some(made.clone()),
-                Err(error) => drop(progress.error.get_or_insert_with(|| error.clone())),
-            }
-            drop(progress);
-            ticket.changed.notify_all();
+            ticket.end(self.frame.size(), made);
         }
     }
 }
@@ -314,30 +370,6 @@ impl Drop for Demand {
     fn drop(&mut self) {
         if self.is_waiting() {
             self.end_waiting(&Err(ReadError::damaged(&Arc::from("code object"), "kpackfs gave up making its frame")));
-        }
-    }
-}
-
-impl Ticket {
-    fn lock(&self) -> MutexGuard<'_, JobProgress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets the number of frames to wait for.
-    pub(super) fn expect(&self, count: usize) {
-        self.lock().left = count;
-    }
-
-    /// Waits until all frames are made, and returns the last one. `progress` is called with the uncompressed bytes of
-    /// code objects that were compressed meanwhile.
-    pub(super) fn wait(&self, mut progress: impl FnMut(u64)) -> Result<Option<MadeFrame>, ReadError> {
-        let mut state = self.lock();
-        loop {
-            progress(std::mem::take(&mut state.bytes));
-            if state.left == 0 {
-                return state.error.take().map_or_else(|| Ok(state.last.take()), Err);
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

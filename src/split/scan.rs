@@ -86,9 +86,11 @@ pub(super) fn scan(
         .par_bridge()
         .map(|(position, content, identity, among_files)| {
             let split = input.entries.get(position).and_then(|entry| joined.binaries.get(&entry.path));
-            let result = match split {
-                Some(split) => take_over(position, split, options, &jobs).map(Some),
-                None => scan_file(position, content, options, &jobs),
+            let result = if let Some(split) = split {
+                take_over(position, split, options, &jobs).map(Some)
+            } else {
+                let name = || input.entries.get(position).map(|entry| entry.path.to_text()).unwrap_or_default().into();
+                scan_file(position, (&name, content), options, &jobs)
             };
             progress.done.fetch_add(content.size(), Ordering::Relaxed);
             (position, result, identity, among_files)
@@ -121,7 +123,7 @@ pub(super) fn scan(
 
 fn scan_file(
     entry: usize,
-    content: &Arc<dyn Content>,
+    (name, content): (&dyn Fn() -> Arc<str>, &Arc<dyn Content>),
     options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) -> Result<Option<Fat>, ScanError> {
@@ -129,16 +131,21 @@ fn scan_file(
     let (code, binary) = find(content, Holder::Binary, resources)?;
     let Some(code) = code else { return Ok(None) };
     let level = level(options);
-    let frames = |bundle: &Bundle| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
+    let file = name();
+    let first_wrappers = code.first_wrappers();
+    let frames = |(number, bundle): (usize, &Bundle)| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
         if let Some(id) = bundle.unknown_targets().into_iter().next() {
             return Err(ScanError::Unknown(id));
         }
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
+        if let Some(compressed) = objects.iter().find_map(|object| object.bundle.as_ref()) {
+            compressed.set_name(&file, first_wrappers.get(&number).copied());
+        }
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))
     };
     let warning = code.bundles.iter().find_map(absurd_claim);
-    let bundles = code.bundles.iter().map(frames).collect::<Result<Vec<_>, _>>()?;
+    let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
     Ok(Some(Fat { entry, binary, wrappers, split: None, warning }))
 }
@@ -189,6 +196,11 @@ impl DeviceCode {
     /// Its bundles.
     pub(super) fn bundles(&self) -> &[Bundle] {
         &self.bundles
+    }
+
+    /// The first wrapper that leads to each bundle.
+    fn first_wrappers(&self) -> HashMap<usize, usize> {
+        self.wrappers.iter().enumerate().rev().map(|(wrapper, &bundle)| (bundle, wrapper)).collect()
     }
 
     fn is_complete(&self) -> bool {

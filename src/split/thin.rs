@@ -265,7 +265,11 @@ impl ThinSource {
 
     fn compressed(&self, bundle: &Bundle) -> Result<Arc<Compressed>, ReadError> {
         let known = self.bundles.iter().find(|known| Some(known.start()) == bundle.packed_start()).cloned();
-        let read = || bundle.packed(&self.original, self.jobs.resources());
+        let read = || {
+            let compressed = bundle.packed(&self.original, self.jobs.resources())?;
+            compressed.set_name(&self.entry, None);
+            Some(compressed)
+        };
         known.or_else(read).ok_or_else(|| ReadError::Changed { entry: Arc::clone(&self.entry) })
     }
 

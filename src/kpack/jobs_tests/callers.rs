@@ -3,7 +3,9 @@
 use std::sync::{Condvar, Mutex};
 
 use super::*;
-use crate::kpack::schedule::{Schedule, Ticket};
+use crate::fatbin::OpenBundle;
+use crate::kpack::schedule::{BundleTask, Schedule};
+use crate::kpack::ticket::Ticket;
 
 /// Readers of single archives and makers of all archives, with room for less than one bundle.
 #[test]
@@ -118,6 +120,52 @@ fn callers_wait_for_their_bundle_only_and_join_its_job() {
             "{bytes} bytes, {made} frames"
         );
     });
+}
+
+/// A caller waits neither for frames that nobody waits for, nor for the rest of the bundle.
+#[test]
+fn a_demand_goes_before_frames_that_nobody_waits_for() {
+    let archives = archives(&Resources::new(64 << 20));
+    let [first, second, third] = [0, 1, 2].map(|number| Arc::clone(archives[number].frames().next().unwrap()));
+    let (mut schedule, ticket) = (Schedule::default(), Arc::<Ticket>::default());
+    assert!(schedule.add(&second, None));
+    let Some(BundleTask::Open(key, bundle)) = schedule.next() else { panic!("it is opened first") };
+    let held = bundle.pin(&|| schedule.needed(key));
+    assert!((second.end()..third.end()).contains(&(held.len() as u64)));
+    schedule.open(key, OpenBundle::InMemory(held), &[Arc::clone(&first)]);
+    assert!(schedule.add(&third, Some(&ticket)));
+    ticket.expect(1);
+    assert_eq!(schedule.tasks(), 1);
+    let Some(BundleTask::Extend(key, bundle, held)) = schedule.next() else { panic!("a caller needs more of it") };
+    assert!(schedule.next().is_none(), "its buffer grows");
+    let held = bundle.extend(held, &|| schedule.needed(key));
+    schedule.open(key, OpenBundle::InMemory(held), &[]);
+    let mut next = || match schedule.next() {
+        Some(BundleTask::Make(_, frame, _)) => frame.id(),
+        _ => panic!("a frame can be made"),
+    };
+    assert_eq!([next(), next(), next()], [third.id(), second.id(), first.id()]);
+    assert_eq!(bundle.decodings(), 1);
+}
+
+/// A bundle in memory that cannot be extended is opened again for a caller that needs more of it.
+#[test]
+fn a_bundle_that_cannot_be_extended_is_opened_again() {
+    let archives = archives(&Resources::new(64 << 20));
+    let [first, third] = [0, 2].map(|number| Arc::clone(archives[number].frames().next().unwrap()));
+    let (mut schedule, ticket) = (Schedule::default(), Arc::<Ticket>::default());
+    assert!(schedule.add(&first, None));
+    let Some(BundleTask::Open(key, bundle)) = schedule.next() else { panic!("it is opened first") };
+    let held = bundle.pin(&|| first.end());
+    let reader = Arc::clone(held.bytes());
+    schedule.open(key, OpenBundle::InMemory(held), &[]);
+    assert!(schedule.add(&third, Some(&ticket)));
+    ticket.expect(1);
+    let Some(BundleTask::Extend(key, bundle, held)) = schedule.next() else { panic!("a caller needs more of it") };
+    let held = bundle.extend(held, &|| schedule.needed(key));
+    assert!(Arc::ptr_eq(held.bytes(), &reader), "another thread reads it");
+    assert!(schedule.open(key, OpenBundle::InMemory(held), &[]).closed.is_some());
+    assert!(matches!(schedule.next(), Some(BundleTask::Open(..))));
 }
 
 /// The state after a panic between taking a demand and ending it.

@@ -24,6 +24,25 @@ static BY_ZLIB: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     bundles
 });
 
+/// The same by zlib in blocks of 1000 bytes. One in the third code object cannot be decoded.
+static DAMAGED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut bundles = packed(|bytes| {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut last = 0;
+        for piece in bytes.chunks(1000) {
+            last = encoder.get_ref().len();
+            std::io::Write::write_all(&mut encoder, piece).unwrap();
+            std::io::Write::flush(&mut encoder).unwrap();
+        }
+        let mut bytes = encoder.finish().unwrap();
+        // There is no such type of block.
+        bytes[last] |= 6;
+        bytes
+    });
+    bundles.iter_mut().for_each(|bytes| bytes[6] = 0);
+    bundles
+});
+
 fn packed(compress: fn(&[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
     let objects = |seed| (0..).zip(TARGETS).map(move |(number, target)| (target, code(seed * 10 + number, SMALL)));
     (0..BUNDLES as u64).map(|seed| bundle(&objects(seed).collect::<Vec<_>>(), compress)).collect()
@@ -154,5 +173,33 @@ fn work_in_the_background_joins_that_of_callers() {
         demand(vec![vec![b[2].clone()], vec![a[1].clone()]]);
         demand(vec![[a, b].concat()]);
         assert_eq!(resources.counters.bytes_decompressed.get() - before, decompressed(BUNDLES));
+    });
+}
+
+/// Callers of sound frames get them in every order, also when the others are made while nobody waits.
+#[test]
+fn damage_fails_only_the_frames_behind_it() {
+    check(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let resources = with_store(64 << 20, directory.path(), 1 << 30);
+        let [a, b] = frames_of(&DAMAGED, &resources);
+        let jobs = Arc::clone(a[0].jobs());
+        let lists = [[(&a, 0), (&a, 2), (&b, 1)], [(&a, 2), (&a, 1), (&b, 2)], [(&b, 0), (&b, 2), (&a, 1)]];
+        let callers: Vec<_> = lists
+            .into_iter()
+            .map(|list| {
+                let list = list.map(|(frames, number)| (Arc::clone(&frames[number]), number < 2));
+                schedule::spawn(move || {
+                    for (frame, is_sound) in list {
+                        assert_eq!(frame.jobs().get(&frame).is_ok(), is_sound);
+                    }
+                })
+            })
+            .collect();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        settle(&jobs);
+        resources.budget.release_idle();
+        let gauges = resources.budget.gauges();
+        assert_eq!(gauges.buffers(), 0, "{gauges:?}");
     });
 }
