@@ -151,7 +151,7 @@ impl Compressed {
 
     /// The decompressed bundle, at least up to `end`: from other users, from the cache, or decompressed into the cache.
     /// Waits for memory: the caller must hold no other bundle, and no memory of other classes.
-    fn decompressed(&self, end: u64) -> Result<Arc<Decompressed>, ReadError> {
+    pub(super) fn decompressed(&self, end: u64) -> Result<Arc<Decompressed>, ReadError> {
         if let Some(bytes) = self.resident(end) {
             self.resources.counters.cache_hits.add(1);
             return Ok(bytes);
