@@ -17,7 +17,7 @@ use super::statement::StatementChange;
 use super::terminal::message;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use crate::export::{self, ExportProgress, Reflink};
-use crate::gpu::{BundleKey, begins_with_target};
+use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
@@ -373,7 +373,7 @@ fn warn_of_fat(plan: &Plan) {
 /// Whether a split may have written a part of this name.
 fn is_part(path: &EntryPath) -> bool {
     let first = path.components().next().unwrap_or_default();
-    begins_with_target(first) || RESERVED.iter().any(|name| first == name.as_bytes())
+    begins_device_part(first) || RESERVED.iter().any(|name| first == name.as_bytes())
 }
 
 /// Clears set-ID bits, and reports the files on stderr: a copy would run with the rights of the user who makes it.

@@ -102,7 +102,7 @@ fn target_of_bundle(beginning: &[u8], content: &Arc<dyn Content>, resources: &Ar
     }
     let bundle = Bundle::read(content, 0, content.size(), resources).ok()?;
     let mut others = bundle.targets();
-    let first = others.pop_first().filter(|_| bundle.unknown_targets().is_empty())?;
+    let first = others.pop_first()?;
     let is_alike = others.iter().all(|target| target.processor() == first.processor());
     // A bundle's table may contain any name, and a part is named after the target, so the target has to be known.
     (is_alike && is_known(&first)).then(|| if others.is_empty() { first.clone() } else { first.without_features() })

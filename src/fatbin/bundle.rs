@@ -2,6 +2,7 @@
 //! `__CLANG_OFFLOAD_BUNDLE__`, u64 number of entries, and for each entry u64 offset from the bundle's start, u64 size,
 //! u64 length of the entry id, and the id. All integers are little-endian.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -84,10 +85,11 @@ impl Bundle {
         Ok(Self { offset, compressed, entries })
     }
 
-    /// Target IDs that are not understood, of entries with code. [`Bundle::objects`] omits them.
-    pub fn unknown_targets(&self) -> Vec<String> {
-        let with_code = self.entries.iter().filter(|entry| entry.size > 0);
-        with_code.filter_map(|entry| target(&entry.id).err()).collect()
+    /// The entry IDs of code that no runtime finds: the target ID is not understood, or an earlier entry has the same
+    /// one. Its code objects have names of their own ([`TargetId::unknown`]).
+    pub fn unknown_ids(&self) -> BTreeSet<String> {
+        let unknown = self.device_entries().filter(|(target, entry)| entry.size > 0 && target.is_unknown());
+        unknown.map(|(_, entry)| String::from_utf8_lossy(&entry.id).into_owned()).collect()
     }
 
     /// Its offset, its compressed length and its claimed length, if the claim is implausible.
@@ -119,9 +121,15 @@ impl Bundle {
         Ok(self.device_entries().map(object).collect::<Result<_, _>>()?)
     }
 
-    /// The entries whose targets are understood.
+    /// All entries but those of the host, with different targets for all that have code.
     pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
-        self.entries.iter().filter_map(|entry| Some((target(&entry.id).ok()??, entry)))
+        let mut known = HashSet::new();
+        self.entries.iter().filter_map(move |entry| {
+            let target = target(&entry.id).unwrap_or_else(|id| Some(TargetId::unknown(&id)))?;
+            let is_first = entry.size == 0 || known.insert(target.clone());
+            // A runtime takes the first entry that fits.
+            Some((if is_first { target } else { TargetId::unknown(&target.to_string()) }, entry))
+        })
     }
 }
 
@@ -243,7 +251,13 @@ pub(super) fn target(id: &[u8]) -> Result<Option<TargetId>, String> {
     let Some(name) = id.rsplit_once("--").map(|(_, name)| name).or_else(after_one_dash) else {
         return Err(id.into_owned());
     };
-    name.parse().map(Some).map_err(|_| name.to_owned())
+    let parsed = name.parse().ok().filter(is_processor);
+    parsed.map(Some).ok_or_else(|| name.to_owned())
+}
+
+/// Whether a target can be one of a GPU: all of their names have digits. Parts of a split have names without any.
+fn is_processor(target: &TargetId) -> bool {
+    target.is_spirv() || target.is_unknown() || target.processor().bytes().any(|byte| byte.is_ascii_digit())
 }
 
 fn read_up_to(content: &Arc<dyn Content>, offset: u64, length: u64) -> Result<Vec<u8>, FatbinError> {

@@ -20,7 +20,7 @@ pub const CODE_HEADER: usize = size_of::<FileHeader64<LE>>();
 /// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
 /// is shorter.
 pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
-    if code.is_empty() {
+    if code.is_empty() || target.is_unknown() {
         return None;
     }
     if is_spirv(code) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::hierarchy::{canonical_key, find_bundle, find_target};
-use super::{Level, TargetId, TargetIdError};
+use super::{Level, TargetId, TargetIdError, UNKNOWN};
 
 /// The unit in which device code is packaged: a processor, a sub-family or a family. A name that the hierarchy does not
 /// know is a key of its own.
@@ -15,14 +15,18 @@ pub struct BundleKey(Arc<str>);
 
 impl BundleKey {
     /// The key whose package has the code for `target`. Features and the strictness of gfx1250-strict make no
-    /// difference. Code for a generic ISA belongs to the smallest family that contains all its processors.
+    /// difference. Code for a generic ISA belongs to the smallest family that contains all its processors. All code whose
+    /// target is not understood belongs together.
     pub fn of(target: &TargetId) -> Self {
+        if target.is_unknown() {
+            return Self(UNKNOWN.into());
+        }
         Self(canonical_key(target.processor()).into())
     }
 
     /// The key of the processor alone, which artifacts are named after: they keep generic ISAs and gfx1250-strict apart.
     pub fn of_processor(target: &TargetId) -> Self {
-        Self(target.processor().into())
+        Self(if target.is_unknown() { UNKNOWN } else { target.processor() }.into())
     }
 
     /// The family of the processors that run a generic ISA, if this key is one; otherwise the key itself.
@@ -42,9 +46,11 @@ impl BundleKey {
         find_bundle(self.as_str()).is_some() || find_target(self.as_str()).is_some()
     }
 
-    /// Its tier. A key that the hierarchy does not know counts as a target.
+    /// Its tier. A key that the hierarchy does not know counts as a target, except that of code whose target is not
+    /// understood: no GPU needs it.
     pub fn level(&self) -> Level {
-        find_bundle(self.as_str()).map_or(Level::Target, |bundle| bundle.level)
+        let of_unknown = if self.as_str() == UNKNOWN { Level::Family } else { Level::Target };
+        find_bundle(self.as_str()).map_or(of_unknown, |bundle| bundle.level)
     }
 
     /// The bundles that an installation for this key consists of, from this key upwards: target, sub-family, family.

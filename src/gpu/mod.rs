@@ -9,6 +9,7 @@ mod id;
 mod key;
 mod processors;
 mod set;
+mod unknown;
 
 pub use detect::{DetectError, KFD_TOPOLOGY, detect, devices};
 pub use fallback::{FALLBACKS, Fallback, FallbackState};
@@ -17,3 +18,4 @@ pub use id::{SPIRV, TargetId, TargetIdError, begins_with_target};
 pub use key::BundleKey;
 pub use processors::{ModeSupport, PROCESSORS, Processor};
 pub use set::GpuSet;
+pub use unknown::{UNKNOWN, begins_device_part};

@@ -109,6 +109,8 @@ struct JoinCandidate {
     warnings: Vec<String>,
     /// The code objects that its wrappers ask for: number of the archive, name, target.
     asked: Vec<(usize, String, String)>,
+    /// Archives with entries that cannot be used. They stay.
+    unusable: BTreeSet<usize>,
 }
 
 /// Why a binary stays split.
@@ -160,6 +162,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
             Ok(Some(found)) => {
                 joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
                 archives.note(&found.asked);
+                archives.need(&found.unusable, path);
                 replaced.push((position, found));
             }
             Err((error, reached)) => {
@@ -303,6 +306,7 @@ fn put_together(
     resources: &Arc<Resources>,
 ) -> Result<JoinCandidate, JoinError> {
     let (mut wrappers, mut asked, mut warnings) = (Vec::new(), Vec::new(), Vec::<String>::new());
+    let mut unusable = Vec::new();
     for (position, request) in requests.iter().enumerate() {
         // HIP uses the lower half.
         let index = to_usize(request.index & u64::from(u32::MAX));
@@ -310,13 +314,22 @@ fn put_together(
             sets::of(&toc_key(&request.marker.kernel_name, index), &request.marker.archives, archives, resources);
         let found = found.map_err(|reason| JoinError::Code(format!("wrapper {position}: {reason}")))?;
         asked.extend(found.asked);
+        unusable.extend(found.unusable);
+        // One warning is enough for a binary.
+        warnings.extend(found.warning.filter(|_| warnings.is_empty()));
         wrappers.push(found.objects);
     }
     let without = wrappers.iter().enumerate().filter(|(_, objects)| objects.is_empty());
     let without: Vec<_> = without.map(|(position, _)| position.to_string()).collect();
     if without.len() == wrappers.len() {
-        return Err(JoinError::Code("no archive has code for any of its wrappers".to_owned()));
+        let reason = unusable.into_iter().map(|(_, reason)| reason).next();
+        let reason = reason.unwrap_or_else(|| "no archive has code for any of its wrappers".to_owned());
+        return Err(JoinError::Code(reason));
     }
+    if let Some((_, reason)) = unusable.first() {
+        warnings.push(format!("joined without {} of its code objects; {reason}", unusable.len()));
+    }
+    let unusable = unusable.into_iter().map(|(number, _)| number).collect();
     if !without.is_empty() {
         warnings.push(format!("no archive has code for wrapper {}", without.join(", ")));
     }
@@ -331,7 +344,7 @@ fn put_together(
     let bundles = wrappers.iter().map(bundle).collect::<Result<Vec<_>, _>>()?;
     let joined = binary::join(content, &bundles)?;
     let form = SplitForm { content: Arc::clone(content), archives: named_archives(requests), wrappers };
-    Ok(JoinCandidate { joined, form, warnings, asked })
+    Ok(JoinCandidate { joined, form, warnings, asked, unusable })
 }
 
 /// The location for new archives, if all wrappers have the same marker and are numbered by position.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::archives::{InputArchive, InputArchives, StoredPlace};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
-use crate::gpu::TargetId;
+use crate::gpu::{TargetId, UNKNOWN};
 use crate::kpack::{Reach, TocEntry};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal, read_all};
@@ -23,6 +23,10 @@ pub(super) struct KernelSet {
     pub(super) objects: Vec<CodeObject>,
     /// Entries of archives that a loader would find: number of the archive, name, target.
     pub(super) asked: Vec<(usize, String, String)>,
+    /// A warning about an entry.
+    pub(super) warning: Option<String>,
+    /// Entries that cannot be used: number of the archive, and the reason.
+    pub(super) unusable: Vec<(usize, String)>,
 }
 
 /// One code object, with one or more names.
@@ -36,9 +40,12 @@ struct JoinedCode {
     /// Whether the header states the target.
     is_reliable: bool,
     place: String,
+    /// Why no runtime can use it under its name.
+    problem: Option<String>,
 }
 
-/// The code objects that a loader finds under `key` in the archives to which each search path leads.
+/// The code objects that a loader finds under `key` in the archives to which each search path leads. Fails if an archive
+/// cannot be read. An entry that cannot be used does not concern the others.
 pub(super) fn of(
     key: &str,
     by_path: &[Vec<(usize, Reach)>],
@@ -63,7 +70,13 @@ pub(super) fn of(
                 set.asked.push(asked);
                 here.insert(target.clone());
                 if !earlier.contains(target) {
-                    found.push(code(archive, key, target, entry, resources)?);
+                    match code(archive, key, target, entry, resources) {
+                        Ok(code) => {
+                            set.warning = set.warning.or_else(|| wrong_name(&code));
+                            found.push(code);
+                        }
+                        Err(reason) => set.unusable.push((number, reason)),
+                    }
                 }
             }
         }
@@ -96,7 +109,6 @@ fn code(
 ) -> Result<JoinedCode, String> {
     let place = format!("{}: {key} for {name}", archive.path);
     let failed = |reason: &dyn std::fmt::Display| format!("{place}: {reason}");
-    let target: TargetId = name.parse().map_err(|error| failed(&error))?;
     let reader = archive.reader()?;
     let (blob, is_compressed) = reader.stored(entry).map_err(|error| failed(&error))?;
     if !is_compressed && blob.size != entry.original_size {
@@ -112,18 +124,35 @@ fn code(
     let stored = stored.map_err(said)?;
     let header = stored.header().map_err(said)?;
     let of_header = code_target(&header).filter(|_| tells_features(&header));
-    // No GPU runs such code. It is kept under the name that says so.
-    let impossible = of_header.as_ref().filter(|own| own.impossible_feature().is_some() && own.is_same_gpu(&target));
-    let target = impossible.cloned().unwrap_or(target);
-    if let Some(problem) = code_problem(&header, &target) {
-        return Err(failed(&problem));
-    }
+    let (target, problem) = named_target(name, of_header.as_ref(), &header);
+    let of_header = of_header.filter(|_| !target.is_unknown());
     // Code for gfx1250-strict may have the header of gfx1250.
     let is_renamed = |own: &TargetId| own.processor() != target.processor() && own.is_same_gpu(&target);
     let own = of_header.clone().filter(|own| !is_renamed(own)).unwrap_or_else(|| target.clone());
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
-    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable: of_header.is_some(), place })
+    let is_reliable = of_header.is_some();
+    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable, place, problem })
+}
+
+/// The target of code under a name, and the problem if it is not what the name says.
+fn named_target(name: &str, of_header: Option<&TargetId>, header: &[u8]) -> (TargetId, Option<String>) {
+    let target: TargetId = match name.parse() {
+        Ok(target) => target,
+        Err(error) => return (TargetId::unknown(name), Some(error.to_string())),
+    };
+    // No GPU runs such code. It is kept under the name that says so.
+    let impossible = of_header.filter(|own| own.impossible_feature().is_some() && own.is_same_gpu(&target));
+    let target = impossible.cloned().unwrap_or(target);
+    match code_problem(header, &target) {
+        None => (target, None),
+        problem => (TargetId::unknown(name), problem),
+    }
+}
+
+/// A warning about code that is not what its name says. It gets another name, under which no runtime searches for it.
+fn wrong_name(code: &JoinedCode) -> Option<String> {
+    Some(format!("{}: {}; it is kept in {UNKNOWN}/", code.place, code.problem.as_ref()?))
 }
 
 /// Merges equal code objects, and determines the target of each.

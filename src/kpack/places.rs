@@ -28,7 +28,7 @@ fn is_in_kpack(directory: &[u8]) -> bool {
 /// The target at the end of an archive's name.
 pub(crate) fn named_target(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(".kpack");
-    let start = ["_gfx", "_amdgcnspirv"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
+    let start = ["_gfx", "_amdgcnspirv", "_unknown-"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
     stem.get(start..)
 }
 

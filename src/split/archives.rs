@@ -8,7 +8,7 @@ use super::scan::{Fat, level};
 use super::{Destination, Packaging, Plan, PlanOptions, PlannedArchive, PlannedBinary};
 use crate::binary::{BinaryError, FatBinary, Rewritten};
 use crate::fatbin::Compressed;
-use crate::gpu::{TargetId, begins_with_target};
+use crate::gpu::{TargetId, begins_device_part};
 use crate::join::{self, Unasked};
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Frame, marker, toc_key};
 use crate::resources::Resources;
@@ -61,7 +61,7 @@ impl<'a> Stems<'a> {
 /// Whether an archive is named `<group>_<target>.kpack`.
 fn is_of_group(path: &EntryPath, group: &str) -> bool {
     let target = path.name().strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"_"));
-    target.is_some_and(begins_with_target)
+    target.is_some_and(begins_device_part)
 }
 
 /// Decides the name of each binary, and then the archives of each overlay root, or of all roots together.

@@ -1,7 +1,7 @@
 //! Scans all files for device code, on all cores, the largest files first.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,9 +12,9 @@ use super::plain::PlainFiles;
 use super::{Destination, Plan, PlanOptions, PlanProgress, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
-use crate::gpu::TargetId;
+use crate::gpu::{TargetId, UNKNOWN};
 use crate::index::RecordKind;
-use crate::join::{Joined, SplitForm};
+use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
@@ -33,8 +33,8 @@ pub(super) struct Fat {
     pub(super) wrappers: Vec<Arc<Vec<Arc<Frame>>>>,
     /// Its split form in the input, if it was split there.
     pub(super) split: Option<Arc<SplitForm>>,
-    /// A warning about a bundle.
-    warning: Option<String>,
+    /// Warnings about its bundles.
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +47,6 @@ pub(super) enum ScanError {
     Twice(TargetId),
     #[error("a bundle has a code object for {0}, which is no target's name")]
     Reserved(TargetId),
-    #[error("a bundle has a code object for {0:?}, a target ID that is not understood, so no archive could hold it")]
-    Unknown(String),
 }
 
 /// The files with device code, in the order of the input. Files that cannot be split stay unchanged, with a warning.
@@ -106,9 +104,8 @@ pub(super) fn scan(
                 }
             }
             Ok(Some(found)) => {
-                let path = input.entries.get(position).map(|entry| &entry.path);
-                let warning = path.zip(found.warning.as_ref());
-                plan.warnings.extend(warning.map(|(path, warning)| format!("{path}: {warning}")));
+                let path = input.entries.get(position).map(|entry| entry.path.to_string()).unwrap_or_default();
+                plan.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
                 fat.push(found);
             }
             Err(error) => {
@@ -134,9 +131,6 @@ fn scan_file(
     let file = name();
     let first_wrappers = code.first_wrappers();
     let frames = |(number, bundle): (usize, &Bundle)| -> Result<Arc<Vec<Arc<Frame>>>, ScanError> {
-        if let Some(id) = bundle.unknown_targets().into_iter().next() {
-            return Err(ScanError::Unknown(id));
-        }
         let objects = bundle.objects(content, resources)?;
         check(&objects)?;
         if let Some(compressed) = objects.iter().find_map(|object| object.bundle.as_ref()) {
@@ -144,10 +138,10 @@ fn scan_file(
         }
         Ok(Arc::new(objects.into_iter().map(|object| Arc::new(Frame::new(object, level, jobs))).collect()))
     };
-    let warning = code.bundles.iter().find_map(absurd_claim);
+    let warnings = code.bundles.iter().find_map(absurd_claim).into_iter().chain(unknown_code(&code.bundles)).collect();
     let bundles = code.bundles.iter().enumerate().map(frames).collect::<Result<Vec<_>, _>>()?;
     let wrappers = code.wrappers.iter().filter_map(|&bundle| bundles.get(bundle).cloned()).collect();
-    Ok(Some(Fat { entry, binary, wrappers, split: None, warning }))
+    Ok(Some(Fat { entry, binary, wrappers, split: None, warnings }))
 }
 
 /// The device code of a binary that was split in the input.
@@ -163,7 +157,7 @@ fn take_over(
         Ok(Arc::new(objects.iter().map(frame).collect()))
     };
     let wrappers = split.wrappers.iter().map(frames).collect::<Result<_, _>>()?;
-    Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), warning: None })
+    Ok(Fat { entry, binary: None, wrappers, split: Some(Arc::clone(split)), warnings: Vec::new() })
 }
 
 /// The zstd level of frames.
@@ -182,6 +176,13 @@ fn absurd_claim(bundle: &Bundle) -> Option<String> {
          like that",
         size / length.max(1)
     ))
+}
+
+/// A warning about code that no runtime finds.
+fn unknown_code(bundles: &[Bundle]) -> Option<String> {
+    let ids: BTreeSet<_> = bundles.iter().flat_map(Bundle::unknown_ids).collect();
+    let names = join::some_of(&ids.iter().map(String::as_str).collect());
+    (!ids.is_empty()).then(|| format!("no runtime finds its code with the entry ID {names}; it is kept in {UNKNOWN}/"))
 }
 
 /// The device code of a file.

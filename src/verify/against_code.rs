@@ -1,6 +1,6 @@
 //! Compares code objects: for each wrapper and target, a runtime must find the code of the fat binary.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -42,29 +42,23 @@ impl Comparison<'_> {
         split: &Arc<dyn Content>,
     ) -> bool {
         let mut fat = Vec::new();
-        let mut unknown = BTreeSet::new();
         for content in versions {
             let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
-            let mut bundle = |wrapper: &Wrapper| -> Result<Vec<CodeObject>, FatbinError> {
-                let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, self.resources)?;
-                unknown.extend(bundle.unknown_targets());
-                bundle.objects(content, self.resources)
+            let bundle = |wrapper: &Wrapper| -> Result<Vec<CodeObject>, FatbinError> {
+                Bundle::read(content, wrapper.bundle, wrapper.limit, self.resources)?.objects(content, self.resources)
             };
-            let Ok(bundles) = binary.wrappers().iter().map(&mut bundle).collect::<Result<Vec<_>, _>>() else {
+            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else {
                 return false;
             };
             fat.push((binary, bundles));
         }
         if let (Some(gpus), [(binary, bundles)]) = (self.thin.gpus(path), &*fat) {
-            return unknown.is_empty() && self.compare_thin(path, (binary, bundles), split, gpus);
+            return self.compare_thin(path, (binary, bundles), split, gpus);
         }
         let Some(requests) = self.binaries.get(path) else {
             // It is still fat, which has been reported. Nothing is lost if the file is unchanged.
             return false;
         };
-        for id in unknown {
-            self.say(path, format!("its code for {id:?} is lost: no archive can hold code for such a target ID"));
-        }
         let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(split)).collect();
         if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
             match differences.into_iter().next() {

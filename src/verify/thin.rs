@@ -102,8 +102,8 @@ fn check_bundle(
     resources: &Arc<Resources>,
 ) -> Result<bool, FatbinError> {
     let bundle = Bundle::read(content, wrapper.bundle, wrapper.limit, resources)?;
-    for id in bundle.unknown_targets() {
-        say(format!("it has code for {id:?}, which is no target"));
+    for id in bundle.unknown_ids() {
+        say(format!("it has code with the entry ID {id:?}, which no runtime finds"));
     }
     let objects = bundle.objects(content, resources)?;
     let packed = objects.iter().find_map(|object| object.bundle.clone());

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::headers::HeaderField;
 use super::metadata::{BOOTSTRAP, pin_of_extra};
 use super::{Metadata, WheelError, normalise};
-use crate::gpu::{BundleKey, begins_with_target};
+use crate::gpu::{BundleKey, begins_device_part};
 use crate::source::EntryPath;
 
 /// The extra that requires all device wheels.
@@ -105,7 +105,7 @@ impl Extra {
         if target == ALL {
             return Some(Self::All);
         }
-        let target = Some(target).filter(|target| begins_with_target(target.as_bytes()))?;
+        let target = Some(target).filter(|target| begins_device_part(target.as_bytes()))?;
         target.parse().ok().map(Self::Target)
     }
 

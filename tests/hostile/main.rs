@@ -9,6 +9,7 @@
     reason = "not allowed in helpers of tests"
 )]
 
+mod absurd_entries;
 mod binaries;
 mod bundles;
 mod elf;

@@ -36,7 +36,7 @@ fn with_toc(archive: &[u8], change: impl FnOnce(&mut Toc)) -> Vec<u8> {
     [&archive[..offset], &toc.encode()].concat()
 }
 
-fn each_entry(archive: &[u8], mut change: impl FnMut(&mut TocEntry)) -> Vec<u8> {
+pub(crate) fn each_entry(archive: &[u8], mut change: impl FnMut(&mut TocEntry)) -> Vec<u8> {
     with_toc(archive, |toc| toc.toc.values_mut().flat_map(BTreeMap::values_mut).for_each(&mut change))
 }
 

@@ -122,19 +122,27 @@ fn what_has_no_code_for_the_gpus_keeps_an_empty_bundle() {
     assert_eq!(library.size(), 4096, "as much as HIP reads");
 }
 
+/// An entry that is not understood is omitted from thin views, as is code for other GPUs.
+#[test]
+fn a_file_with_an_entry_that_is_not_understood_is_reduced() {
+    let entries = [&three()[..], &[("hipv4-amdgcn-amd-amdhsa--GFX1", code(4, 100))]].concat();
+    let shown = tree(&[("unknown.co", bundle(&entries, 4096))]);
+    let targets: Vec<_> = found(&file(&shown, "thin/gfx1030/lib/unknown.co")).into_iter().map(|(id, _)| id).collect();
+    assert!(!targets.is_empty() && targets.iter().all(|id| id.contains("gfx1030")), "{targets:?}");
+    assert_eq!(whole(&*file(&shown, "host/lib/unknown.co")), bundle(&entries, 4096));
+}
+
 /// Bundles for one target, object files of compilations with `-fgpu-rdc`, and files with more than a bundle stay whole.
 #[test]
 fn other_files_stay_whole() {
     let raw = bundle(&three(), 4096);
     let mut with_host = three();
     with_host[0].1 = code(9, 100);
-    let unknown = [&three()[..], &[("hipv4-amdgcn-amd-amdhsa--GFX1", code(4, 100))]].concat();
     let files = [
         ("one.hsaco", bundle(&three()[..2], 4096)),
         ("object.co", bundle(&with_host, 4096)),
         ("more.co", [&raw[..], b"more"].concat()),
         ("short.co", raw[..raw.len() - 1].to_vec()),
-        ("unknown.co", bundle(&unknown, 4096)),
         ("broken.co", compressed(&raw)[..400].to_vec()),
         ("Transform.o", raw),
     ];
