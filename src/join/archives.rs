@@ -9,13 +9,17 @@ use super::claims::ClaimedSizes;
 use super::{Unasked, sets};
 use crate::fatbin::StoredObject;
 use crate::gpu::TargetId;
-use crate::kpack::{ArchiveReader, Reach, SearchPath, TocEntry, is_archive, named_target};
+use crate::kpack::{ArchiveReader, TocEntry, is_archive, linked_archives, named_target};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
-use crate::source::{EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input};
 
 /// All archives.
-pub(super) struct InputArchives(Vec<InputArchive>);
+pub(super) struct InputArchives {
+    list: Vec<InputArchive>,
+    /// Their numbers, by the path in an installation.
+    numbers: HashMap<EntryPath, Vec<usize>>,
+}
 
 /// An archive.
 pub(super) struct InputArchive {
@@ -44,34 +48,45 @@ pub(super) struct StoredPlace {
 
 impl InputArchives {
     pub(super) fn of(input: &Input, installed: impl Fn(&EntryPath) -> EntryPath) -> Self {
-        let archives = input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } if is_archive(&entry.path, content) => Some(InputArchive {
-                path: entry.path.clone(),
-                installed: installed(&entry.path),
-                content: Arc::clone(content),
-                reader: OnceLock::new(),
-                needed: Mutex::default(),
-                asked: Mutex::default(),
-                stored: Mutex::default(),
-            }),
+        let linked = linked_archives(input);
+        let archive = |entry: &Entry| match &entry.kind {
+            EntryKind::File { content, .. } if is_archive(&entry.path, content) || linked.contains(&entry.path) => {
+                Some(InputArchive {
+                    path: entry.path.clone(),
+                    installed: installed(&entry.path),
+                    content: Arc::clone(content),
+                    reader: OnceLock::new(),
+                    needed: Mutex::default(),
+                    asked: Mutex::default(),
+                    stored: Mutex::default(),
+                })
+            }
             _ => None,
-        });
-        Self(archives.collect())
+        };
+        let list: Vec<_> = input.entries.iter().filter_map(archive).collect();
+        let mut numbers = HashMap::<_, Vec<_>>::new();
+        for (number, archive) in list.iter().enumerate() {
+            numbers.entry(archive.installed.clone()).or_default().push(number);
+        }
+        Self { list, numbers }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     pub(super) fn get(&self, number: usize) -> Option<&InputArchive> {
-        self.0.get(number)
+        self.list.get(number)
     }
 
-    /// The archives that a search path leads to, by number. An archive whose name matches the target exactly comes
-    /// first.
-    pub(super) fn reached(&self, path: &SearchPath) -> Vec<(usize, Reach)> {
-        let archives = self.0.iter().enumerate();
-        archives.filter_map(|(number, archive)| Some((number, path.reach(&archive.installed)?))).collect()
+    /// The numbers of the archives at a path in an installation. A wheel may have a file twice.
+    pub(super) fn at(&self, installed: &EntryPath) -> &[usize] {
+        self.numbers.get(installed).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a file of the input is an archive.
+    pub(super) fn has(&self, path: &EntryPath) -> bool {
+        self.list.binary_search_by(|archive| archive.path.cmp(path)).is_ok()
     }
 
     /// The archives that a binary with unreadable markers may need: those in `.kpack` directories at or above it.
@@ -80,12 +95,12 @@ impl InputArchives {
             let directory = archive.installed.parent().filter(|directory| directory.name() == b".kpack");
             directory.and_then(|directory| directory.parent()).is_some_and(|root| binary.below(&root).is_some())
         };
-        self.0.iter().enumerate().filter(|(_, archive)| is_around(archive)).map(|(number, _)| number).collect()
+        self.list.iter().enumerate().filter(|(_, archive)| is_around(archive)).map(|(number, _)| number).collect()
     }
 
     /// Records that a binary which stays split needs archives.
     pub(super) fn need(&self, numbers: &BTreeSet<usize>, binary: &EntryPath) {
-        for archive in numbers.iter().filter_map(|number| self.0.get(*number)) {
+        for archive in numbers.iter().filter_map(|number| self.list.get(*number)) {
             archive.needed.lock().insert(binary.clone());
         }
     }
@@ -93,7 +108,7 @@ impl InputArchives {
     /// Records the requests of wrappers.
     pub(super) fn note(&self, asked: &[(usize, String, String)]) {
         for (number, key, target) in asked {
-            let Some(archive) = self.0.get(*number) else { continue };
+            let Some(archive) = self.list.get(*number) else { continue };
             let mut known = archive.asked.lock();
             known.insert((key.clone(), target.clone()));
         }
@@ -102,7 +117,7 @@ impl InputArchives {
     /// Decides which archives stay.
     pub(super) fn settle(&self, resources: &Arc<Resources>) -> Settled {
         let mut settled = Settled::default();
-        for archive in &self.0 {
+        for archive in &self.list {
             let reader = match archive.reader.get() {
                 Some(Ok(reader)) => reader,
                 Some(Err(reason)) => {

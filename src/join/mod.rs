@@ -7,10 +7,12 @@
 
 mod archives;
 mod claims;
+mod names;
+mod outside;
 mod sets;
 mod wheels;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +20,7 @@ use rayon::prelude::*;
 
 use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper};
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
-use crate::kpack::{KpackError, Reach, SearchPath, is_archive, read_marker, toc_key};
+use crate::kpack::{KpackError, Reach, SearchPath, read_marker, toc_key};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
@@ -26,6 +28,8 @@ use crate::wheel;
 
 pub use archives::some_of;
 use archives::{InputArchives, Settled};
+use names::Names;
+pub use outside::{OutsideFile, outside};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 
 /// Bytes of the smallest file that can be a binary: an ELF header.
@@ -118,6 +122,11 @@ struct JoinCandidate {
 enum JoinError {
     #[error(transparent)]
     Binary(#[from] BinaryError),
+    #[error(
+        "its archives are outside of the input, where the symlink {0} leads; name a directory that holds both, or replace \
+         symlinks by files"
+    )]
+    Outside(EntryPath),
     #[error("{0}")]
     Code(String),
 }
@@ -128,42 +137,24 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
-    if archives.is_empty() {
-        return Joined::default();
-    }
-    let files: Vec<_> = input
-        .entries
-        .iter()
-        .enumerate()
-        .filter_map(|(position, entry)| match &entry.kind {
-            EntryKind::File { content, .. } if content.size() >= SMALLEST && !is_archive(&entry.path, content) => {
-                Some((position, &entry.path, content))
-            }
-            _ => None,
-        })
-        .collect();
-    progress.total.fetch_add(files.iter().map(|(.., content)| content.size()).sum(), Ordering::Relaxed);
-    let results: Vec<_> = files
-        .par_iter()
-        .with_max_len(1)
-        .map(|&(position, path, content)| {
-            let found = look_at(&installed(path), content, &archives, resources);
-            progress.done.fetch_add(content.size(), Ordering::Relaxed);
-            (position, found)
-        })
-        .collect();
     let mut joined = Joined::default();
-    let mut replaced = Vec::new();
-    for (position, result) in results {
-        let Some(entry) = input.entries.get(position) else { continue };
-        let path = &entry.path;
+    joined.warnings.extend(outside(input, resources).iter().map(|it| format!("{}: {}", it.link, it.problem)));
+    let is_linked =
+        |entry: &Entry| matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(b".kpack");
+    if archives.is_empty() && !input.entries.iter().any(is_linked) {
+        return joined;
+    }
+    let names = Names::new(input, installed, &archives);
+    let mut candidates = Vec::new();
+    for (position, result) in examine(input, installed, (&archives, &names), resources, progress) {
+        let Some(Entry { path, .. }) = input.entries.get(position) else { continue };
         match result {
             Ok(None) => {}
             Ok(Some(found)) => {
                 joined.warnings.extend(found.warnings.iter().map(|warning| format!("{path}: {warning}")));
                 archives.note(&found.asked);
                 archives.need(&found.unusable, path);
-                replaced.push((position, found));
+                candidates.push((position, found));
             }
             Err((error, reached)) => {
                 archives.need(&reached, path);
@@ -171,14 +162,55 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
             }
         }
     }
-    let Settled { used, unasked, left, warnings } = archives.settle(resources);
-    joined.unasked = unasked;
-    joined.warnings.extend(warnings);
-    joined.warnings.extend(left.iter().map(|(path, reason)| format!("{path}: {reason}")));
-    for (position, JoinCandidate { joined: content, mut form, .. }) in replaced {
+    let mut settled = archives.settle(resources);
+    joined.warnings.append(&mut settled.warnings);
+    let links = names.links();
+    joined.warnings.extend(settled.left.iter().map(|(path, reason)| format!("{path}: {reason}")));
+    replace(input, candidates, &settled, installed, &mut joined);
+    joined.unasked = settled.unasked;
+    leave_out(&mut input.entries, &settled.used, &links);
+    joined
+}
+
+/// A file's result: none if it is not split. An error comes with the archives that the file may need.
+type Examined = Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)>;
+
+/// Joins all files that may be binaries, each with its position in the input.
+fn examine(
+    input: &Input,
+    installed: impl Fn(&EntryPath) -> EntryPath + Sync,
+    (archives, names): (&InputArchives, &Names<'_>),
+    resources: &Arc<Resources>,
+    progress: &JoinProgress,
+) -> Vec<(usize, Examined)> {
+    let may_be_binary = |(position, entry): (usize, &'_ Entry)| match &entry.kind {
+        EntryKind::File { content, .. } if content.size() >= SMALLEST && !archives.has(&entry.path) => {
+            Some((position, installed(&entry.path), Arc::clone(content)))
+        }
+        _ => None,
+    };
+    let files: Vec<_> = input.entries.iter().enumerate().filter_map(may_be_binary).collect();
+    progress.total.fetch_add(files.iter().map(|(.., content)| content.size()).sum(), Ordering::Relaxed);
+    let examined = files.par_iter().with_max_len(1).map(|(position, path, content)| {
+        let found = look_at(path, content, (archives, names), resources);
+        progress.done.fetch_add(content.size(), Ordering::Relaxed);
+        (*position, found)
+    });
+    examined.collect()
+}
+
+/// Puts joined binaries in the place of split ones.
+fn replace(
+    input: &mut Input,
+    candidates: Vec<(usize, JoinCandidate)>,
+    settled: &Settled,
+    installed: impl Fn(&EntryPath) -> EntryPath,
+    joined: &mut Joined,
+) {
+    for (position, JoinCandidate { joined: content, mut form, .. }) in candidates {
         let Some(entry) = input.entries.get_mut(position) else { continue };
         // New archives cannot have the names of old ones that stay.
-        let is_taken = |it: &Archives| left.iter().any(|(path, _)| is_of(&installed(path), it));
+        let is_taken = |it: &Archives| settled.left.iter().any(|(path, _)| is_of(&installed(path), it));
         form.archives = form.archives.filter(|archives| !is_taken(archives) && installed(&entry.path) == entry.path);
         if let EntryKind::File { content: old, .. } = &mut entry.kind {
             *old = content;
@@ -186,12 +218,10 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
         joined.binaries.insert(entry.path.clone(), Arc::new(form));
     }
     let content = |entry: &Entry| match &entry.kind {
-        EntryKind::File { content, .. } if used.contains(&entry.path) => Some(Arc::clone(content)),
+        EntryKind::File { content, .. } if settled.used.contains(&entry.path) => Some(Arc::clone(content)),
         _ => None,
     };
     joined.archives = input.entries.iter().filter_map(content).collect();
-    leave_out(&mut input.entries, &used);
-    joined
 }
 
 /// Whether an archive is one of those that a marker names.
@@ -200,22 +230,26 @@ fn is_of(path: &EntryPath, archives: &Archives) -> bool {
     is_there && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
 }
 
-/// Removes archives, and directories that contain nothing else.
-fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>) {
-    let mut children = BTreeMap::<EntryPath, usize>::new();
+/// Removes archives, directories that contain nothing else, and the symlinks to both. `links` has the symlinks to each
+/// path.
+fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>, links: &HashMap<EntryPath, Vec<EntryPath>>) {
+    let mut children = HashMap::<EntryPath, usize>::new();
     for entry in entries.iter() {
         if let Some(parent) = entry.path.parent() {
             *children.entry(parent).or_default() += 1;
         }
     }
-    let mut gone = archives.clone();
+    let mut gone = BTreeSet::new();
     let mut next: Vec<_> = archives.iter().cloned().collect();
-    while let Some(parent) = next.pop().and_then(|path| path.parent()) {
-        let Some(left) = children.get_mut(&parent) else { continue };
-        *left -= 1;
-        if *left == 0 && !parent.is_root() {
-            gone.insert(parent.clone());
-            next.push(parent);
+    while let Some(path) = next.pop() {
+        if !gone.insert(path.clone()) {
+            continue;
+        }
+        next.extend(links.get(&path).into_iter().flatten().cloned());
+        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { continue };
+        if let Some(left) = children.get_mut(&parent) {
+            *left -= 1;
+            next.extend((*left == 0).then_some(parent));
         }
     }
     entries.retain(|entry| !gone.contains(&entry.path));
@@ -235,16 +269,18 @@ struct SharedMarker {
     paths: Vec<SearchPath>,
     /// The archives to which each search path leads, without paths that lead to none.
     archives: Vec<Vec<(usize, Reach)>>,
+    /// Symlinks out of the input, through which a loader finds archives.
+    outside: Vec<EntryPath>,
 }
 
-/// Joins a file with its archives. `None` if it is not split. An error comes with the archives that the file may need.
+/// Joins a file with its archives.
 fn look_at(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    archives: &InputArchives,
+    (archives, names): (&InputArchives, &Names<'_>),
     resources: &Arc<Resources>,
-) -> Result<Option<JoinCandidate>, (JoinError, BTreeSet<usize>)> {
-    let requests = match requests(installed, content, archives) {
+) -> Examined {
+    let requests = match requests(installed, content, (archives, names)) {
         Ok(requests) if requests.is_empty() => return Ok(None),
         Ok(requests) => requests,
         Err(error) => return Err((error, archives.around(installed))),
@@ -254,7 +290,10 @@ fn look_at(
         reached.extend(archives.around(installed));
     }
     let requests = requests.into_iter().collect::<Result<Vec<_>, _>>();
-    let found = requests.and_then(|requests| put_together(content, &requests, archives, resources));
+    let found = requests.and_then(|requests| match requests.iter().find_map(|it| it.marker.outside.first()) {
+        Some(link) => Err(JoinError::Outside(link.clone())),
+        None => put_together(content, &requests, archives, resources),
+    });
     found.map(Some).map_err(|error| (error, reached))
 }
 
@@ -269,7 +308,7 @@ fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
 fn requests(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    archives: &InputArchives,
+    archives: (&InputArchives, &Names<'_>),
 ) -> Result<Vec<Result<CodeRequest, JoinError>>, JoinError> {
     let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
     if split.wrappers.len() > MAX_WRAPPERS {
@@ -290,11 +329,20 @@ fn requests(
 }
 
 impl SharedMarker {
-    fn read(bytes: &[u8], directory: &EntryPath, archives: &InputArchives) -> Result<Arc<Self>, KpackError> {
+    fn read(
+        bytes: &[u8],
+        directory: &EntryPath,
+        (archives, names): (&InputArchives, &Names<'_>),
+    ) -> Result<Arc<Self>, KpackError> {
         let (kernel_name, paths) = read_marker(bytes)?;
         let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();
-        let archives = paths.iter().map(|path| archives.reached(path)).filter(|reached| !reached.is_empty()).collect();
-        Ok(Arc::new(Self { kernel_name, paths, archives }))
+        let (mut by_path, mut outside) = (Vec::new(), Vec::new());
+        for reached in paths.iter().map(|path| names.reached(path, archives)) {
+            by_path.push(reached.archives);
+            outside.extend(reached.outside);
+        }
+        by_path.retain(|reached| !reached.is_empty());
+        Ok(Arc::new(Self { kernel_name, paths, archives: by_path, outside }))
     }
 }
 

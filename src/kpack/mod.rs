@@ -49,7 +49,7 @@ use rocm_kpack::Scheme;
 pub use frame::Frame;
 pub use jobs::BundleJobs;
 pub use layout::{ArchiveEntry, ArchiveRope};
-pub(crate) use places::{Reach, SearchPath, is_archive, named_target, resolve};
+pub(crate) use places::{Reach, SearchPath, begins_archive, is_archive, linked_archives, named_target, resolve};
 pub use reader::ArchiveReader;
 pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
 pub(crate) use selection::PackedBundle;

@@ -1,5 +1,6 @@
 //! Which files are archives, and where the search paths of a marker lead, for inputs and outputs alike.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rocm_kpack::search::{PLACEHOLDER, candidates};
@@ -7,17 +8,33 @@ use rocm_kpack::search::{PLACEHOLDER, candidates};
 use super::MAGIC;
 use crate::gpu::TargetId;
 use crate::rope::Content;
-use crate::source::EntryPath;
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 
 /// Whether a file is an archive by its name or its magic.
 pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+    // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
+    path.as_bytes().ends_with(b".kpack") || (is_in_kpack(path.directory()) && begins_archive(content))
+}
+
+/// Whether a file begins with the magic of archives.
+pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
     let mut magic = [0; 4];
-    path.as_bytes().ends_with(b".kpack")
-        // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
-        || (is_in_kpack(path.directory())
-            && content.size() >= 4
-            && content.peek(&mut magic).is_ok()
-            && magic == *MAGIC)
+    content.size() >= 4 && content.peek(&mut magic).is_ok() && magic == *MAGIC
+}
+
+/// The archives of an input to which symlinks called `*.kpack` lead, whatever the names of the archives are.
+pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
+    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
+    let is_link =
+        |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(b".kpack");
+    let archive = |link: &Entry| match resolve_links(&link.path, Some(&input.location), kind) {
+        Resolved::Entry(path) => match kind(&path) {
+            Some(EntryKind::File { content, .. }) if begins_archive(content) => Some(path),
+            _ => None,
+        },
+        Resolved::Outside(_) | Resolved::Nothing => None,
+    };
+    input.entries.iter().filter(is_link).filter_map(archive).collect()
 }
 
 /// Whether a directory is called `.kpack`.
@@ -66,6 +83,26 @@ pub(crate) enum Reach {
     Named(String),
 }
 
+/// What follows the directory in a search path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SearchPattern<'a> {
+    start: &'a [u8],
+    /// `None` without a placeholder.
+    end: Option<&'a [u8]>,
+    below: &'a [u8],
+}
+
+impl SearchPattern<'_> {
+    /// The path of an archive through an entry of the directory, and the targets for which a loader tries it.
+    pub(crate) fn archive(&self, entry: &EntryPath) -> Option<(EntryPath, Reach)> {
+        let Some(end) = self.end else { return (entry.name() == self.start).then(|| (entry.clone(), Reach::All)) };
+        let middle = entry.name().strip_prefix(self.start)?.strip_suffix(end).filter(|middle| !middle.is_empty())?;
+        let reach = Reach::Named(std::str::from_utf8(middle).ok()?.to_owned());
+        let path = if self.below.is_empty() { entry.clone() } else { entry.child(self.below) };
+        Some((path, reach))
+    }
+}
+
 impl SearchPath {
     /// `None` if it leads outside of the tree.
     pub(crate) fn new(directory: &EntryPath, path: &str) -> Option<Self> {
@@ -96,12 +133,19 @@ impl SearchPath {
         (root.name() == b".kpack").then(|| Some((root.parent()?, stem.to_owned())))?
     }
 
-    /// Whether it leads to the archive at `path`, and for which targets.
-    pub(crate) fn reach(&self, path: &EntryPath) -> Option<Reach> {
-        let Some(behind) = &self.behind else { return (path.as_bytes() == self.before).then_some(Reach::All) };
-        let middle = path.as_bytes().strip_prefix(&*self.before)?.strip_suffix(&**behind)?;
-        let name = std::str::from_utf8(middle).ok().filter(|name| !name.is_empty() && !name.contains('/'))?;
-        Some(Reach::Named(name.to_owned()))
+    /// The directory of the archives and what follows it, in three pieces: the beginning of a name, its end, and the
+    /// path below that. Without a placeholder the pieces are the whole path.
+    pub(crate) fn split(&self) -> Option<(EntryPath, SearchPattern<'_>)> {
+        let slash = self.before.iter().rposition(|&byte| byte == b'/');
+        let (directory, start) = match slash {
+            Some(slash) => (self.before.get(..slash)?, self.before.get(slash + 1..)?),
+            None => (&[][..], &*self.before),
+        };
+        let behind = self.behind.as_deref();
+        let end = behind.map(|behind| behind.split(|&byte| byte == b'/').next().unwrap_or_default());
+        let below = behind.zip(end).and_then(|(behind, end)| behind.get(end.len() + 1..)).unwrap_or_default();
+        let directory = if directory.is_empty() { EntryPath::root() } else { EntryPath::new(directory).ok()? };
+        Some((directory, SearchPattern { start, end, below }))
     }
 }
 
@@ -142,17 +186,28 @@ mod tests {
         }
     }
 
+    /// The targets for which a search path leads to an archive.
+    fn reach(search: &SearchPath, archive: &str) -> Option<Reach> {
+        let (directory, pattern) = search.split().unwrap();
+        let below = path(archive).below(&directory)?;
+        let entry = directory.child(below.components().next()?);
+        pattern.archive(&entry).filter(|(found, _)| *found == path(archive)).map(|(_, reach)| reach)
+    }
+
     #[test]
     fn a_placeholder_stands_for_one_name() {
         let search = SearchPath::new(&path("torch/lib"), "../.kpack/torch_@GFXARCH@.kpack").unwrap();
         let named = |name: &str| Some(Reach::Named(name.to_owned()));
-        assert_eq!(search.reach(&path("torch/.kpack/torch_gfx90a:xnack-.kpack")), named("gfx90a:xnack-"));
-        assert_eq!(search.reach(&path("torch/.kpack/torch_.kpack")), None);
-        assert_eq!(search.reach(&path("torch/.kpack/torch_a/b.kpack")), None);
-        assert_eq!(search.reach(&path("lib/.kpack/torch_gfx90a.kpack")), None);
+        assert_eq!(reach(&search, "torch/.kpack/torch_gfx90a:xnack-.kpack"), named("gfx90a:xnack-"));
+        assert_eq!(reach(&search, "torch/.kpack/torch_.kpack"), None);
+        assert_eq!(reach(&search, "torch/.kpack/torch_a/b.kpack"), None);
+        assert_eq!(reach(&search, "lib/.kpack/torch_gfx90a.kpack"), None);
         assert_eq!(search.parts(), Some((path("torch"), "torch".to_owned())));
         let fixed = SearchPath::new(&path("lib"), "../.kpack/all.kpack").unwrap();
-        assert_eq!((fixed.reach(&path(".kpack/all.kpack")), fixed.parts()), (Some(Reach::All), None));
+        assert_eq!((reach(&fixed, ".kpack/all.kpack"), fixed.parts()), (Some(Reach::All), None));
+        let below = SearchPath::new(&path("lib"), "@GFXARCH@.d/x/all.kpack").unwrap();
+        assert_eq!(reach(&below, "lib/gfx942.d/x/all.kpack"), named("gfx942"));
+        assert_eq!(reach(&below, "lib/gfx942.d/y/all.kpack"), None);
         let root = SearchPath::new(&EntryPath::root(), ".kpack/a_b_@GFXARCH@.kpack").unwrap();
         assert_eq!(root.parts(), Some((EntryPath::root(), "a_b".to_owned())));
         assert_eq!(SearchPath::new(&EntryPath::root(), "@GFXARCH@.kpack").unwrap().parts(), None);

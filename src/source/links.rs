@@ -1,6 +1,9 @@
-//! Symlinks in wheels. A wheel cannot hold any: installers write a text file with the target, and `wheel pack` writes a
-//! copy of the target. So a symlink to a file of the same wheel is shown as a hard link to that file.
+//! Symlinks: where they lead, and what they are in wheels. A wheel cannot hold any: installers write a text file with
+//! the target, and `wheel pack` writes a copy of the target. So a symlink to a file of the same wheel is shown as a hard
+//! link to that file.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Entry, EntryKind, EntryPath};
@@ -8,12 +11,83 @@ use super::{Entry, EntryKind, EntryPath};
 /// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
 const MOST_LINKS: usize = 40;
 
+/// The place to which a path of an input leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Resolved {
+    /// An entry that is not a symlink.
+    Entry(EntryPath),
+    /// This symlink leads out of the input.
+    Outside(EntryPath),
+    /// Nothing, or symlinks in a circle.
+    Nothing,
+}
+
+/// Follows all symlinks on the way to a path, as the operating system does. `kind` returns the kind of the entry at a
+/// path. `location` is the directory of the input, below which absolute symlinks may lead.
+pub(crate) fn resolve<'a>(
+    path: &EntryPath,
+    location: Option<&Path>,
+    kind: impl Fn(&EntryPath) -> Option<&'a EntryKind>,
+) -> Resolved {
+    let mut at = EntryPath::root();
+    let mut is_file = false;
+    let mut link = None;
+    let mut followed = 0;
+    let mut ahead: Vec<Vec<u8>> = path.components().rev().map(<[u8]>::to_vec).collect();
+    while let Some(name) = ahead.pop() {
+        if is_file {
+            return Resolved::Nothing;
+        }
+        match &*name {
+            b"" | b"." => continue,
+            b".." => {
+                let Some(above) = at.parent() else { return link.map_or(Resolved::Nothing, Resolved::Outside) };
+                at = above;
+                continue;
+            }
+            _ => {}
+        }
+        let next = at.child(&name);
+        match kind(&next) {
+            None => return Resolved::Nothing,
+            Some(EntryKind::Directory) => at = next,
+            Some(EntryKind::File { .. }) => (at, is_file) = (next, true),
+            Some(EntryKind::Symlink(target)) => {
+                followed += 1;
+                if followed > MOST_LINKS {
+                    return Resolved::Nothing;
+                }
+                let mut relative = &**target;
+                if target.starts_with(b"/") {
+                    let Some(below) = location.and_then(|location| below(target, location)) else {
+                        return Resolved::Outside(next);
+                    };
+                    (at, relative) = (EntryPath::root(), below);
+                }
+                ahead.extend(relative.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
+                link = Some(next);
+            }
+        }
+    }
+    Resolved::Entry(at)
+}
+
+/// The part of an absolute path behind a directory.
+fn below<'a>(path: &'a [u8], directory: &Path) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(directory.as_os_str().as_bytes())?;
+    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+}
+
 /// Makes each symlink to a file among `entries` a hard link to that file. Links to directories, out of the wheel or to
 /// nothing stay symlinks.
 pub(super) fn become_files(entries: &mut [Entry]) {
     let is_link = |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_));
-    let links =
-        entries.iter().filter(is_link).filter_map(|link| Some((find(entries, &link.path)?, target(entries, link)?)));
+    let kind = |path: &EntryPath| Some(&entries.get(find(entries, path)?)?.kind);
+    let target = |link: &Entry| match resolve(&link.path, None, kind) {
+        Resolved::Entry(target) => find(entries, &target),
+        Resolved::Outside(_) | Resolved::Nothing => None,
+    };
+    let links = entries.iter().filter(is_link).filter_map(|link| Some((find(entries, &link.path)?, target(link)?)));
     let links: Vec<(usize, usize)> = links.collect();
     for (link, target) in links {
         // Link groups of the operating system are inode numbers, which never get this high.
@@ -32,39 +106,6 @@ pub(super) fn become_files(entries: &mut [Entry]) {
 
 fn find(entries: &[Entry], path: &EntryPath) -> Option<usize> {
     entries.binary_search_by(|entry| entry.path.cmp(path)).ok()
-}
-
-/// The file to which a symlink leads.
-fn target(entries: &[Entry], link: &Entry) -> Option<usize> {
-    let mut at = EntryPath::root();
-    let mut found = None;
-    let mut followed = 0;
-    let mut ahead: Vec<Vec<u8>> = link.path.components().rev().map(<[u8]>::to_vec).collect();
-    while let Some(name) = ahead.pop() {
-        match &*name {
-            b"" | b"." => continue,
-            b".." => {
-                at = at.parent()?;
-                continue;
-            }
-            _ => {}
-        }
-        let next = at.child(&name);
-        let position = find(entries, &next)?;
-        match &entries.get(position)?.kind {
-            EntryKind::Directory => at = next,
-            EntryKind::File { .. } if ahead.is_empty() => found = Some(position),
-            EntryKind::File { .. } => return None,
-            EntryKind::Symlink(target) => {
-                followed += 1;
-                if followed > MOST_LINKS || target.starts_with(b"/") {
-                    return None;
-                }
-                ahead.extend(target.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

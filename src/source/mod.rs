@@ -37,6 +37,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, equal};
 
 pub use binary::begins_binary;
+pub(crate) use links::{Resolved, resolve as resolve_links};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
 

@@ -13,6 +13,7 @@ use super::views::Views;
 use super::{VerifyError, artifacts, distributions, group};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
+use crate::join;
 use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -96,9 +97,15 @@ impl Part {
         findings: &Findings,
     ) -> Result<Self, VerifyError> {
         let mut input = Input::open(path, resources)?;
-        follow_links_to_caches(&mut input, resources);
-        let data = DataDirectories::of(&input);
         let of_path = |path: &EntryPath| if label.is_empty() { path.to_string() } else { format!("{label}/{path}") };
+        let outside = join::outside(&input, resources);
+        follow_links_to_caches(&mut input, resources);
+        let is_followed =
+            |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
+        for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
+            findings.add(Check::Lookup, of_path(&file.link), file.problem);
+        }
+        let data = DataDirectories::of(&input);
         let say = |path: &EntryPath, reason| findings.add(Check::Separation, of_path(path), reason);
         let origins = install(&mut input, |path| data.installed(path), say);
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());

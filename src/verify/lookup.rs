@@ -1,6 +1,7 @@
 //! The way from a wrapper to its code object, as in runtimes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,16 +15,19 @@ use super::input::{Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use crate::gpu::TargetId;
 
-use crate::kpack::{ArchiveReader, named_target, toc_key};
+use crate::kpack::{ArchiveReader, linked_archives, named_target, toc_key};
 pub(super) use crate::kpack::{is_archive, resolve};
 use crate::rope::{Content, equal, to_usize};
-use crate::source::EntryPath;
+use crate::source::{Entry, EntryKind, EntryPath, Resolved, resolve_links};
 
 /// All archives of all parts, at their installed paths.
 #[derive(Debug)]
 pub(super) struct OverlaidArchives {
     pub(super) list: Vec<OverlaidArchive>,
     by_path: HashMap<EntryPath, usize>,
+    /// Archives, and the directories and symlinks that lead to them. Empty without symlinks.
+    places: HashMap<EntryPath, EntryKind>,
+    location: Option<PathBuf>,
     /// Every target that an archive offers.
     pub(super) targets: BTreeSet<TargetId>,
 }
@@ -75,8 +79,15 @@ impl OverlaidArchive {
 impl OverlaidArchives {
     /// Opens all archives.
     pub(super) fn fill(parts: &Parts, findings: &Findings) -> Self {
-        let mut archives = Self { list: Vec::new(), by_path: HashMap::new(), targets: BTreeSet::new() };
-        for file in parts.files().filter(|file| is_archive(file.path, file.content)) {
+        let mut archives = Self {
+            list: Vec::new(),
+            by_path: HashMap::new(),
+            places: HashMap::new(),
+            location: parts.all.first().map(|part| part.input.location.clone()),
+            targets: BTreeSet::new(),
+        };
+        let linked: HashSet<_> = parts.all.iter().flat_map(|part| linked_archives(&part.input)).collect();
+        for file in parts.files().filter(|file| is_archive(file.path, file.content) || linked.contains(file.path)) {
             let label = parts.label(file.part, file.path);
             findings.counts.archives.add(1);
             let reader = match ArchiveReader::open(Arc::clone(file.content)) {
@@ -110,14 +121,38 @@ impl OverlaidArchives {
                 asked: Mutex::default(),
             });
         }
+        archives.places = archives.places_in(parts);
         archives
+    }
+
+    /// What a loader passes on the way to archives. Empty without symlinks.
+    fn places_in(&self, parts: &Parts) -> HashMap<EntryPath, EntryKind> {
+        let entries = || parts.all.iter().flat_map(|part| &part.input.entries);
+        if !entries().any(|entry| matches!(entry.kind, EntryKind::Symlink(_))) {
+            return HashMap::new();
+        }
+        let is_place = |entry: &&Entry| match entry.kind {
+            EntryKind::Directory | EntryKind::Symlink(_) => true,
+            EntryKind::File { .. } => self.by_path.contains_key(&entry.path),
+        };
+        entries().filter(is_place).map(|entry| (entry.path.clone(), entry.kind.clone())).collect()
+    }
+
+    /// The archive to which a path leads.
+    fn at(&self, path: &EntryPath) -> Option<usize> {
+        self.by_path.get(path).copied().or_else(|| {
+            match resolve_links(path, self.location.as_deref(), |path| self.places.get(path)) {
+                Resolved::Entry(path) => self.by_path.get(&path).copied(),
+                Resolved::Outside(_) | Resolved::Nothing => None,
+            }
+        })
     }
 
     /// The steps of a look-up for a device of `target`, in order: for each name that the device matches, the existing
     /// archives that offer that name.
     pub(super) fn steps(&self, directory: &EntryPath, search_paths: &[String], target: &TargetId) -> Vec<LookupStep> {
         let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
-        let archive_at = |path: &String| self.by_path.get(&resolve(directory, path)?).copied();
+        let archive_at = |path: &String| self.at(&resolve(directory, path)?);
         let paths = search::archive_paths(search_paths, &candidates);
         let archives: Vec<_> = paths.iter().filter_map(archive_at).collect();
         for archive in archives.iter().filter_map(|&at| self.list.get(at)) {

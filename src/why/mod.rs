@@ -7,6 +7,7 @@
 mod device;
 mod fat;
 mod installed;
+mod libraries;
 mod runtime;
 mod split;
 
@@ -24,8 +25,9 @@ use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::fatbin::FatbinError;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
+use crate::source::{SourceError, open_file};
 
+use libraries::LibraryFile;
 pub(crate) use runtime::is_runtime;
 
 /// The question.
@@ -160,9 +162,9 @@ impl Question {
         let mut lookups = Vec::new();
         let mut is_nothing = true;
         let mut unread = Vec::new();
-        let libraries = self.libraries(resources)?;
-        for path in &libraries {
-            match self.look_up_all(path, resources) {
+        let libraries = libraries::find(&self.paths, self.binary.as_deref(), resources)?;
+        for library in &libraries {
+            match self.look_up_all(library, resources) {
                 Ok(Some(found)) => {
                     is_nothing = false;
                     lookups.extend(found);
@@ -186,38 +188,15 @@ impl Question {
         Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
-    /// All files that may be libraries, by the paths that a runtime uses: without symlinks.
-    fn libraries(&self, resources: &Arc<Resources>) -> Result<Vec<PathBuf>, WhyError> {
-        let mut libraries = Vec::new();
-        for path in &self.paths {
-            let io = |source| SourceError::Io { path: path.clone(), source };
-            let place = path.canonicalize().map_err(io)?;
-            if !place.is_dir() {
-                libraries.push(place);
-                continue;
-            }
-            for entry in Input::survey(&place, resources)?.entries {
-                let EntryKind::File { content, .. } = &entry.kind else { continue };
-                let mut magic = [0; 4];
-                if content.size() >= 64 && content.peek(&mut magic).is_ok() && begins_binary(magic) {
-                    libraries.push(place.join(entry.path.as_path()));
-                }
-            }
-        }
-        let is_wanted =
-            |path: &PathBuf| self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()));
-        libraries.retain(is_wanted);
-        Ok(libraries)
-    }
-
     /// The look-up of a library for each GPU; `None` if it is not a library with wrappers.
-    fn look_up_all(&self, path: &Path, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
-        let Some(library) = open(path, resources)? else { return Ok(None) };
-        Ok(Some(self.gpus.iter().filter_map(|gpu| self.look_up(path, &library, gpu)).collect()))
+    fn look_up_all(&self, file: &LibraryFile, resources: &Arc<Resources>) -> Result<Option<Vec<Lookup>>, WhyError> {
+        let Some(library) = open(&file.path, resources)? else { return Ok(None) };
+        Ok(Some(self.gpus.iter().filter_map(|gpu| self.look_up(file, &library, gpu)).collect()))
     }
 
     /// The look-up for one GPU; `None` if the library has no such wrapper.
-    fn look_up(&self, path: &Path, library: &Library, gpu: &TargetId) -> Option<Lookup> {
+    fn look_up(&self, file: &LibraryFile, library: &Library, gpu: &TargetId) -> Option<Lookup> {
+        let path = &*file.path;
         let device = self.device_of(gpu);
         let (form, count) = match library {
             Library::Split(split) => ("split", split.wrappers.len()),
@@ -243,7 +222,7 @@ impl Question {
         match library {
             Library::Split(split) => {
                 let environment = self.environment();
-                split::look_up(path, split, &wrappers, &device, &environment, &mut lookup);
+                split::look_up(file, split, &wrappers, &device, &environment, &mut lookup);
                 if let Some(cause) = runtime::judge(path, &self.variables, self.loaded.as_deref(), &mut lookup) {
                     lookup.fail(cause);
                 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
 
+use super::libraries::LibraryFile;
 use super::{Cause, Lookup, device, installed, quoted};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
@@ -28,13 +29,14 @@ enum SplitState {
 
 /// Follows wrappers to archives as a runtime does.
 pub(super) fn look_up(
-    path: &Path,
+    file: &LibraryFile,
     split: &SplitBinary,
     wrappers: &[usize],
     device: &TargetId,
     environment: &Environment,
     lookup: &mut Lookup,
 ) {
+    let path = &*file.path;
     lookup.saw("its wrappers are HIPK: the device code is in archives");
     if environment.is_disabled {
         lookup.saw("ROCM_KPACK_DISABLE is set");
@@ -92,8 +94,9 @@ pub(super) fn look_up(
         }
     }
     lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
-    if let (0, Some((_, candidates))) = (lookup.with_code, &last) {
-        let cause = cause(path, candidates, &targets, device, environment, without.first(), lookup);
+    if let (0, Some((marker, candidates))) = (lookup.with_code, &last) {
+        let cause = archives_beside_link(file, marker, candidates, &targets, environment, lookup)
+            .unwrap_or_else(|| cause(path, candidates, &targets, device, environment, without.first(), lookup));
         lookup.fail(cause);
     }
 }
@@ -171,6 +174,36 @@ fn candidates(
         lookup.saw(format!("{}: {state}", candidate.path.display()));
     }
     candidates
+}
+
+/// The cause of a library that is installed by a symlink: its archives are next to the symlink.
+fn archives_beside_link(
+    file: &LibraryFile,
+    marker: &Marker,
+    candidates: &[ArchiveCandidate],
+    targets: &[String],
+    environment: &Environment,
+    lookup: &mut Lookup,
+) -> Option<Cause> {
+    let tried: BTreeSet<_> = candidates.iter().filter_map(|it| it.path.canonicalize().ok()).collect();
+    let beside = |link: &PathBuf| {
+        let paths = Environment::default().archive_paths(&marker.kpack_search_paths, link, targets).into_iter();
+        let archives = paths.map(ArchiveCandidate::at).filter_map(|it| Some((it.open()?.targets().to_vec(), it.path)));
+        let fitting = archives.filter(|(offered, _)| targets.iter().any(|target| offered.contains(target)));
+        let fitting: BTreeSet<_> =
+            fitting.filter_map(|(_, path)| path.canonicalize().ok()).filter(|it| !tried.contains(it)).collect();
+        (!fitting.is_empty()).then(|| (link.clone(), fitting))
+    };
+    let (link, archives) = file.links.iter().filter(|_| environment.path.is_empty()).find_map(beside)?;
+    lookup.saw(format!("{} leads to the library", link.display()));
+    lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+    let reason = format!(
+        "{} is a symlink to it, with archives next to the symlink, where no runtime looks for them; install copies \
+         (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
+        link.display()
+    );
+    let archives: Vec<_> = archives.iter().map(|path| quoted(path)).collect();
+    Some(Cause::new(reason, Some(format!("export ROCM_KPACK_PATH={}", archives.join(":")))))
 }
 
 /// Why none of the archives has code.

@@ -8,6 +8,7 @@
 )]
 
 mod archives;
+mod links;
 mod threads;
 mod wheels;
 

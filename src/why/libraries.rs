@@ -1,0 +1,99 @@
+//! The files to examine. A runtime looks for archives next to the file that is loaded, symlinks resolved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::WhyError;
+use crate::resources::Resources;
+use crate::rope::Content;
+use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};
+
+/// Bytes of the smallest file that can be a library: an ELF header.
+const SMALLEST: u64 = 64;
+
+/// A file that may be a library.
+pub(super) struct LibraryFile {
+    /// Its path without symlinks, which a runtime uses.
+    pub(super) path: PathBuf,
+    /// Other paths of it: symlinks, or paths through symlinks.
+    pub(super) links: BTreeSet<PathBuf>,
+}
+
+/// The files found so far, by path without symlinks.
+#[derive(Default)]
+struct FoundFiles {
+    files: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+    directories: BTreeSet<PathBuf>,
+}
+
+/// All files that may be libraries, with this name if one is given.
+pub(super) fn find(
+    paths: &[PathBuf],
+    name: Option<&str>,
+    resources: &Arc<Resources>,
+) -> Result<Vec<LibraryFile>, WhyError> {
+    let mut found = FoundFiles::default();
+    for path in paths {
+        let io = |source| SourceError::Io { path: path.clone(), source };
+        let place = path.canonicalize().map_err(io)?;
+        if place.is_dir() {
+            found.add_directory(&place, &place, resources)?;
+        } else {
+            let link = std::path::absolute(path).map_err(io)?;
+            found.add(place, link);
+        }
+    }
+    let is_wanted = |path: &PathBuf| name.is_none_or(|name| path.file_name() == Some(name.as_ref()));
+    let files = found.files.into_iter();
+    let wanted = files.filter(|(path, links)| is_wanted(path) || links.iter().any(is_wanted));
+    Ok(wanted.map(|(path, links)| LibraryFile { path, links }).collect())
+}
+
+impl FoundFiles {
+    fn add(&mut self, path: PathBuf, name: PathBuf) {
+        let is_link = name != path;
+        self.files.entry(path).or_default().extend(is_link.then_some(name));
+    }
+
+    /// Adds what is in the directory `place`, which is also called `name`.
+    fn add_directory(&mut self, place: &Path, name: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
+        if !self.directories.insert(place.to_owned()) {
+            return Ok(());
+        }
+        for entry in Input::survey(place, resources)?.entries {
+            let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
+            match &entry.kind {
+                EntryKind::File { content, .. } if is_library(content) => self.add(path, name),
+                EntryKind::Symlink(_) => self.add_link(place, &path, name, resources)?,
+                EntryKind::File { .. } | EntryKind::Directory => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a symlink in `directory` leads to. A dangling one leads to nothing.
+    fn add_link(
+        &mut self,
+        directory: &Path,
+        link: &Path,
+        name: PathBuf,
+        resources: &Arc<Resources>,
+    ) -> Result<(), WhyError> {
+        let Ok(target) = link.canonicalize() else { return Ok(()) };
+        if target.is_dir() {
+            // What is below the directory is found there. A link upwards, such as one to `/`, leads to other things.
+            let is_elsewhere = !target.starts_with(directory) && !directory.starts_with(&target);
+            return if is_elsewhere { self.add_directory(&target, &name, resources) } else { Ok(()) };
+        }
+        if open_file(&target, resources).is_ok_and(|content| is_library(&content)) {
+            self.add(target, name);
+        }
+        Ok(())
+    }
+}
+
+fn is_library(content: &Arc<dyn Content>) -> bool {
+    let mut magic = [0; 4];
+    content.size() >= SMALLEST && content.peek(&mut magic).is_ok() && begins_binary(magic)
+}

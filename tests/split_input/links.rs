@@ -1,0 +1,250 @@
+//! Trees with symlinks of every kind. What a loader finds is what all commands say.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kpackfs::binary::{FatBinary, SplitBinary};
+use kpackfs::fatbin::read_bundle;
+use kpackfs::resources::Resources;
+use kpackfs::source::open_file;
+use rocm_kpack::{Cache, Environment, Marker};
+
+const TARGET: &str = "gfx90a";
+const ARCHIVE: &str = ".kpack/rocm_gfx90a.kpack";
+
+/// What a command is expected to do with a tree.
+#[derive(Clone, Copy, PartialEq)]
+enum Expected {
+    /// A loader finds the code, and the library is joined with it.
+    Joined,
+    /// A loader does not find the code. The library is joined with what there is for another GPU.
+    JoinedWithout,
+    /// A loader finds the code, but outside of the input. The library stays split and the symlink is named.
+    Outside,
+    /// The library is a symlink out of the input, and a loader finds nothing next to its target.
+    LibraryOutside,
+    /// The library is a symlink to another directory of the input, and a loader finds nothing next to its target.
+    LibraryElsewhere,
+}
+
+use Expected::{Joined, JoinedWithout, LibraryElsewhere, LibraryOutside, Outside};
+
+/// A split library with archives for two GPUs in `tree`, and a directory next to that.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(place.at("fat/lib")).unwrap();
+        fs::create_dir(place.at("outside")).unwrap();
+        fs::copy(Path::new(super::FIXTURES).join("plain.so"), place.at("fat/lib/plain.so")).unwrap();
+        place.kpackfs(&["split", "fat", "-o", "out"]);
+        fs::create_dir(place.at("tree")).unwrap();
+        for part in ["host", "gfx90a", "gfx1030"] {
+            super::overlay(&place.at("out").join(part), &place.at("tree"));
+        }
+        place
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(path)
+    }
+
+    /// Moves a file or directory of the tree, and puts a symlink in its place.
+    fn link(&self, path: &str, to: &str, target: impl AsRef<Path>) {
+        fs::create_dir_all(self.at(to).parent().unwrap()).unwrap();
+        fs::rename(self.at("tree").join(path), self.at(to)).unwrap();
+        symlink(target, self.at("tree").join(path)).unwrap();
+    }
+
+    fn kpackfs(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
+        command.args(arguments).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", self.at("cache"));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    }
+
+    /// Whether a loader finds code for the target, for a program that opens the library by this path.
+    fn loads(&self, library: &str) -> bool {
+        let library = self.at(library).canonicalize().unwrap();
+        let split = SplitBinary::find(&open_file(&library, &Resources::new(0)).unwrap()).unwrap().unwrap();
+        let cache = Cache::new(Environment::default());
+        let found = |wrapper: &kpackfs::binary::SplitWrapper| {
+            let marker = Marker::decode(wrapper.marker.as_ref().unwrap()).unwrap();
+            cache.load(&marker, &library, u32::try_from(wrapper.index).unwrap(), &[TARGET]).is_ok()
+        };
+        split.wrappers.iter().all(found)
+    }
+}
+
+/// The targets for which a fat library has code.
+fn targets(library: &Path) -> Vec<String> {
+    let resources = Resources::new(64 << 20);
+    let content = open_file(library, &resources).unwrap();
+    let Some(fat) = FatBinary::scan(&content).unwrap() else { return Vec::new() };
+    let wrapper = fat.wrappers()[0];
+    let objects = read_bundle(&content, wrapper.bundle, wrapper.limit, &resources).unwrap();
+    objects.iter().map(|object| object.target.to_string()).collect()
+}
+
+type Case = (&'static str, fn(&Place), &'static str, Expected);
+
+const CASES: [Case; 16] = [
+    ("no symlink", |_| {}, "lib/plain.so", Joined),
+    (
+        "file",
+        |it| it.link(ARCHIVE, "tree/store/rocm_gfx90a.kpack", "../store/rocm_gfx90a.kpack"),
+        "lib/plain.so",
+        Joined,
+    ),
+    ("file of another name", |it| it.link(ARCHIVE, "tree/store/g", "../store/g"), "lib/plain.so", Joined),
+    ("directory", |it| it.link(".kpack", "tree/store", "store"), "lib/plain.so", Joined),
+    ("absolute directory", |it| it.link(".kpack", "tree/store", it.at("tree/store")), "lib/plain.so", Joined),
+    (
+        "package",
+        |it| {
+            fs::create_dir(it.at("package")).unwrap();
+            fs::rename(it.at("tree"), it.at("package/real")).unwrap();
+            fs::rename(it.at("package"), it.at("tree")).unwrap();
+            symlink("real", it.at("tree/name")).unwrap();
+        },
+        "name/lib/plain.so",
+        Joined,
+    ),
+    (
+        "chain",
+        |it| {
+            it.link(ARCHIVE, "tree/a/b/g.kpack", "../one");
+            symlink("two/g.kpack", it.at("tree/one")).unwrap();
+            symlink("a/b", it.at("tree/two")).unwrap();
+        },
+        "lib/plain.so",
+        Joined,
+    ),
+    (
+        "two names",
+        |it| {
+            it.link(".kpack", "tree/store", "store");
+            symlink("store", it.at("tree/other")).unwrap();
+            symlink("rocm_gfx90a.kpack", it.at("tree/store/again.kpack")).unwrap();
+        },
+        "lib/plain.so",
+        Joined,
+    ),
+    (
+        "cycle",
+        |it| {
+            it.link(ARCHIVE, "outside/g.kpack", "other.kpack");
+            symlink("rocm_gfx90a.kpack", it.at("tree/.kpack/other.kpack")).unwrap();
+        },
+        "lib/plain.so",
+        JoinedWithout,
+    ),
+    ("dangling", |it| it.link(ARCHIVE, "outside/g.kpack", "../none.kpack"), "lib/plain.so", JoinedWithout),
+    ("dangling, outside", |it| it.link(ARCHIVE, "outside/g.kpack", "/none/g.kpack"), "lib/plain.so", JoinedWithout),
+    ("file outside", |it| it.link(ARCHIVE, "outside/g.kpack", "../../outside/g.kpack"), "lib/plain.so", Outside),
+    ("directory outside", |it| it.link(".kpack", "outside/k", it.at("outside/k")), "lib/plain.so", Outside),
+    (
+        "library outside",
+        |it| it.link("lib/plain.so", "outside/lib/plain.so", it.at("outside/lib/plain.so")),
+        "lib/plain.so",
+        LibraryOutside,
+    ),
+    (
+        "library and archives outside, each in its own directory",
+        |it| {
+            it.link("lib/plain.so", "outside/1/lib/plain.so", it.at("outside/1/lib/plain.so"));
+            it.link(ARCHIVE, "outside/2/.kpack/g.kpack", it.at("outside/2/.kpack/g.kpack"));
+        },
+        "lib/plain.so",
+        LibraryOutside,
+    ),
+    (
+        "library elsewhere",
+        |it| it.link("lib/plain.so", "tree/a/b/c/plain.so", "../a/b/c/plain.so"),
+        "lib/plain.so",
+        LibraryElsewhere,
+    ),
+];
+
+#[test]
+fn what_a_loader_finds_through_symlinks_is_what_commands_say() {
+    for (name, change, library, expected) in CASES {
+        let place = Place::new();
+        change(&place);
+        let library = format!("tree/{library}");
+        let loads = place.loads(&library);
+        assert_eq!(loads, matches!(expected, Joined | Outside), "{name}: loader");
+
+        let (status, said) = place.kpackfs(&["why", &library, "--target", TARGET]);
+        assert_eq!(status, Some(i32::from(!loads)), "{name}: why: {said}");
+        let (of_tree, said) = place.kpackfs(&["why", "tree", "--target", TARGET]);
+        assert_eq!(of_tree, status, "{name}: why of the tree: {said}");
+        if matches!(expected, LibraryOutside | LibraryElsewhere) {
+            assert!(said.contains("is a symlink to it") && said.contains("--link-mode copy"), "{name}: {said}");
+            let command = said.lines().find_map(|line| line.split_once("run: ")).unwrap().1;
+            let (_, archive) = command.split_once("ROCM_KPACK_PATH=").unwrap();
+            assert!(Path::new(archive).is_file(), "{name}: {said}");
+        }
+
+        let (_, inspected) = place.kpackfs(&["inspect", "tree"]);
+        let (_, split) = place.kpackfs(&["split", "tree", "-o", "again", "--view", "fat"]);
+        let named = match expected {
+            Joined | JoinedWithout => None,
+            Outside => Some("outside of the input"),
+            LibraryOutside => Some("--link-mode copy"),
+            LibraryElsewhere => Some("no archive has code for any of its wrappers"),
+        };
+        for said in [&inspected, &split] {
+            match named {
+                Some(reason) => assert!(said.contains(reason), "{name}: {said}"),
+                None => assert!(expected == JoinedWithout || !said.contains("warning"), "{name}: {said}"),
+            }
+        }
+        let (verified, findings) = place.kpackfs(&["verify", "tree"]);
+        let is_finding = matches!(expected, Outside | LibraryOutside);
+        if expected != LibraryElsewhere {
+            assert_eq!(verified, Some(i32::from(is_finding)), "{name}: verify: {findings}");
+        }
+        assert!(!is_finding || findings.contains("a symlink to the"), "{name}: {findings}");
+        let real = place.at(&library).canonicalize().unwrap();
+        let inside = real.strip_prefix(place.at("tree")).ok();
+        match (expected, inside) {
+            (Joined | JoinedWithout, Some(inside)) => {
+                let all = targets(&place.at("again/fat").join(inside));
+                assert_eq!(all.iter().any(|target| target == TARGET), loads, "{name}: fat: {all:?}");
+                assert!(all.iter().any(|target| target == "gfx1030"), "{name}: fat: {all:?}");
+                let (status, said) = place.kpackfs(&["split", "tree", "-o", "thin", "--view", "thin/gfx90a"]);
+                assert_eq!(status == Some(0), loads, "{name}: thin: {said}");
+                if loads {
+                    assert_eq!(targets(&place.at("thin/thin/gfx90a").join(inside)), [TARGET], "{name}");
+                    // No symlink to an archive is left.
+                    let found =
+                        Command::new("find").arg(place.at("again")).args(["-name", "*.kpack"]).output().unwrap();
+                    assert_eq!(String::from_utf8(found.stdout).unwrap(), "", "{name}");
+                }
+                let (status, said) = place.kpackfs(&["split", "tree", "-o", "parts"]);
+                assert_eq!(status, Some(0), "{name}: {said}");
+                let (status, said) = place.kpackfs(&["verify", "parts", "--against", "tree"]);
+                assert_eq!(status, Some(0), "{name}: {said}");
+            }
+            (Outside, Some(inside)) => {
+                // It stays split, and other libraries are split.
+                fs::copy(Path::new(super::FIXTURES).join("features.so"), place.at("tree/lib/features.so")).unwrap();
+                let (status, said) = place.kpackfs(&["split", "tree", "-o", "others"]);
+                if place.at("tree/.kpack").is_symlink() {
+                    // New archives would have to be outside of the tree.
+                    assert!(status == Some(1) && said.contains("both cannot be there"), "{name}: {said}");
+                    continue;
+                }
+                assert_eq!(status, Some(0), "{name}: {said}");
+                let bytes = |path: PathBuf| fs::read(path).unwrap();
+                assert!(bytes(place.at("others/host").join(inside)) == bytes(real), "{name}");
+                assert!(targets(&place.at("others/host/lib/features.so")).is_empty(), "{name}");
+            }
+            _ => {}
+        }
+    }
+}
