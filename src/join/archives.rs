@@ -114,10 +114,16 @@ impl InputArchives {
         }
     }
 
-    /// Decides which archives stay.
-    pub(super) fn settle(&self, resources: &Arc<Resources>) -> Settled {
+    /// Decides which archives stay. `is_fat` says whether there is a fat binary at a path of the installation.
+    pub(super) fn settle(&self, is_fat: impl Fn(&EntryPath) -> bool, resources: &Arc<Resources>) -> Settled {
         let mut settled = Settled::default();
         for archive in &self.list {
+            // No split binary leads to an archive that was not opened.
+            if archive.reader.get().is_none() {
+                let Some(binary) = archive.fat_binary(&is_fat) else { continue };
+                let path = &archive.path;
+                settled.warnings.push(format!("{path}: not used, since {binary} contains its own code"));
+            }
             let reader = match archive.reader.get() {
                 Some(Ok(reader)) => reader,
                 Some(Err(reason)) => {
@@ -196,6 +202,15 @@ impl InputArchive {
             Ok(Unasked { archive: self.path.clone(), root, stem, key: key.to_owned(), object })
         };
         entries.iter().map(unasked).collect()
+    }
+
+    /// A fat binary that has replaced a split one with code in this archive.
+    fn fat_binary(&self, is_fat: impl Fn(&EntryPath) -> bool) -> Option<EntryPath> {
+        let (root, ..) = self.name()?;
+        let keys = self.reader().ok()?.toc().toc.keys();
+        let names: BTreeSet<_> = keys.filter_map(|key| key.rsplit_once('#')).map(|(name, _)| name.as_bytes()).collect();
+        let names = names.into_iter().filter_map(|name| EntryPath::new(name).ok());
+        names.map(|name| root.child(name.as_bytes())).find(is_fat)
     }
 
     /// The directory of `.kpack`, the first part of the archive's name, and its target.

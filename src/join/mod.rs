@@ -7,6 +7,7 @@
 
 mod archives;
 mod claims;
+mod distributions;
 mod names;
 mod outside;
 mod sets;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use crate::binary::{self, BinaryError, MAX_WRAPPERS, SplitBinary, SplitWrapper};
+use crate::binary::{self, BinaryError, FatBinary, MAX_WRAPPERS, SplitBinary, SplitWrapper};
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
 use crate::kpack::{KpackError, Reach, SearchPath, read_marker, toc_key};
 use crate::resources::Resources;
@@ -137,7 +138,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
-    let mut joined = Joined::default();
+    let mut joined = Joined { warnings: distributions::mixed_versions(input), ..Joined::default() };
     joined.warnings.extend(outside(input, resources).iter().map(|it| format!("{}: {}", it.link, it.problem)));
     let is_linked =
         |entry: &Entry| matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(b".kpack");
@@ -162,8 +163,9 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
             }
         }
     }
-    let mut settled = archives.settle(resources);
-    joined.warnings.append(&mut settled.warnings);
+    let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
+    let settled = archives.settle(is_fat, resources);
+    joined.warnings.extend(settled.warnings.iter().cloned());
     let links = names.links();
     joined.warnings.extend(settled.left.iter().map(|(path, reason)| format!("{path}: {reason}")));
     replace(input, candidates, &settled, installed, &mut joined);

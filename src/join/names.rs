@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::Arc;
 
 use super::archives::InputArchives;
 use crate::kpack::{Reach, SearchPath};
+use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, resolve_links};
 
 /// The entries of an input by their installed paths.
@@ -74,6 +76,14 @@ impl<'a> Names<'a> {
             }
         }
         reached
+    }
+
+    /// The file at a path.
+    pub(super) fn file(&self, path: &EntryPath) -> Option<&'a Arc<dyn Content>> {
+        match self.kind(path)? {
+            EntryKind::File { content, .. } => Some(content),
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        }
     }
 
     /// The symlinks of the input, by the path to which they lead.

@@ -144,13 +144,20 @@ pub(super) fn assign(
         together.entry((code.root.clone(), code.stem.clone())).or_default();
     }
     plan.binaries.sort_by(|a, b| a.path.cmp(&b.path));
+    // A fat binary may have replaced the split one that asked for code, also under another group.
+    let of_root = |(root, binaries): (&EntryPath, &Vec<NamedBinary>)| {
+        let fat = binaries.iter().filter(|it| it.fat.split.is_none());
+        fat.map(|it| (root.clone(), it.kernel_name.to_string())).collect::<Vec<_>>()
+    };
+    let fat: HashSet<_> = together.iter().flat_map(|((root, _), binaries)| of_root((root, binaries))).collect();
     for ((root, stem), binaries) in &mut together {
         binaries.sort_by_key(|binary| binary.fat.entry);
         plan.warnings.extend(stems.note(root, stem));
         let of_set = unasked.iter().filter(|code| code.root == *root && code.stem == *stem);
-        // A fat binary may have replaced the split one that asked for the code.
-        let fat: HashSet<_> = binaries.iter().filter(|it| it.fat.split.is_none()).map(|it| &*it.kernel_name).collect();
-        let is_replaced = |code: &Unasked| code.key.rsplit_once('#').is_some_and(|(name, _)| fat.contains(name));
+        let is_replaced = |code: &Unasked| {
+            let name = code.key.rsplit_once('#').map(|(name, _)| name.to_owned());
+            name.is_some_and(|name| fat.contains(&(code.root.clone(), name)))
+        };
         let mut of_set: Vec<_> = of_set.filter(|code| !is_replaced(code)).collect();
         plan.warnings.extend(not_joined(&of_set));
         of_set.retain(|code| options.wants(&options.packaging.key_of(&code.object.target)));

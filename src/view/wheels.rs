@@ -75,6 +75,7 @@ impl WheelSet {
         }
         let is_split = matches!(input.kind, InputKind::Wheels(_)) || !plan.joined.is_empty();
         let fat = FatWheel::joined(input, is_split.then_some(&plan.joined), resources)?;
+        let not_given = if is_split || !plan.keys.is_empty() { Vec::new() } else { fat.device_wheels() };
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
         let wheels = wheels.with_statement(statement);
@@ -115,6 +116,12 @@ impl WheelSet {
             }
         }
         let mut warnings = wheels.warnings();
+        if let [first, rest @ ..] = &*not_given {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            warnings.push(format!(
+                "its device wheels were not given, so it has no device code; name them, too: {first}{more}"
+            ));
+        }
         if let Some(host) = hosts.first() {
             warnings.extend(host.warnings()?);
         }

@@ -85,6 +85,11 @@ impl FatWheel {
         Ok(Self { name, metadata, wheel_file, warnings, record, licences, added, resources, dist_info })
     }
 
+    /// The device distributions that a splitter has added to METADATA.
+    pub fn device_wheels(&self) -> Vec<String> {
+        self.metadata.added().devices().map(str::to_owned).collect()
+    }
+
     /// Maps paths of the input to paths in the wheel named `name`.
     pub(super) fn paths(&self, name: &WheelName) -> Paths<'_> {
         let directory = |suffix: &str| EntryPath::root().child(format!("{}.{suffix}", name.stem()).as_bytes());

@@ -264,7 +264,7 @@ impl<'a> HeaderEdit<'a> {
             ([extra], [other]) => self.warnings.push(format!(
                 "METADATA: the extra {extra} is declared already and left alone; {other} installs the device code"
             )),
-            ([one, other], _) => self.warnings.push(format!(
+            ([one, other], _) if !distributions.is_empty() => self.warnings.push(format!(
                 "METADATA: the extras {one} and {other} are declared already and left alone; no extra installs this device \
                  code, so require {} by name",
                 distributions.join(", ")

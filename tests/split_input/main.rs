@@ -9,6 +9,7 @@
 
 mod archives;
 mod links;
+mod mixed;
 mod threads;
 mod wheels;
 

@@ -1,0 +1,46 @@
+//! Versions of the wheels that are installed in a directory.
+
+use std::collections::BTreeMap;
+
+use crate::rope::to_usize;
+use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::wheel::{self, Metadata, normalise};
+
+/// The largest METADATA that is read, in bytes.
+const MAX_METADATA: u64 = 4 << 20;
+
+/// Warnings about device wheels in a directory that are not of the version that their host wheel requires.
+pub(super) fn mixed_versions(input: &Input) -> Vec<String> {
+    let all = if matches!(input.kind, InputKind::Tree) { metadata(input) } else { Vec::new() };
+    let versions: BTreeMap<_, _> = all.iter().map(|it| (normalise(&it.name), it.version.as_str())).collect();
+    let mut warnings = Vec::new();
+    for host in &all {
+        let added = host.added();
+        let mut pins: Vec<_> = host.pins_of_extras().map(|(_, name, version)| (name, version)).collect();
+        pins.sort();
+        pins.dedup();
+        for (name, wanted) in pins.into_iter().filter(|(name, _)| added.has(name)) {
+            if let Some(found) = versions.get(&name).filter(|found| !wheel::accepts(wanted, found)) {
+                warnings.push(format!(
+                    "{name} is version {found}, and {} {} requires {wanted}: their code may not belong together",
+                    host.name, host.version
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// The METADATA of all distributions. What cannot be read or parsed is not judged here.
+fn metadata(input: &Input) -> Vec<Metadata> {
+    let parse = |path: &EntryPath, kind: &EntryKind| {
+        let EntryKind::File { content, .. } = kind else { return None };
+        if path.depth() != 2 || path.name() != b"METADATA" || !path.directory().ends_with(b".dist-info") {
+            return None;
+        }
+        let mut bytes = vec![0; to_usize(Some(content.size()).filter(|&size| size <= MAX_METADATA)?)];
+        content.read_at(0, &mut bytes).ok()?;
+        Metadata::parse(bytes, path).ok()
+    };
+    input.entries.iter().filter_map(|entry| parse(&entry.path, &entry.kind)).collect()
+}
