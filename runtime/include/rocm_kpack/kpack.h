@@ -18,71 +18,39 @@
 #ifndef ROCM_KPACK_KPACK_H
 #define ROCM_KPACK_KPACK_H
 
-#ifndef __cplusplus
-#include <stdbool.h>
-#endif
-#include <stddef.h>
-#include <stdint.h>
+#include "rocm_kpack/kpack_export.h"
+#include "rocm_kpack/kpack_types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The first bytes of an archive, and the version in the four bytes after them (little-endian). */
-#define KPACK_MAGIC "KPAK"
-#define KPACK_MAGIC_SIZE 4
-#define KPACK_CURRENT_VERSION 1
-
-/* An open archive. */
-typedef struct kpack_archive *kpack_archive_t;
-
-/* Archives that stay open, and what the environment said when the cache was made. */
-typedef struct kpack_cache *kpack_cache_t;
-
-typedef enum kpack_error {
-    KPACK_SUCCESS = 0,
-    KPACK_ERROR_INVALID_ARGUMENT = 1,      /* a null pointer, an index that is too large, a buffer that is too small */
-    KPACK_ERROR_FILE_NOT_FOUND = 2,        /* there is no such file */
-    KPACK_ERROR_INVALID_FORMAT = 3,        /* not an archive, or one that contradicts itself */
-    KPACK_ERROR_UNSUPPORTED_VERSION = 4,   /* an archive of a version other than 1 */
-    KPACK_ERROR_KERNEL_NOT_FOUND = 5,      /* archives list the target, but have no such code object */
-    KPACK_ERROR_DECOMPRESSION_FAILED = 6,  /* a stored code object is not what the table of contents promises */
-    KPACK_ERROR_OUT_OF_MEMORY = 7,
-    KPACK_ERROR_NOT_IMPLEMENTED = 8,       /* ROCM_KPACK_DISABLE is set */
-    KPACK_ERROR_IO_ERROR = 9,              /* a file is empty, is not a regular file, cannot be read, or was changed */
-    KPACK_ERROR_MSGPACK_PARSE_FAILED = 10, /* a table of contents is not MessagePack, or has values of wrong types */
-    KPACK_ERROR_PATH_DISCOVERY_FAILED = 11,/* an address is in no mapped file */
-    KPACK_ERROR_INVALID_METADATA = 12,     /* metadata is not a MessagePack map with kernel_name and kpack_search_paths */
-    KPACK_ERROR_ARCHIVE_NOT_FOUND = 13,    /* there is no usable archive at any search path */
-    KPACK_ERROR_ARCH_NOT_FOUND = 14        /* there are archives, but none lists any of the targets */
-} kpack_error_t;
-
 /*
  * Opens an archive. Costs as much as reading its table of contents once; code objects are not touched.
  * Fails with 1, 2, 3, 4, 7, 9 (also for an empty file) or 10.
  */
-kpack_error_t kpack_open(const char *path, kpack_archive_t *archive);
+KPACK_API kpack_error_t kpack_open(const char *path, kpack_archive_t *archive);
 
 /* Closes an archive, and frees the strings that belong to it. Null is harmless. */
-void kpack_close(kpack_archive_t archive);
+KPACK_API void kpack_close(kpack_archive_t archive);
 
 /* The targets that an archive lists, in its order. The string belongs to the archive. Fail with 1. */
-kpack_error_t kpack_get_architecture_count(kpack_archive_t archive, size_t *count);
-kpack_error_t kpack_get_architecture(kpack_archive_t archive, size_t index, const char **arch);
+KPACK_API kpack_error_t kpack_get_architecture_count(kpack_archive_t archive, size_t *count);
+KPACK_API kpack_error_t kpack_get_architecture(kpack_archive_t archive, size_t index, const char **arch);
 
 /*
  * The names under which an archive has code objects, sorted: "lib/libx.so#0" is wrapper 0 of lib/libx.so. The string
  * belongs to the archive. Fail with 1; with 3 if a name cannot be a C string, and with 9 if the archive was changed.
  */
-kpack_error_t kpack_get_binary_count(kpack_archive_t archive, size_t *count);
-kpack_error_t kpack_get_binary(kpack_archive_t archive, size_t index, const char **binary);
+KPACK_API kpack_error_t kpack_get_binary_count(kpack_archive_t archive, size_t *count);
+KPACK_API kpack_error_t kpack_get_binary(kpack_archive_t archive, size_t index, const char **binary);
 
 /*
  * Copies the code object of a name and exactly this target. The memory is freed by kpack_free_kernel. An empty code object is
  * a success of size 0. Fails with 1, 3, 5, 6, 7, 9 or 10.
  */
-kpack_error_t kpack_get_kernel(kpack_archive_t archive, const char *binary, const char *arch, void **kernel, size_t *size);
-void kpack_free_kernel(void *kernel);
+KPACK_API kpack_error_t kpack_get_kernel(kpack_archive_t archive, const char *binary, const char *arch, void **kernel, size_t *size);
+KPACK_API void kpack_free_kernel(void *kernel);
 
 /*
  * Makes a cache. The environment is read here, once:
@@ -92,16 +60,16 @@ void kpack_free_kernel(void *kernel);
  *   ROCM_KPACK_DEBUG        if it begins with anything but 0, searches are logged on stderr
  * Fails with 1.
  */
-kpack_error_t kpack_cache_create(kpack_cache_t *cache);
+KPACK_API kpack_error_t kpack_cache_create(kpack_cache_t *cache);
 
 /* Closes all archives of a cache. Null is harmless. Loaded code objects stay valid. */
-void kpack_cache_destroy(kpack_cache_t cache);
+KPACK_API void kpack_cache_destroy(kpack_cache_t cache);
 
 /*
  * Finds the path of the file that is mapped at an address, and unless `offset` is null, the address's offset in that file.
  * Fails with 1 or 11.
  */
-kpack_error_t kpack_discover_binary_path(const void *address, char *path, size_t path_size, size_t *offset);
+KPACK_API kpack_error_t kpack_discover_binary_path(const void *address, char *path, size_t path_size, size_t *offset);
 
 /*
  * Finds and copies the code object that a wrapper of a split binary asks for. The memory is freed by kpack_free_code_object.
@@ -120,16 +88,15 @@ kpack_error_t kpack_discover_binary_path(const void *address, char *path, size_t
  *
  * Fails with 1, 8, 12, 13 or 14, or with the error of the last archive that was searched: 5, or why it could not be read.
  */
-kpack_error_t kpack_load_code_object(kpack_cache_t cache, const void *metadata, const char *binary_path, uint32_t index,
+KPACK_API kpack_error_t kpack_load_code_object(kpack_cache_t cache, const void *metadata, const char *binary_path, uint32_t index,
                                      const char *const *archs, size_t arch_count, void **code_object, size_t *size);
-void kpack_free_code_object(void *code_object);
+KPACK_API void kpack_free_code_object(void *code_object);
 
 /*
  * Calls a function with each target that an archive lists, until it returns false, which is also a success. The function
  * must not throw, and must not keep the string. Fails as kpack_open does.
  */
-typedef bool (*kpack_arch_callback_t)(const char *arch, void *user_data);
-kpack_error_t kpack_enumerate_architectures(const char *path, kpack_arch_callback_t callback, void *user_data);
+KPACK_API kpack_error_t kpack_enumerate_architectures(const char *path, kpack_arch_callback_t callback, void *user_data);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
  * usage: interface DIRECTORY, with the archives that interface.rs writes.
  */
 #define _GNU_SOURCE 1
+#include <rocm_kpack/kpack_types.h>
+#include <rocm_kpack/kpack_export.h>
 #include <rocm_kpack/kpack.h>
 #include <rocm_kpack.h> /* its earlier name */
 
