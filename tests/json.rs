@@ -115,7 +115,7 @@ fn commands_print_what_the_schemas_say() {
         .current_dir(place.path())
         .output()
         .unwrap();
-    check("split", &fs::read_to_string(place.path().join("restricted/.kpackfs/split-x_lib.json")).unwrap());
+    check("split", &fs::read_to_string(place.path().join("restricted/x_lib_generic/.kpackfs/split.json")).unwrap());
     for target in ["gfx90a", "gfx942"] {
         let why = check("why", &printed(&["why", "--json", "--target", target, "zstd/host/lib/libx.so", "tree"]));
         assert!(why["lookups"].as_array().unwrap().len() >= 2, "{why}");

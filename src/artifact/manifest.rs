@@ -8,6 +8,9 @@ use crate::source::{EntryKind, EntryPath, Input, PathError};
 /// The name of the file, in the root of an artifact.
 pub const MANIFEST: &str = "artifact_manifest.txt";
 
+/// The directory in a part with the statement of the split that wrote it.
+const STATEMENTS: &[u8] = b".kpackfs";
+
 /// The largest manifest that is read, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
@@ -109,6 +112,8 @@ impl Manifest {
         let is_above = |path: &EntryPath| self.prefixes.iter().any(|prefix| prefix.below(path).is_some());
         let manifest = manifest_path();
         let mut others = Vec::new();
+        // It belongs to the split, not to the installation, even if a prefix is the artifact itself.
+        input.entries.retain(|entry| entry.path.components().next() != Some(STATEMENTS));
         input.entries.retain(|entry| {
             let is_directory = matches!(entry.kind, EntryKind::Directory);
             let stays = self.prefix_of(&entry.path).is_some() || is_directory && is_above(&entry.path);

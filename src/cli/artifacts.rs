@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::inputs::Inputs;
 use super::json;
 use super::options::SplitOptions;
-use super::output::Output;
+use super::output::{Output, Replace};
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::split::{Writing, clear_set_id, write_with_archives};
@@ -238,15 +238,18 @@ pub(super) fn write(
     };
     let views: Vec<_> = parts.iter().map(place).collect();
     let is_whole = statement.views().is_empty();
-    let stated = statements(parts, statement).into_iter().map(|(component, name, statement)| {
+    let stated = statements(parts, statement).into_iter().map(|(component, _, statement)| {
         let is_part =
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
-        StatementChange::new(output, &name, statement, is_whole, is_part)
+        StatementChange::of_component(output, &component, statement, is_whole, is_part)
     });
     let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
     let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
-    let mut output = Output::prepare(output, &places, &gone, force, inputs, resources)?;
+    // A build repeats a split into the same directory when an artifact has changed.
+    let ours = stated.iter().flat_map(StatementChange::ours).collect();
+    let replace = if force { Replace::Anything } else { Replace::Only(ours) };
+    let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
     write_with_archives(&tree, &output.views(&views), &archives, writing)?;

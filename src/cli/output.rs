@@ -42,6 +42,28 @@ pub(super) struct Output {
     gone: Vec<PathBuf>,
 }
 
+/// What an output may replace.
+pub(super) enum Replace {
+    /// Everything that has the name of a part.
+    Anything,
+    /// These parts.
+    Only(Vec<PathBuf>),
+}
+
+impl Replace {
+    /// Everything or nothing.
+    pub(super) fn all(force: bool) -> Self {
+        if force { Self::Anything } else { Self::Only(Vec::new()) }
+    }
+
+    fn allows(&self, part: &Path) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Only(parts) => parts.iter().any(|allowed| allowed == part),
+        }
+    }
+}
+
 /// A part that is written to `staged` and renamed to `place`.
 struct OutputPart {
     staged: PathBuf,
@@ -50,25 +72,23 @@ struct OutputPart {
 }
 
 impl Output {
-    /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it, unless `force` is set, and if
+    /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it and may not be replaced, and if
     /// they concern an input.
     /// Code objects are compressed once: until they are written, they are kept in an unnamed file in the directory.
     pub(super) fn prepare(
         place: &Path,
         parts: &[PathBuf],
         gone: &[PathBuf],
-        force: bool,
+        replace: &Replace,
         inputs: &Inputs,
         resources: &Resources,
     ) -> anyhow::Result<Self> {
         let name = || place.display().to_string();
         parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
         fs::create_dir_all(place).with_context(name)?;
-        let taken: Vec<&Path> =
-            parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok()).collect();
-        if !force {
-            refuse_existing(&taken)?;
-        }
+        let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
+        let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();
+        refuse_existing(&refused)?;
         clear(place, inputs);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
@@ -79,7 +99,7 @@ impl Output {
         let (place, gone) = (place.to_owned(), gone.to_vec());
         let mut output = Self { place, hidden, _lock: lock, parts: Vec::new(), gone };
         for part in parts {
-            output.add(part, force);
+            output.add(part, replace.allows(part));
         }
         Ok(output)
     }
@@ -101,9 +121,10 @@ impl Output {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
     }
 
-    /// Adds a file that replaces an existing one.
+    /// Adds a file that replaces an existing one, or a file of a part that has been written.
     pub(super) fn write_file(&mut self, place: &Path, text: &str) -> anyhow::Result<()> {
-        let staged = self.add(place, true);
+        let is_in_part = self.parts.iter().any(|part| place.starts_with(&part.place));
+        let staged = if is_in_part { self.staged(place) } else { self.add(place, true) };
         let name = || staged.display().to_string();
         if let Some(directory) = staged.parent() {
             fs::create_dir_all(directory).with_context(name)?;

@@ -4,7 +4,8 @@ use super::*;
 
 fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Output> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
-    Output::prepare(output, &places, &[], force, &Inputs::of(&[input.to_owned()]), &Resources::new(0))
+    let inputs = Inputs::of(&[input.to_owned()]);
+    Output::prepare(output, &places, &[], &Replace::all(force), &inputs, &Resources::new(0))
 }
 
 fn names(directory: &Path) -> Vec<String> {
@@ -163,8 +164,8 @@ fn parts_that_nothing_takes_the_place_of_go_at_the_end() {
         for place in &gone {
             fs::create_dir_all(place.join("x")).unwrap();
         }
-        let inputs = Inputs::of(std::slice::from_ref(&input));
-        Output::prepare(&output, &[output.join("part")], &gone, force, &inputs, &Resources::new(0))
+        let (inputs, replace) = (Inputs::of(std::slice::from_ref(&input)), Replace::all(force));
+        Output::prepare(&output, &[output.join("part")], &gone, &replace, &inputs, &Resources::new(0))
     };
     assert!(prepare(false).err().unwrap().to_string().contains("part"));
     let failed = prepare(true).unwrap();

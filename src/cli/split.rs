@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::inputs::Inputs;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
-use super::output::Output;
+use super::output::{Output, Replace};
 use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::statement::StatementChange;
@@ -20,7 +20,7 @@ use crate::export::{self, ExportProgress, Reflink};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
-use crate::split::{Packaging, Plan, RESERVED, STATEMENT};
+use crate::split::{Packaging, Plan, RESERVED};
 use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
 use crate::wheel::SplitWheel;
 
@@ -174,7 +174,7 @@ impl Split {
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
-        StatementChange::new(&self.output, STATEMENT, statement, self.view.is_empty(), is_part)
+        StatementChange::new(&self.output, statement, self.view.is_empty(), is_part)
     }
 
     /// Reports device parts in the output directory that belong to no known split.
@@ -278,8 +278,8 @@ impl Split {
     ) -> anyhow::Result<Output> {
         let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
-        let inputs = Inputs::of(&self.source.paths());
-        Output::prepare(&self.output, &places, &gone, self.force, &inputs, &prepared.resources)
+        let (inputs, replace) = (Inputs::of(&self.source.paths()), Replace::all(self.force));
+        Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {

@@ -9,14 +9,17 @@ use anyhow::Context;
 use super::output::Output;
 use super::terminal::message;
 use crate::source::EntryPath;
-use crate::split::Statement;
+use crate::split::{STATEMENT, Statement, statement_of_component};
 use crate::view::REPORTS;
 
 /// A statement, and parts of an earlier split that are replaced in addition to those with the same names.
 pub(super) struct StatementChange {
-    file: PathBuf,
+    /// The files that contain it.
+    files: Vec<PathBuf>,
     statement: Statement,
     replaced: Vec<PathBuf>,
+    /// The parts of earlier splits that exist.
+    earlier: Vec<PathBuf>,
 }
 
 impl StatementChange {
@@ -25,54 +28,106 @@ impl StatementChange {
     /// nothing else may be replaced.
     pub(super) fn new(
         output: &Path,
-        name: &str,
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
     ) -> anyhow::Result<Self> {
-        let file = output.join(REPORTS).join(name);
-        let mut stated = Self { statement, replaced: Vec::new(), file };
-        let Some(earlier) = stated.earlier()? else { return Ok(stated) };
+        let file = output.join(REPORTS).join(STATEMENT);
+        let earlier = read(&file)?;
+        Ok(Self { files: vec![file], ..Self::after(earlier, output, statement, is_whole, is_part)? })
+    }
+
+    /// Like [`StatementChange::new`], for the parts of a component of artifacts. Each part contains the statement: the
+    /// directory around them is a build's, whose tools take every directory in it for an artifact.
+    pub(super) fn of_component(
+        output: &Path,
+        component: &str,
+        statement: Statement,
+        is_whole: bool,
+        is_part: impl Fn(&EntryPath) -> bool,
+    ) -> anyhow::Result<Self> {
+        let statement_of = |part: &Path| part.join(REPORTS).join(STATEMENT);
+        // Of kpackfs 0.2.0.
+        let old = output.join(REPORTS).join(statement_of_component(component));
+        let entries = fs::read_dir(output).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| EntryPath::new(entry.file_name().as_encoded_bytes()).ok());
+        let mut places: Vec<_> =
+            names.filter(&is_part).map(|name| statement_of(&output.join(name.as_path()))).collect();
+        places.sort();
+        places.push(old.clone());
+        let mut earlier: Option<Statement> = None;
+        for place in &places {
+            if let Some(found) = read(place)? {
+                earlier = Some(earlier.map_or_else(|| found.clone(), |earlier| found.clone().after(earlier)));
+            }
+        }
+        let mut change = Self::after(earlier, output, statement, is_whole, is_part)?;
+        for part in change.statement.parts()? {
+            change.files.push(statement_of(&output.join(part.as_path())));
+        }
+        if old.exists() {
+            let is_last = fs::read_dir(output.join(REPORTS)).is_ok_and(|entries| entries.count() == 1);
+            change.replaced.push(if is_last { output.join(REPORTS) } else { old });
+        }
+        Ok(change)
+    }
+
+    fn after(
+        earlier: Option<Statement>,
+        output: &Path,
+        statement: Statement,
+        is_whole: bool,
+        is_part: impl Fn(&EntryPath) -> bool,
+    ) -> anyhow::Result<Self> {
+        let mut change = Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new() };
+        let Some(earlier) = earlier else { return Ok(change) };
         let mut there = earlier.parts()?;
-        there.retain(|part| is_part(part));
+        there.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
+        change.earlier = there.iter().map(|part| output.join(part.as_path())).collect();
         if is_whole {
-            there.retain(|part| output.join(part.as_path()).symlink_metadata().is_ok());
-            let new = stated.statement.parts()?;
+            let new = change.statement.parts()?;
             let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
             let is_gone =
                 |part: &EntryPath| new.contains(part) || new.iter().chain(&there).any(|other| is_below(part, other));
             let replaced = there.iter().filter(|part| !is_gone(part));
-            stated.replaced = replaced.map(|part| output.join(part.as_path())).collect();
+            change.replaced = replaced.map(|part| output.join(part.as_path())).collect();
         } else {
             let earlier = earlier.with_parts(there.iter().map(ToString::to_string));
-            stated.statement = stated.statement.after(earlier);
+            change.statement = change.statement.after(earlier);
         }
-        Ok(stated)
+        Ok(change)
     }
 
-    /// The statement of an earlier split.
-    fn earlier(&self) -> anyhow::Result<Option<Statement>> {
-        let name = || self.file.display().to_string();
-        let bytes = match fs::read(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.with_context(name)?,
-        };
-        match Statement::parse(&bytes) {
-            Ok(statement) => Ok(Some(statement)),
-            Err(error) => {
-                eprintln!("kpackfs: warning: {}", message(&format!("{}: {error}; it is replaced", name())));
-                Ok(None)
-            }
-        }
-    }
-
-    /// Parts of an earlier split that the new one does not have.
+    /// Parts of an earlier split that the new one does not have, and its statement if it was elsewhere.
     pub(super) fn replaced(&self) -> impl Iterator<Item = PathBuf> {
         self.replaced.iter().cloned()
     }
 
+    /// Everything that an earlier split has written, as its statement proves.
+    pub(super) fn ours(&self) -> impl Iterator<Item = PathBuf> {
+        self.earlier.iter().chain(&self.replaced).cloned()
+    }
+
     /// Adds the statement to an output.
     pub(super) fn write(&self, output: &mut Output) -> anyhow::Result<()> {
-        output.write_file(&self.file, &self.statement.to_json())
+        self.files.iter().try_for_each(|file| output.write_file(file, &self.statement.to_json()))
+    }
+}
+
+/// The statement in a file, if there is one.
+fn read(file: &Path) -> anyhow::Result<Option<Statement>> {
+    let name = || file.display().to_string();
+    let bytes = match fs::read(file) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        read => read.with_context(name)?,
+    };
+    match Statement::parse(&bytes) {
+        Ok(statement) => Ok(Some(statement)),
+        Err(error) => {
+            eprintln!("kpackfs: warning: {}", message(&format!("{}: {error}; it is replaced", name())));
+            Ok(None)
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::artifact::{
 };
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
-use crate::split::statement_of_component;
+use crate::split::{STATEMENT, statement_of_component};
 
 /// The components of the artifacts in `paths`; `None` if `paths` are not artifacts.
 pub(super) fn open(
@@ -96,8 +96,7 @@ fn open_component(
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
     let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::One))));
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
-    let said = directory.as_deref().map(|directory| Said::read(directory, &statement_of_component(&component)));
-    let said = said.transpose()?.flatten();
+    let said = statement(&component, &families, directory.as_deref())?;
     if let (Some(said), Some(directory)) = (&said, directory.filter(|directory| paths.contains(directory))) {
         let there = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
         said.check_parts(&directory, there, Check::Artifact, findings)?;
@@ -129,6 +128,21 @@ fn open_component(
     };
     let all = parts.into_iter().map(Arc::new).collect();
     Ok(Parts { component: Some(component), said, ..Parts::new(kind, all) })
+}
+
+/// The statement of a component's split: in its parts, or in the directory around them (kpackfs 0.2.0, mounts).
+fn statement(
+    component: &str,
+    families: &[(String, PathBuf)],
+    directory: Option<&Path>,
+) -> Result<Option<Said>, VerifyError> {
+    for (_, part) in families {
+        if let Some(said) = Said::read(part, STATEMENT)? {
+            return Ok(Some(said));
+        }
+    }
+    let said = directory.map(|directory| Said::read(directory, &statement_of_component(component)));
+    Ok(said.transpose()?.flatten())
 }
 
 /// A missing host part.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 use crate::common::can_mount;
 use crate::place::{Mounted, Place, set};
@@ -127,11 +128,15 @@ fn options_of_rocm_kpack_are_taken() {
     let names =
         set(["base_lib_generic", "y_lib_generic", "y_lib_gfx1030", "y_lib_gfx90a", "z_lib_generic", "z_lib_gfx90a"]);
     assert_eq!(place.names("shared"), names);
-    // Only files that would be overwritten are refused.
-    let said = place.fails(1, &today);
-    assert!(said.contains("shared/z_lib_generic") && said.contains("--force") && !said.contains("y_lib"), "{said}");
+    // What the component has written is replaced, and nothing else.
+    fs::create_dir(place.at("shared/z_lib_gfx1030")).unwrap();
+    let again = [&today[..], &["--gpu-targets", "gfx90a,", "gfx1030"]].concat();
+    let said = place.fails(1, &again);
+    assert!(said.contains("shared/z_lib_gfx1030: there already") && said.contains("--force"), "{said}");
+    assert!(!said.contains("z_lib_generic") && !said.contains("y_lib"), "{said}");
+    fs::remove_dir(place.at("shared/z_lib_gfx1030")).unwrap();
     place.file("shared/z_lib_gfx90a/stale", "");
-    place.succeeds(&[&today[..], &["--force", "--gpu-targets", "gfx90a,", "gfx1030"]].concat());
+    place.succeeds(&again);
     assert!(!place.at("shared/z_lib_gfx90a/stale").exists() && place.at("shared/z_lib_gfx1030").exists());
     assert_eq!(place.text("shared/base_lib_generic/notes"), "there");
     place.succeeds(&["split", "x_lib_gfx110X", "-o", "alone"]);
@@ -223,4 +228,47 @@ fn a_mount_shows_what_split_writes() {
         assert!(fs::read(mount.join(&file)).unwrap() == fs::read(place.at("out").join(&file)).unwrap(), "{file}");
     }
     assert!(fs::read_to_string(mount.join(".kpackfs/report.json")).unwrap().contains("\"x_lib\""));
+}
+
+/// A build repeats the split of a component into the same directory when an artifact has changed.
+#[test]
+fn a_second_split_after_a_change_is_that_of_the_changed_input() {
+    let place = Place::new();
+    for component in ["x_lib", "y_lib"] {
+        let artifact = format!("{component}_gfx110X");
+        place.manifest(&artifact, &["stage"]).fixture(&format!("{artifact}/stage/lib/x.so"), "plain.so");
+    }
+    let call = |component: &str, output: &str| {
+        let artifact = format!("{component}_gfx110X");
+        let words = ["split", "--artifact-dir", &artifact, "--artifact-prefix", component, "--output-dir", output];
+        place.succeeds(&words);
+    };
+    let both = |output: &str| ["x_lib", "y_lib"].iter().for_each(|component| call(component, output));
+    both("twice");
+    // The directory contains artifacts and nothing else, so that other tools take nothing else for one.
+    let everything = || fs::read_dir(place.at("twice")).unwrap().map(|entry| entry.unwrap().path());
+    assert!(everything().all(|part| part.join("artifact_manifest.txt").is_file()));
+    place.fixture("x_lib_gfx110X/stage/lib/x.so", "mixed.so");
+    both("twice");
+    both("once");
+    let diff = Command::new("diff").args(["--recursive", "twice", "once"]).current_dir(place.at("")).output().unwrap();
+    assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
+    assert!(everything().all(|part| part.join("artifact_manifest.txt").is_file()));
+}
+
+/// kpackfs 0.2.0 wrote the statement of a component next to its parts.
+#[test]
+fn a_split_by_an_earlier_version_is_replaced() {
+    let place = Place::new();
+    place.manifest("x_lib_g", &["stage"]).fixture("x_lib_g/stage/lib/x.so", "plain.so");
+    place.succeeds(&["split", "x_lib_g", "-o", "out"]);
+    fs::create_dir(place.at("out/.kpackfs")).unwrap();
+    fs::rename(place.at("out/x_lib_generic/.kpackfs/split.json"), place.at("out/.kpackfs/split-x_lib.json")).unwrap();
+    for part in ["generic", "gfx1030", "gfx90a"] {
+        fs::remove_dir_all(place.at(&format!("out/x_lib_{part}/.kpackfs"))).unwrap();
+    }
+    place.succeeds(&["verify", "out", "--against", "x_lib_g"]);
+    place.succeeds(&["split", "x_lib_g", "-o", "out", "--gpu-targets", "gfx90a"]);
+    assert!(!place.at("out/.kpackfs").exists() && !place.at("out/x_lib_gfx1030").exists());
+    place.succeeds(&["verify", "out", "--against", "x_lib_g"]);
 }
