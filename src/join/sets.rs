@@ -124,7 +124,7 @@ fn code(
     let stored = stored.map_err(said)?;
     let header = stored.header().map_err(said)?;
     let of_header = code_target(&header).filter(|_| tells_features(&header));
-    let (target, problem) = named_target(name, of_header.as_ref(), &header);
+    let (target, problem) = target_of_entry(name, of_header.as_ref(), &header);
     let of_header = of_header.filter(|_| !target.is_unknown());
     // Code for gfx1250-strict may have the header of gfx1250.
     let is_renamed = |own: &TargetId| own.processor() != target.processor() && own.is_same_gpu(&target);
@@ -136,7 +136,7 @@ fn code(
 }
 
 /// The target of code under a name, and the problem if it is not what the name says.
-fn named_target(name: &str, of_header: Option<&TargetId>, header: &[u8]) -> (TargetId, Option<String>) {
+fn target_of_entry(name: &str, of_header: Option<&TargetId>, header: &[u8]) -> (TargetId, Option<String>) {
     let target: TargetId = match name.parse() {
         Ok(target) => target,
         Err(error) => return (TargetId::unknown(name), Some(error.to_string())),
