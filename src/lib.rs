@@ -30,6 +30,8 @@
 //! Imports between rooms point one way. `docs/ARCHITECTURE.md` describes their order, the threads, the locks, the memory and
 //! the files on disk.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 pub mod fatbin;
 pub mod gpu;
 pub mod kpack;
@@ -68,6 +70,7 @@ pub mod view;
 #[doc(hidden)]
 pub mod wheel;
 
+mod disk;
 mod executor;
 mod memory;
 mod report;

@@ -185,7 +185,7 @@ fn options_that_make_no_sense_are_errors_of_the_command_line() {
 fn messages_name_a_file_once() {
     let place = Place::new();
     let said = place.ends(1, &["kpack", "unbundle", "fat", "-o", "out"]);
-    assert_eq!(said, "kpackfs: fat: not a regular file\n");
+    assert_eq!(said, "kpackfs: fat: it is a directory, not a regular file\n");
 }
 
 #[test]

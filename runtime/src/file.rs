@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use memmap2::Mmap;
 
 use crate::error::Error;
+use crate::regular::open_regular;
 use crate::source::Source;
 
 /// A file that is open for reading.
@@ -50,15 +51,10 @@ const LOCAL: [u64; 10] = [
 impl ArchiveFile {
     /// Opens a regular file. Its first bytes are not read yet.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        // Opening a FIFO would wait for a writer.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| {
+        let (file, metadata) = open_regular(path).map_err(|error| {
             let is_missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
             if is_missing { Error::FileNotFound } else { Error::Read(error) }
         })?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file").into());
-        }
         let stamp = FileStamp::of(&metadata);
         // Mapping may fail for lack of address space, or because a filesystem does not support it. Reading works as
         // well.

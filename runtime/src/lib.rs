@@ -41,6 +41,8 @@
 //! Archives and metadata can come from untrusted sources. Whatever they contain, the result is bytes of the promised
 //! size or an [`Error`]. Memory is allocated for bytes that exist, not for lengths that are claimed.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod archive;
 mod cache;
 mod error;
@@ -53,6 +55,7 @@ mod maps;
 mod marker;
 mod msgpack;
 mod object;
+mod regular;
 pub mod search;
 mod source;
 mod stored;
@@ -66,5 +69,6 @@ pub use file::ArchiveFile;
 pub use format::{HEADER_SIZE, MAGIC, Scheme, VERSION, header, toc_key};
 pub use marker::Marker;
 pub use object::MAX_OBJECT_SIZE;
+pub use regular::{NotRegular, open_regular, open_regular_with};
 pub use source::Source;
 pub use toc::{Blob, Toc, TocEntry};

@@ -94,6 +94,7 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 
 /// The mappings, starting with the one that contains `address`.
 fn mappings_from(address: usize) -> impl Iterator<Item = Mapping> {
+    #[expect(clippy::disallowed_methods, reason = "a file of the kernel, which opens without waiting")]
     let lines = File::open("/proc/self/maps").into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
     let mappings = lines.map_while(Result::ok).filter_map(|line| Mapping::parse(&line));
     mappings.skip_while(move |mapping| !mapping.holds(address))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk;
 use crate::gpu::{SPIRV, begins_with_target};
 
 /// How artifacts of several shards are joined.
@@ -98,7 +99,7 @@ pub enum ConfigError {
 impl PackagingConfig {
     /// Reads and parses the file at `path`.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
+        let bytes = disk::read(path).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
         Self::parse(&bytes, path)
     }
 

@@ -10,6 +10,7 @@ use clap_complete::{Shell, generate_to};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 use super::{Cli, mount8};
+use crate::disk;
 
 /// Hand-written sections.
 const KPACKFS_1: &str = include_str!("../../packaging/man/kpackfs.1");
@@ -54,7 +55,7 @@ fn name(path: &Path) -> &str {
 fn manuals(commands: &Path, administration: &Path) -> anyhow::Result<()> {
     clap_mangen::generate_to(Cli::command(), commands)?;
     let main = commands.join("kpackfs.1");
-    let page = fs::read_to_string(&main)?;
+    let page = disk::read_to_string(&main)?;
     fs::write(&main, page + KPACKFS_1)?;
     let (before, after) = MOUNT_KPACKFS_8.split_once(OPTIONS).context("mount.kpackfs.8 has no place for options")?;
     fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(), after].concat())?;

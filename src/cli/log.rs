@@ -63,6 +63,7 @@ pub(super) fn to_file(path: &Path) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
         bail!("--log-file {}: it is a FIFO; name a file", path.display());
     }
+    #[expect(clippy::disallowed_methods, reason = "a terminal or another device is a fine place for messages")]
     let file = OpenOptions::new().append(true).create(true).open(path);
     // A process runs one command, so the file is set once.
     FILE.set(file.with_context(|| format!("--log-file {}", path.display()))?).ok();

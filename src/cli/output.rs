@@ -10,12 +10,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::{Builder, TempDir};
 
 use super::inputs::Inputs;
 use super::interrupt::{delete, unfinished};
+use crate::disk::{LockKind, try_lock};
 use crate::resources::Resources;
 use crate::source::EntryPath;
 
@@ -277,8 +278,9 @@ fn hidden_in(place: &Path) -> io::Result<(TempDir, File)> {
 
 /// Locks a directory. `None` if another process has locked or removed it.
 fn lock(directory: &Path) -> io::Result<Option<File>> {
+    #[expect(clippy::disallowed_methods, reason = "nothing but a directory is opened, and that does not wait")]
     let file = File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(directory)?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    if try_lock(&file, LockKind::Exclusive).is_err() {
         return Ok(None);
     }
     let is_there = directory.symlink_metadata()?.ino() == file.metadata()?.ino();

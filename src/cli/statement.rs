@@ -1,6 +1,5 @@
 //! The statement that `split` writes with its parts for `verify`: the restrictions and the list of parts.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use anyhow::Context;
 
 use super::output::Output;
 use super::terminal::message;
+use crate::disk;
 use crate::source::EntryPath;
 use crate::split::{STATEMENT, Statement, statement_of_component};
 use crate::view::REPORTS;

@@ -1,6 +1,5 @@
 //! `kpackfs status`.
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +12,7 @@ use serde_json::Value;
 
 use super::table::{Column, Style, Table, percent, size};
 use super::terminal::escaped;
+use crate::disk;
 use crate::fs::find_mount;
 use crate::view::REPORTS;
 
@@ -39,7 +39,7 @@ impl StatusArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mount = find_mount(&self.place)?;
         let file = mount.mount_point.join(REPORTS).join("status.json");
-        let read = || fs::read_to_string(&file).with_context(|| file.display().to_string());
+        let read = || disk::read_to_string(&file).with_context(|| file.display().to_string());
         let mut out = io::stdout().lock();
         let text = read()?;
         if self.json {

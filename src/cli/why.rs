@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use clap::Args;
 use super::json;
 use super::lists::pieces;
 use super::terminal::message;
+use crate::disk;
 use crate::gpu::{KFD_TOPOLOGY, TargetId, devices};
 use crate::resources::Resources;
 use crate::why::{Explanation, Question, is_runtime};
@@ -164,7 +164,7 @@ fn site_packages(python: &Path) -> anyhow::Result<PathBuf> {
 
 fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
     let path = format!("/proc/{pid}/environ");
-    let bytes = fs::read(&path).context(path)?;
+    let bytes = disk::read(Path::new(&path)).context(path)?;
     let pair = |variable: &[u8]| {
         let at = variable.iter().position(|&byte| byte == b'=')?;
         let (name, value) = variable.split_at(at);
@@ -176,7 +176,7 @@ fn environment_of(pid: u32) -> anyhow::Result<BTreeMap<OsString, OsString>> {
 /// The files that a process has mapped, without duplicates.
 fn mapped_by(pid: u32) -> anyhow::Result<Vec<PathBuf>> {
     let path = format!("/proc/{pid}/maps");
-    let bytes = fs::read(&path).context(path)?;
+    let bytes = disk::read(Path::new(&path)).context(path)?;
     let lines = bytes.split(|&byte| byte == b'\n');
     let paths = lines.filter_map(|line| Some(line.get(line.iter().position(|&byte| byte == b'/')?..)?.to_owned()));
     let mut paths: Vec<_> = paths.map(|path| PathBuf::from(OsString::from_vec(path))).collect();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::TargetId;
 use super::hierarchy::target_of_version;
+use crate::disk;
 
 /// Where the kernel describes its compute nodes.
 pub const KFD_TOPOLOGY: &str = "/sys/class/kfd/kfd/topology";
@@ -57,7 +58,7 @@ pub fn devices(topology: &Path) -> Result<Vec<TargetId>, DetectError> {
     let mut targets = Vec::new();
     for number in numbers {
         let path = nodes.join(number.to_string()).join("properties");
-        let properties = match std::fs::read_to_string(&path) {
+        let properties = match disk::read_to_string(&path) {
             Ok(properties) => properties,
             // The kernel refuses with EPERM for a GPU that is not in the device control group of this container.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,

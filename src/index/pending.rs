@@ -6,23 +6,15 @@
 //! saved, and at the latest when the process ends.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::records;
+use crate::disk::{self, Deadline, LockKind, try_lock};
 
 /// The suffix of these files.
 const SUFFIX: &str = "saving";
-
-/// The longest wait for another mount. Saving takes a fraction of this.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Time between two attempts to lock.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// The most times that a file is opened again because another process removed it between open and lock. That many
 /// removals do not occur in practice.
@@ -36,14 +28,16 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Marks that `index` is going to be saved. Without the file, the next mount does not wait.
+    /// Marks that `index` is going to be saved. Without the file or the lock, the next mount does not wait.
     pub(super) fn mark(index: &Path) -> Option<Self> {
         let path = index.with_extension(SUFFIX);
         records::create_directory(path.parent()?).ok()?;
+        let deadline = Deadline::of_locks();
         for _ in 0..TRIES {
-            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+            let mut options = File::options();
+            let file = disk::open_with(&path, options.write(true).create(true).truncate(false).mode(0o600), 0).ok()?;
             // A waiting process holds the exclusive lock for an instant only.
-            flock(&file, FlockOperation::LockShared).ok()?;
+            deadline.lock(&file, LockKind::Shared).ok()?;
             // The waiting process may have removed the file in between. A lock on an unlinked file has no effect.
             if is_at(&path, &file) {
                 return Some(Self { path, file });
@@ -52,20 +46,21 @@ impl Pending {
         None
     }
 
-    /// Waits until no mount has anything to save to `index`, until a running mount has saved it, or until [`PATIENCE`]
-    /// is over.
+    /// Waits until no mount has anything to save to `index`, until a running mount has saved it, or until the
+    /// [`Deadline`].
     pub(super) fn wait(index: &Path) {
         let path = index.with_extension(SUFFIX);
         let version =
             || fs::metadata(index).map(|metadata| (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())).ok();
-        let (before, limit) = (version(), Instant::now() + PATIENCE);
+        let (before, deadline) = (version(), Deadline::of_locks());
         for _ in 0..TRIES {
-            let Ok(file) = File::options().write(true).open(&path) else { return };
-            while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-                if version() != before || Instant::now() > limit {
-                    return;
-                }
-                thread::sleep(PAUSE);
+            let Ok(file) = disk::open_with(&path, File::options().write(true), 0) else { return };
+            let locked = deadline.retry(|| match try_lock(&file, LockKind::Exclusive) {
+                Err(_) if version() != before => Err(io::Error::other("a mount has saved it")),
+                result => result,
+            });
+            if locked.is_err() {
+                return;
             }
             // No process has the lock, so the file was left behind, unless it has been replaced by now.
             if remove(&path, &file) {
@@ -83,7 +78,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // Other holders of the lock still need the file.
-        if flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if try_lock(&self.file, LockKind::Exclusive).is_ok() {
             remove(&self.path, &self.file);
         }
     }
@@ -109,8 +104,11 @@ fn is_at(path: &Path, file: &File) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::disk::LOCK_TIMEOUT;
 
     #[test]
     fn the_next_mount_waits_for_what_is_being_saved_and_for_nothing_else() {
@@ -137,7 +135,7 @@ mod tests {
                 fs::write(&index, "saved").unwrap();
             }
         });
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < LOCK_TIMEOUT);
         drop(mark);
         // A killed daemon leaves its file behind.
         fs::write(index.with_extension(SUFFIX), "").unwrap();
@@ -145,15 +143,14 @@ mod tests {
         assert_eq!(count(), 1, "the index");
     }
 
-    /// Waits until a process is blocked by a lock of this file. `/proc/locks` marks such a line with an arrow.
-    fn wait_for_blocked(file: &File) {
-        let inode = format!(":{} ", file.metadata().unwrap().ino());
-        let is_blocked = || {
-            let locks = fs::read_to_string("/proc/locks").unwrap();
-            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+    /// Waits until this process has a file open twice: the other thread waits for its lock.
+    fn wait_for_second(path: &Path) {
+        let opened = || {
+            let files = fs::read_dir("/proc/self/fd").unwrap();
+            files.filter(|file| fs::read_link(file.as_ref().unwrap().path()).is_ok_and(|file| file == path)).count()
         };
         let limit = Instant::now() + Duration::from_secs(60);
-        while !is_blocked() {
+        while opened() < 2 {
             assert!(Instant::now() < limit, "nobody waits for the lock");
             thread::yield_now();
         }
@@ -166,15 +163,40 @@ mod tests {
         let index = place.path().join("x.index");
         let path = index.with_extension(SUFFIX);
         let left_behind = File::create(&path).unwrap();
-        flock(&left_behind, FlockOperation::LockExclusive).unwrap();
+        try_lock(&left_behind, LockKind::Exclusive).unwrap();
         thread::scope(|scope| {
             let marking = scope.spawn(|| Pending::mark(&index).unwrap());
-            wait_for_blocked(&left_behind);
+            wait_for_second(&path);
             assert!(remove(&path, &left_behind));
             drop(left_behind);
             let mark = marking.join().unwrap();
             assert!(is_at(&path, &mark.file), "the lock is on a file that nobody sees");
         });
         assert!(!path.exists());
+    }
+
+    /// By a process that is stopped, or of which an NFS server does not know that it has ended.
+    #[test]
+    fn a_lock_that_is_never_released_is_waited_for_once() {
+        let place = tempfile::tempdir().unwrap();
+        let index = place.path().join("x.index");
+        let held = File::create(index.with_extension(SUFFIX)).unwrap();
+        try_lock(&held, LockKind::Exclusive).unwrap();
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| Pending::wait(&index));
+            assert!(Pending::mark(&index).is_none());
+        });
+        assert!((LOCK_TIMEOUT..2 * LOCK_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn what_is_no_file_is_no_mark() {
+        let place = tempfile::tempdir().unwrap();
+        let index = place.path().join("x.index");
+        let mark = index.with_extension(SUFFIX);
+        rustix::fs::mknodat(rustix::fs::CWD, &mark, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        Pending::wait(&index);
+        assert!(Pending::mark(&index).is_none());
     }
 }

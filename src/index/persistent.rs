@@ -66,8 +66,8 @@ pub struct Index {
     saving: Mutex<()>,
     /// Wakes the autosave thread after changes.
     changes: (Mutex<()>, Condvar),
-    /// Whether an autosave thread runs.
-    is_mounted: AtomicBool,
+    /// Whether changes are marked as pending: by a mount, unless that has failed.
+    is_marking: AtomicBool,
     /// Set while a mount has something to save.
     pending: Mutex<Option<Pending>>,
 }
@@ -147,7 +147,7 @@ impl Index {
         let held = IndexState { day: records::today(), length, bytes: Some(bytes.into()), used, leaves: false };
         self.records.insert((kind as u8, *identity), held);
         if !self.changed.swap(true, Ordering::AcqRel) {
-            if self.is_mounted.load(Ordering::Acquire) {
+            if self.is_marking.load(Ordering::Acquire) {
                 self.mark_pending();
             }
             self.changes.1.notify_one();
@@ -160,7 +160,7 @@ impl Index {
 
     /// Makes the next mount of the input wait until all records are saved.
     pub(crate) fn set_mounted(&self) {
-        self.is_mounted.store(true, Ordering::Release);
+        self.is_marking.store(true, Ordering::Release);
         if self.is_changed() {
             self.mark_pending();
         }
@@ -171,6 +171,8 @@ impl Index {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if pending.is_none() {
             *pending = Pending::mark(&place.file);
+            // A second attempt would wait for the same lock.
+            self.is_marking.store(pending.is_some(), Ordering::Release);
         }
     }
 

@@ -1,6 +1,5 @@
 //! A single binary as input: a tree with one file.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::sync::Arc;
 
 use super::tree::{attributes, open_file};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError};
+use crate::disk;
 use crate::resources::Resources;
 
 /// Whether a file with these first bytes may be ELF or PE.
@@ -21,7 +21,7 @@ pub(super) fn is_binary(location: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let mut magic = Vec::new();
-    File::open(location)?.take(4).read_to_end(&mut magic)?;
+    disk::open(location)?.0.take(4).read_to_end(&mut magic)?;
     Ok(magic.try_into().is_ok_and(begins_binary))
 }
 

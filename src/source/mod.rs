@@ -163,9 +163,6 @@ pub enum SourceError {
         /// The file system's name.
         name: &'static str,
     },
-    /// It is a directory, a device or the like.
-    #[error("{}: not a regular file", .0.display())]
-    NotAFile(PathBuf),
     /// It is not a usable wheel.
     #[error("{}: not a usable wheel: {reason}", path.display())]
     NotAWheel {

@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use crate::disk::{self, NotRegular};
 use crate::resources::Resources;
 use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 
@@ -174,9 +175,7 @@ fn has_vanished(error: &io::Error) -> bool {
 pub(super) fn open_file(path: &Path, resources: &Arc<Resources>) -> Result<Arc<dyn Content>, SourceError> {
     let io = |source| SourceError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(io)?;
-    if !metadata.is_file() {
-        return Err(SourceError::NotAFile(path.to_owned()));
-    }
+    NotRegular::check(&metadata).map_err(io)?;
     Ok(Arc::new(TreeFile {
         entry: path.to_string_lossy().into(),
         stamp: Stamp::of(&metadata),
@@ -214,13 +213,12 @@ struct TreeFile {
 impl TreeFile {
     /// The error of a file that cannot be opened.
     fn refused(&self, source: io::Error) -> ReadError {
-        match source.kind() {
-            // It existed when the input was listed.
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                ReadError::Changed { entry: Arc::clone(&self.entry) }
-            }
-            _ => ReadError::io(&self.entry, source),
+        // It was a regular file when the input was listed.
+        let is_gone = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if is_gone || NotRegular::is_reason_of(&source) {
+            return ReadError::Changed { entry: Arc::clone(&self.entry) };
         }
+        ReadError::io(&self.entry, source)
     }
 }
 
@@ -251,7 +249,7 @@ impl Backing for TreeFile {
     fn open(&self) -> Result<File, ReadError> {
         // Looks the file up by its name. A file that was replaced but is kept open would otherwise pass for the new
         // one.
-        let file = self.files.open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
+        let file = self.files.open(&self.place).map_err(|source| self.refused(source))?;
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
     }
@@ -291,7 +289,7 @@ impl OpenFiles {
     /// Opens a file. Closes unused files if there are too many.
     fn open(&self, place: &Path) -> io::Result<File> {
         loop {
-            match File::open(place) {
+            match disk::open_listed(place) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
                     let kept = std::mem::replace(&mut *self.lock(), LruCache::new(self.capacity));
                     if kept.is_empty() {

@@ -1,7 +1,6 @@
 //! A `.whl` file as input. Listing reads the central directory only; members are read in place.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
 use super::tree::attributes;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use crate::disk;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 
@@ -37,8 +37,7 @@ const SYMLINK: u32 = 0o120_000;
 /// Lists the members of the wheel at `location`.
 pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let io = |source| SourceError::Io { path: location.clone(), source };
-    let file = File::open(&location).map_err(io)?;
-    let metadata = file.metadata().map_err(io)?;
+    let (file, metadata) = disk::open(&location).map_err(io)?;
     let wheel = OpenWheel::new(file, Stamp::of(&metadata), resources);
     let owner = attributes(&metadata);
     let (members, directory_start) = members(&wheel, &location)?;

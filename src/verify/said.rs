@@ -6,6 +6,7 @@ use std::path::Path;
 use super::VerifyError;
 use super::input::{Part, read_directory};
 use super::report::{Check, Findings};
+use crate::disk;
 use crate::gpu::BundleKey;
 use crate::rope::to_usize;
 use crate::source::{EntryPath, SourceError};
@@ -32,7 +33,7 @@ impl Said {
         }
         let io = |source| SourceError::Io { path: path.clone(), source };
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(&path).map_err(io)?;
+        let (file, _) = disk::open(&path).map_err(io)?;
         Read::take(file, MOST_STATED).read_to_end(&mut bytes).map_err(io)?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }

@@ -1,13 +1,14 @@
 //! What the packages of a Python environment state about a library and its archives.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
 use super::{Cause, Lookup, quoted};
+use crate::disk;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
 use crate::verify::{devices_of, key_of_device};
@@ -103,7 +104,7 @@ pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {
-    let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
+    let mut file = BufReader::with_capacity(256 << 10, disk::open(path)?.0);
     let mut context = Context::new(&SHA256);
     while let piece @ [_, ..] = file.fill_buf()? {
         context.update(piece);
@@ -138,6 +139,9 @@ fn pip(site: &Path) -> String {
 
 fn open(path: &Path) -> Option<InstalledDistribution> {
     let name = EntryPath::new(b"METADATA").ok()?;
-    let metadata = Metadata::parse(fs::read(path.join("METADATA")).ok()?, &name).ok()?;
-    Some(InstalledDistribution { metadata, record: Claims::parse(&fs::read(path.join("RECORD")).unwrap_or_default()) })
+    let metadata = Metadata::parse(disk::read(&path.join("METADATA")).ok()?, &name).ok()?;
+    Some(InstalledDistribution {
+        metadata,
+        record: Claims::parse(&disk::read(&path.join("RECORD")).unwrap_or_default()),
+    })
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use memchr::memmem;
 
 use super::{Cause, Lookup, installed};
+use crate::disk;
 
 /// Names in a runtime that reads archives: functions of the library `librocm_kpack`, or that library.
 const NAMES: [&[u8]; 2] = [b"kpack_load_code_object", b"librocm_kpack"];
@@ -34,7 +35,7 @@ pub(super) fn judge(
         return None;
     };
     let how = if loaded.is_some() { "has loaded" } else { "would load" };
-    let Ok(bytes) = fs::read(&found) else {
+    let Ok(bytes) = disk::read(&found) else {
         lookup.saw(format!("{}: a HIP runtime that cannot be read", found.display()));
         return None;
     };

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use rocm_kpack::{Archive, ArchiveFile, Environment, Marker, search, toc_key};
+use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
 use super::libraries::LibraryFile;
 use super::{Cause, Lookup, device, installed, quoted};
@@ -112,19 +112,12 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
 
 impl ArchiveCandidate {
     fn at(path: PathBuf) -> Self {
-        // ArchiveFile does not distinguish the errors of the operating system.
-        let state = match fs::File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => SplitState::Absent,
+        let opened = ArchiveFile::open(&path).and_then(Archive::open);
+        let state = match opened.and_then(|archive| archive.index().map(drop).map(|()| archive)) {
+            Ok(archive) => SplitState::Open(Box::new(archive)),
+            Err(Error::FileNotFound) => SplitState::Absent,
+            Err(Error::Read(error)) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
             Err(error) => SplitState::Broken(error.to_string()),
-            Ok(_) => {
-                let opened = ArchiveFile::open(&path).and_then(Archive::open);
-                let indexed = opened.and_then(|archive| archive.index().map(drop).map(|()| archive));
-                indexed.map_or_else(
-                    |error| SplitState::Broken(error.to_string()),
-                    |archive| SplitState::Open(Box::new(archive)),
-                )
-            }
         };
         Self { path, state }
     }

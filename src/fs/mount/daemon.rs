@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use sd_notify::NotifyState;
 
 use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
+use crate::disk;
 use crate::fs::FsError;
 use crate::fs::announce::{self, ReadyFile};
 use crate::fs::signals::{self, ENDING};
@@ -45,7 +46,7 @@ pub struct ServeOptions {
 /// second thread.
 pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
     let failed = |source| FsError::MountPoint { path: file.to_owned(), source };
-    File::open(file).and_then(|namespace| sys::enter_namespace(&namespace)).map_err(failed)
+    disk::open(file).and_then(|(namespace, _)| sys::enter_namespace(&namespace)).map_err(failed)
 }
 
 /// Prepares a tree, mounts it, and serves it until it is unmounted or a signal arrives.
@@ -107,6 +108,7 @@ fn daemon<E: Display>(
         // Not earlier: until the mount is ready, the terminal's signal keys reach both processes.
         sys::new_session().map_err(FsError::system("setsid"))?;
         std::env::set_current_dir("/").map_err(FsError::system("chdir"))?;
+        #[expect(clippy::disallowed_methods, reason = "a device that never waits")]
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
         Ok((running, null.map_err(FsError::system("/dev/null"))?))
     });

@@ -191,6 +191,7 @@ fn recover(place: &Path) -> Result<(), FsError> {
 
 /// Mounts, and returns the FUSE device.
 fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, FsError> {
+    #[expect(clippy::disallowed_methods, reason = "the device of FUSE, which opens without waiting")]
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(FsError::Device)?;
     let (user, group) = sys::user_and_group();
     let mut data =

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::fs::{FILESYSTEM_TYPE, FsError};
 
 /// One mount.
@@ -45,7 +46,7 @@ fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
 
 /// All mounts that this process can see.
 pub fn list_all_mounts() -> Result<Vec<MountEntry>, FsError> {
-    let text = std::fs::read("/proc/self/mountinfo").map_err(FsError::system("/proc/self/mountinfo"))?;
+    let text = disk::read(Path::new("/proc/self/mountinfo")).map_err(FsError::system("/proc/self/mountinfo"))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 

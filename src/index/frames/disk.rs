@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock, fstatfs, fstatvfs};
+use rustix::fs::{fstatvfs, statfs};
 
 use super::segment::is_segment;
+use crate::disk::{self, Deadline, LockKind, try_lock};
 
 /// The name of the folder in a cache directory.
 const FRAMES: &str = "frames";
@@ -64,23 +65,24 @@ fn children(folder: &Path) -> io::Result<Vec<PathBuf>> {
 pub(super) fn create(folder: &Path) -> io::Result<(File, PathBuf)> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let mut name = tempfile::Builder::new();
-    name.suffix(".segment").rand_bytes(16);
-    let made = name
-        .prefix("")
-        .make_in(folder, |path| File::options().read(true).write(true).create_new(true).mode(0o600).open(path))?;
+    let made = name.prefix("").suffix(&format!(".{SUFFIX}")).rand_bytes(16).tempfile_in(folder)?;
     let (file, path) = made.keep().map_err(|error| error.error)?;
-    flock(&file, FlockOperation::NonBlockingLockShared)?;
+    try_lock(&file, LockKind::Shared)?;
     Ok((file, path))
 }
 
 /// Opens a segment of another session for reading, with a shared lock for as long as it is open. `None` if it is not a
-/// segment.
-pub(super) fn open(path: &Path) -> Option<File> {
-    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
-    let is_ours = file.metadata().is_ok_and(|metadata| metadata.is_file()) && is_segment(&file);
+/// segment, or is locked until the deadline.
+pub(super) fn open(path: &Path, deadline: &Deadline) -> Option<File> {
+    let file = open_file(path).ok()?;
     // Another session holds an exclusive lock while it merges the segment. After that the file is unlinked, but can
     // still be read.
-    (is_ours && flock(&file, FlockOperation::LockShared).is_ok()).then_some(file)
+    (is_segment(&file) && deadline.lock(&file, LockKind::Shared).is_ok()).then_some(file)
+}
+
+/// Symlinks are not followed.
+fn open_file(path: &Path) -> io::Result<File> {
+    disk::open_with(path, File::options().read(true), libc::O_NOFOLLOW)
 }
 
 /// Whether a segment is old enough and still empty; see [`ORPHANED`].
@@ -89,7 +91,7 @@ fn is_orphaned(file: &File) -> bool {
         let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         age.is_some_and(|age| age > ORPHANED)
     };
-    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0 && is_old(&metadata))
+    file.metadata().is_ok_and(|metadata| metadata.len() == 0 && is_old(&metadata))
 }
 
 /// Sets the time of a segment's last use, which determines the order of eviction.
@@ -105,17 +107,16 @@ pub(super) fn remove_unused(path: &Path) -> bool {
 
 /// Like [`remove_unused`], but only if `work` on the file succeeds.
 pub(super) fn remove_unused_after(path: &Path, work: impl FnOnce(File) -> bool) -> bool {
-    let Ok(file) = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path) else { return false };
+    let Ok(file) = open_file(path) else { return false };
     (is_segment(&file) || is_orphaned(&file))
-        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && try_lock(&file, LockKind::Exclusive).is_ok()
         && work(file)
         && fs::remove_file(path).is_ok()
 }
 
 /// Whether the files in a directory are in memory (tmpfs, ramfs).
-pub(super) fn is_in_memory(directory: &File) -> bool {
-    #[expect(clippy::unnecessary_cast, reason = "the type of the field depends on the platform")]
-    fstatfs(directory).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as i64)))
+pub(super) fn is_in_memory(directory: &Path) -> io::Result<bool> {
+    Ok(IN_MEMORY.contains(&statfs(directory)?.f_type))
 }
 
 /// Half of the free bytes on the filesystem of `file`, where the `used` bytes count as free because they can be

@@ -20,6 +20,7 @@ pub use segment::Location;
 use segment::{Appender, FrameSegment};
 
 use super::records;
+use crate::disk::Deadline;
 use crate::rope::{Identity, to_usize};
 
 /// The default limit on the bytes of all frames.
@@ -181,8 +182,9 @@ impl FrameStore {
     /// Reads the locations of frames that earlier sessions stored.
     fn scan(&self) {
         let Some(folder) = &self.folder else { return };
+        let deadline = Deadline::of_locks();
         for found in disk::segments(folder).unwrap_or_default() {
-            let Some(file) = disk::open(&found.path) else { continue };
+            let Some(file) = disk::open(&found.path, &deadline) else { continue };
             disk::touch(&file);
             let located = FrameSegment::new(file).scan().unwrap_or_default();
             for (identity, location) in located {
@@ -321,7 +323,7 @@ fn temporary() -> Option<Sink> {
 
 /// Whether files can be created in a directory, and are on a disk.
 fn is_writable_disk(directory: &Path) -> bool {
-    let is_disk = File::open(directory).is_ok_and(|directory| !disk::is_in_memory(&directory));
+    let is_disk = disk::is_in_memory(directory).is_ok_and(|is_in_memory| !is_in_memory);
     is_disk && tempfile::tempfile_in(directory).is_ok()
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::DiffError;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
+use crate::disk;
 use crate::gpu::{BundleKey, Level};
 use crate::report::details::Details;
 use crate::report::{InspectReport, MakingProgress, SizedParts, Sizes};
@@ -285,7 +286,7 @@ fn parts_of_split(location: &Path) -> std::io::Result<Option<(InputForm, Vec<Pat
         return Ok((directories.is_empty() && !wheels.is_empty()).then_some((InputForm::Wheels, wheels)));
     }
     // Other files may be there if the split has a statement.
-    let said = std::fs::read(location.join(REPORTS).join(STATEMENT)).ok();
+    let said = disk::read(&location.join(REPORTS).join(STATEMENT)).ok();
     let said = said.and_then(|said| Statement::parse(&said).ok()?.parts().ok()).filter(|parts| !parts.is_empty());
     let is_part = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();

@@ -5,7 +5,6 @@ mod unpacked;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -15,6 +14,7 @@ use tar::{Archive, EntryType};
 
 use super::tree::{attributes, open_file};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, find_dist_info, links};
+use crate::disk;
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment, to_usize};
 
@@ -43,7 +43,7 @@ pub(super) fn packing(location: &Path) -> io::Result<Option<TarCompression>> {
         return Ok(None);
     }
     let mut head = Vec::new();
-    File::open(location)?.take(BLOCK).read_to_end(&mut head)?;
+    disk::open(location)?.0.take(BLOCK).read_to_end(&mut head)?;
     Ok(match &*head {
         [0x1f, 0x8b, ..] => Some(TarCompression::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(TarCompression::Zstd),
