@@ -7,16 +7,16 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 
+use crate::disk;
 use crate::rope::Identity;
 
 const MAGIC: &[u8; 8] = b"KPFSIDX\n";
@@ -133,8 +133,7 @@ pub(super) fn today() -> u32 {
 
 /// Opens the index at `path`.
 pub(super) fn open(path: &Path) -> Result<File, RecordsError> {
-    // Without it, opening a named pipe would block.
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(at(path))
+    disk::open(path).map(|(file, _)| file).map_err(at(path))
 }
 
 /// Reads an index record by record, so that it need not fit into memory. Fails if its header is not `wanted`.
@@ -186,19 +185,15 @@ pub(super) fn write(
     size: u64,
     records: impl FnOnce(&mut dyn FnMut(&Record) -> io::Result<()>) -> io::Result<()>,
 ) -> Result<File, RecordsError> {
-    /// Makes the names of temporary files unique, since several threads can save at the same time.
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-
     let header = rmp_serde::to_vec(header).map_err(|error| at(path)(io::Error::other(error)))?;
     let directory = path.parent().unwrap_or(Path::new("."));
     create_directory(directory)?;
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}.{number}.{TEMPORARY}", process::id()));
     let write = || {
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let temporary = temporary_file(path, directory)?;
+        let file = temporary.as_file();
         // The file is no valid index without its checksum, but the magic marks it as one of ours.
-        (&file).write_all(&[&MAGIC[..], &[0; FRAME - MAGIC.len()]].concat())?;
-        let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, &file), LEVEL)?;
+        (&*file).write_all(&[&MAGIC[..], &[0; FRAME - MAGIC.len()]].concat())?;
+        let mut encoder = zstd::Encoder::new(BufWriter::with_capacity(PIECE, file), LEVEL)?;
         encoder.set_pledged_src_size(Some(size.saturating_add(4 + header.len() as u64)))?;
         write_field(&mut encoder, &header)?;
         records(&mut |record| {
@@ -209,15 +204,20 @@ pub(super) fn write(
         })?;
         encoder.finish()?.flush()?;
         let length = file.metadata()?.len().saturating_sub(FRAME as u64);
-        let checksum = checksum_of(length, Positioned { file: &file, at: FRAME as u64 })?;
+        let checksum = checksum_of(length, Positioned { file, at: FRAME as u64 })?;
         file.write_all_at(&[&MAGIC[..], &checksum].concat(), 0)?;
-        fs::rename(&temporary, path)?;
-        Ok(file)
+        temporary.persist(path).map_err(|refused| refused.error)
     };
-    write().map_err(|source| {
-        fs::remove_file(&temporary).ok();
-        at(path)(source)
-    })
+    write().map_err(at(path))
+}
+
+/// A new file in `directory` that becomes the file at `path`. Its name is random: processes in different containers
+/// that share the directory can have equal process IDs. It is removed if it is dropped.
+fn temporary_file(path: &Path, directory: &Path) -> io::Result<NamedTempFile> {
+    let mut prefix = path.file_stem().unwrap_or_default().to_owned();
+    prefix.push(".");
+    let mut name = tempfile::Builder::new();
+    name.prefix(&prefix).suffix(&format!(".{TEMPORARY}")).rand_bytes(16).tempfile_in(directory)
 }
 
 /// Whether a file begins with the magic of an index. `false` if it cannot be opened.
