@@ -6,6 +6,7 @@
 mod cache;
 #[path = "../common/mod.rs"]
 mod common;
+mod hangs;
 mod input;
 mod limits;
 mod memory;
