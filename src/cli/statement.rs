@@ -1,6 +1,6 @@
 //! The statement that `split` writes with its parts for `verify`: the restrictions and the list of parts.
 
-use std::io;
+use std::{fs, io};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -117,7 +117,7 @@ impl StatementChange {
 /// The statement in a file, if there is one.
 fn read(file: &Path) -> anyhow::Result<Option<Statement>> {
     let name = || file.display().to_string();
-    let bytes = match fs::read(file) {
+    let bytes = match disk::read(file) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
