@@ -1,7 +1,7 @@
 //! The statement that `split` writes with its parts for `verify`: the restrictions and the list of parts.
 
-use std::{fs, io};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::Context;
 
