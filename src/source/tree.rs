@@ -249,7 +249,7 @@ impl Backing for TreeFile {
     fn open(&self) -> Result<File, ReadError> {
         // Looks the file up by its name. A file that was replaced but is kept open would otherwise pass for the new
         // one.
-        let file = self.files.open(&self.place).map_err(|source| self.refused(source))?;
+        let file = self.files.open(&self.place).map_err(|source| ReadError::io(&self.entry, source))?;
         check_unchanged(&file, &self.stamp, &self.entry)?;
         Ok(file)
     }

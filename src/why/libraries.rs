@@ -1,6 +1,6 @@
 //! The files to examine. A runtime looks for archives next to the file that is loaded, symlinks resolved.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +20,13 @@ pub(super) struct LibraryFile {
     pub(super) links: BTreeSet<PathBuf>,
 }
 
-/// The files found so far, by path without symlinks.
+/// The files found so far.
 #[derive(Default)]
 struct FoundFiles {
-    files: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+    /// In the order in which they were found.
+    files: Vec<LibraryFile>,
+    /// Their positions, by path without symlinks.
+    positions: HashMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
 }
 
@@ -45,15 +48,20 @@ pub(super) fn find(
         }
     }
     let is_wanted = |path: &PathBuf| name.is_none_or(|name| path.file_name() == Some(name.as_ref()));
-    let files = found.files.into_iter();
-    let wanted = files.filter(|(path, links)| is_wanted(path) || links.iter().any(is_wanted));
-    Ok(wanted.map(|(path, links)| LibraryFile { path, links }).collect())
+    found.files.retain(|file| is_wanted(&file.path) || file.links.iter().any(is_wanted));
+    Ok(found.files)
 }
 
 impl FoundFiles {
     fn add(&mut self, path: PathBuf, name: PathBuf) {
         let is_link = name != path;
-        self.files.entry(path).or_default().extend(is_link.then_some(name));
+        let position = *self.positions.entry(path).or_insert_with_key(|path| {
+            self.files.push(LibraryFile { path: path.clone(), links: BTreeSet::new() });
+            self.files.len() - 1
+        });
+        if let Some(file) = self.files.get_mut(position) {
+            file.links.extend(is_link.then_some(name));
+        }
     }
 
     /// Adds what is in the directory `place`, which is also called `name`.

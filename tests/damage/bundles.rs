@@ -151,7 +151,7 @@ fn split_and_index_fail_by_name() {
             let output = place.path().join("out");
             let no_cache = || {
                 let mut command = program();
-                command.env("XDG_CACHE_HOME", place.path().join("cache"));
+                command.env("KPACKFS_CACHE_DIR", place.path().join("cache"));
                 command
             };
             let mut all = no_cache();

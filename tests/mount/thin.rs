@@ -217,8 +217,8 @@ fn only_what_is_read_costs_work() {
     assert_eq!(mount.counter("frames_made"), made);
 }
 
-/// The first view that is asked for costs its own code. The second one causes the bundles of all listed views to be
-/// made.
+/// The first view that is asked for costs its own code. A bundle that is decompressed for the second time is
+/// decompressed for all listed views.
 #[test]
 fn bundles_are_decompressed_twice_for_all_views() {
     let (fat, cache) = (fat(), tempfile::tempdir().unwrap());
@@ -227,7 +227,7 @@ fn bundles_are_decompressed_twice_for_all_views() {
     let resources = Resources::with_store(1, Index::default(), store);
     let input = Input::open(fat.path(), &resources).unwrap();
     let plan = Plan::make(&input, &PlanOptions::default(), &resources, &PlanProgress::default()).unwrap();
-    let gpus = ["gfx1100", "gfx90a", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());
+    let gpus = ["gfx90a", "gfx1100", "gfx1030", "gfx1151"].map(|gpu| gpu.parse::<GpuSet>().unwrap());
     let path = EntryPath::new(b"lib/compressed.so").unwrap();
     let decompressed = |binaries: &FatBinaries, gpus: &GpuSet| {
         let before = resources.counters.bytes_decompressed.get();
@@ -238,6 +238,6 @@ fn bundles_are_decompressed_twice_for_all_views() {
     let tables = decompressed(&FatBinaries::new(&input, &plan, &[]), &"gfx90a+gfx1030".parse().unwrap());
     let binaries = FatBinaries::new(&input, &plan, &gpus);
     let work = gpus.each_ref().map(|gpus| decompressed(&binaries, gpus) - tables);
-    assert!(work[0] > 0);
-    assert_eq!(work, [work[0], work[0], 0, 0]);
+    assert!(work[0] > 0 && work[3] == 0, "{work:?}");
+    assert_eq!(work.iter().sum::<u64>(), 2 * work[0], "{work:?}");
 }
