@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use super::FatbinError;
 use super::bundle::malformed;
 use super::damage::Damage;
-use super::decoder::BundleDecoder;
+use super::decoder::{BundleDecoder, headroom};
 use super::packing::CompressedHeader;
 use super::pinned::Pinned;
 use super::slice_reader::SliceReader;
@@ -198,11 +198,16 @@ impl Compressed {
         existing.or_else(|| Some(self.decompress(self.resources.buffers.try_buffer(self.buffer_size())?, end)))
     }
 
-    /// Decompresses more of a bundle, into the same buffer. If another thread is reading it, it stays as it is, and
-    /// cannot be extended any more.
+    /// Decompresses more of a bundle, into the same buffer. If another thread is reading or decompressing it, it stays as
+    /// it is, and cannot be extended any more. Never waits for memory.
     pub(crate) fn extend(&self, pinned: Pinned, end: &dyn Fn() -> u64) -> Pinned {
-        let _decompressing = self.decompressing.lock().unwrap_or_else(PoisonError::into_inner);
         let Pinned { bytes, decoder: Some(decoder), error: None } = pinned else { return pinned };
+        // A thread that is decompressing it may be waiting for the memory that this caller holds.
+        let _decompressing = match self.decompressing.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Pinned::from(bytes),
+        };
         match Arc::try_unwrap(bytes) {
             Ok(bytes) => self.decode(bytes, decoder, end),
             Err(shared) => Pinned::from(shared),
@@ -223,7 +228,7 @@ impl Compressed {
     }
 
     fn buffer_size(&self) -> usize {
-        to_usize(self.packing.size)
+        to_usize(self.packing.size.saturating_add(headroom(&self.packing)))
     }
 
     /// A stream of the decompressed bundle, which is decoded as far as it is read. Waits for memory like

@@ -101,6 +101,10 @@ impl Compressed {
 
     /// Records an error of decoding after `at` bytes. Errors of reading the input are not recorded.
     pub(super) fn failed(&self, at: u64, error: &io::Error) -> ReadError {
+        // The next try may succeed.
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            return self.damaged("there is no memory to decode it");
+        }
         let reason = match wrapped(error) {
             Some(other @ (ReadError::Io { .. } | ReadError::Changed { .. } | ReadError::OutOfRange { .. })) => {
                 return other.clone();

@@ -19,6 +19,9 @@ const BLOCK_HEADER: usize = 3;
 /// Bytes of the first piece of a zstd frame (`ZSTD_startingInputLength`). Then zstd says how many it needs.
 const START: usize = 5;
 
+/// The most bytes of a zstd block (RFC 8878, 3.1.1.2.4).
+const MAX_BLOCK: u64 = 128 << 10;
+
 /// Bytes that zlib decodes at a time.
 const STEP: usize = 128 << 10;
 
@@ -38,6 +41,12 @@ enum Format {
     /// The context, and the number of bytes that it asks for.
     Zstd(DCtx<'static>, usize),
     Zlib(Decompress),
+}
+
+/// Bytes of a buffer behind the claimed size: a block's, or at least one. A damaged block may need more room than there is,
+/// and its place must not depend on the size of the buffer. Content behind the claimed size shows there, too.
+pub(super) fn headroom(packing: &CompressedHeader) -> u64 {
+    packing.window.clamp(1, MAX_BLOCK)
 }
 
 impl BundleDecoder {
@@ -75,7 +84,7 @@ impl BundleDecoder {
     }
 
     /// Appends decoded bytes to `bytes`: at most one block, or up to about `end`. It must be the same buffer at each
-    /// call, with a capacity of at least the claimed size.
+    /// call, with room for [`headroom`] bytes more than the claimed size.
     pub(super) fn append(&mut self, bytes: &mut Vec<u8>, end: u64) -> io::Result<()> {
         let before = bytes.len();
         let result = match &mut self.format {
@@ -93,9 +102,7 @@ impl BundleDecoder {
                 result
             }
         };
-        // Only a frame that does not state its size has no room. A header with another size was refused.
-        let has_no_room = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull);
-        if has_no_room || bytes.len() as u64 > self.size {
+        if bytes.len() as u64 > self.size {
             return Err(self.excess());
         }
         self.at = bytes.len() as u64;
@@ -224,8 +231,8 @@ fn too_short() -> io::Error {
 }
 
 fn zstd_error(code: usize) -> io::Error {
-    let has_no_room = code == (ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
-    let kind = if has_no_room { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
+    let is_out_of_memory = code == (ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize).wrapping_neg();
+    let kind = if is_out_of_memory { io::ErrorKind::OutOfMemory } else { io::ErrorKind::Other };
     io::Error::new(kind, get_error_name(code))
 }
 
@@ -294,7 +301,7 @@ mod tests {
 
     /// What can be decoded in memory, and the position of the error.
     fn in_memory(mut decoder: BundleDecoder, size: usize, step: u64) -> (Vec<u8>, Option<u64>) {
-        let mut bytes = Vec::with_capacity(size + 5000);
+        let mut bytes = Vec::with_capacity(size + to_usize(MAX_BLOCK));
         while !decoder.is_at_end() {
             let end = bytes.len() as u64 + step;
             if decoder.append(&mut bytes, end).is_err() {
@@ -330,6 +337,13 @@ mod tests {
             cases.extend(places.iter().map(|&at| sound[..at].to_vec()));
             // What follows the damage may be decoded, to anything.
             cases.extend(places.iter().map(|&at| [&sound[..at], &vec![0xff; sound.len() - at]].concat()));
+            // The last block has no more room than it needs.
+            let last = sound.len() - 2000;
+            cases.extend((0..200).step_by(20).map(|part| {
+                let mut case = sound.clone();
+                case[last + part * 9..][..8].fill(0xff);
+                case
+            }));
             for (number, case) in cases.iter().enumerate() {
                 let expected = in_memory(decoder(case, method, size, 1 << 20, true), size, size as u64);
                 let at = expected.1.map(to_usize);

@@ -15,6 +15,9 @@ const OF_BYTE: Duration = Duration::from_nanos(1);
 /// The shortest time after which a reader counts as silent.
 const LEAST: Duration = Duration::from_millis(20);
 
+/// A lease lasts at most this many times as long as its reader may be silent, however often it reads.
+const MOST_OF_ALL: u32 = 4;
+
 /// A lease of a value, from the last read on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lease {
@@ -23,16 +26,19 @@ pub(super) struct Lease {
     /// Bytes read since the value was leased.
     read: u64,
     last: Instant,
+    /// Time between reads, and that of decoding for them.
+    elapsed: Duration,
 }
 
 impl Lease {
     pub(super) fn new(cost: u64) -> Self {
-        Self { cost, read: 0, last: Instant::now() }
+        Self { cost, read: 0, last: Instant::now(), elapsed: Duration::ZERO }
     }
 
     /// Counts bytes that were read.
     pub(super) fn count(&mut self, bytes: u64) {
         self.read = self.read.saturating_add(bytes);
+        self.elapsed = self.elapsed.saturating_add(self.last.elapsed());
         self.last = Instant::now();
     }
 
@@ -46,7 +52,9 @@ impl Lease {
             return Some(Duration::MAX);
         }
         let patience = OF_BYTE.saturating_mul(u32::try_from(self.cost).unwrap_or(u32::MAX)).max(LEAST);
-        patience.checked_sub(self.last.elapsed()).filter(|left| !left.is_zero())
+        let since = self.last.elapsed();
+        let of_all = patience.saturating_mul(MOST_OF_ALL).saturating_sub(self.elapsed.saturating_add(since));
+        Some(patience.saturating_sub(since).min(of_all)).filter(|left| !left.is_zero())
     }
 }
 
@@ -74,5 +82,14 @@ mod tests {
         let after_pause = |cost| Lease { last: silent, ..Lease::new(cost) }.left();
         assert_eq!((after_pause(1), after_pause(400_000_000)), (None, None));
         assert!(after_pause(1 << 30).is_some());
+    }
+
+    #[test]
+    fn a_lease_ends_when_its_reader_is_slow() {
+        let mut lease = Lease { elapsed: Duration::from_secs(3), ..Lease::new(1 << 30) };
+        lease.count(1);
+        assert!(lease.left().is_some());
+        lease.elapsed += Duration::from_secs(2);
+        assert_eq!(lease.left(), None);
     }
 }

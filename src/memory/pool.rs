@@ -48,10 +48,11 @@ impl<T: Default + Send + 'static> Pool<T> {
         Self(inner)
     }
 
-    /// The most recently used idle value that is fit for use.
-    pub(super) fn idle(&self, is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
+    /// The most recently used idle value without a lease that is fit for use.
+    pub(super) fn idle(&self, mut is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
-        let found = idle.iter().map(|resting| &resting.thing).rposition(is_fit)?;
+        let found =
+            idle.iter().rposition(|entry| lease::left(entry.lease.as_ref()).is_none() && is_fit(&entry.thing))?;
         let IdleEntry { thing, reservation, .. } = idle.remove(found);
         drop(idle);
         Some(self.lend(thing, reservation))
