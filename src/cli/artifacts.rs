@@ -249,6 +249,7 @@ pub(super) fn write(
     // A build repeats a split into the same directory when an artifact has changed.
     let ours = stated.iter().flat_map(StatementChange::ours).collect();
     let replace = if force { Replace::Anything } else { Replace::Only(ours) };
+    stated.iter().try_for_each(|stated| stated.check(inputs))?;
     let mut output = Output::prepare(output, &places, &gone, &replace, inputs, resources)?;
     let archives: Vec<&ArchiveRope> =
         parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();

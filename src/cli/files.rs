@@ -73,8 +73,8 @@ impl<T> NewFiles<T> {
             }
         }
         self.files.keys().try_for_each(|path| inputs.check(path))?;
-        if let Some(directory) = self.files.keys().find(|path| is_directory(path)) {
-            bail!("{}: it is a directory, and is not replaced by a file; name another output", directory.display());
+        if let Some(other) = self.files.keys().find(|path| is_no_file(path)) {
+            bail!("{}: it is no regular file, and is not replaced by one; name another output", other.display());
         }
         let taken: Vec<_> =
             self.files.keys().map(PathBuf::as_path).filter(|it| it.symlink_metadata().is_ok()).collect();
@@ -86,6 +86,8 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn is_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|existing| existing.is_dir())
+/// Whether there is a directory, a device or the like. A symlink to a device, such as /dev/stdout, is not replaced either.
+fn is_no_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|existing| !existing.is_file() && !existing.is_dir())
+        || path.symlink_metadata().is_ok_and(|existing| existing.is_dir())
 }

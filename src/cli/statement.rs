@@ -5,6 +5,7 @@ use std::{fs, io};
 
 use anyhow::Context;
 
+use super::inputs::Inputs;
 use super::output::Output;
 use super::terminal::message;
 use crate::disk;
@@ -106,6 +107,11 @@ impl StatementChange {
     /// Everything that an earlier split has written, as its statement proves.
     pub(super) fn ours(&self) -> impl Iterator<Item = PathBuf> {
         self.earlier.iter().chain(&self.replaced).cloned()
+    }
+
+    /// Fails if the statement would be written to an input, where a symlink leads.
+    pub(super) fn check(&self, inputs: &Inputs) -> anyhow::Result<()> {
+        self.files.iter().try_for_each(|file| inputs.check(file))
     }
 
     /// Adds the statement to an output.

@@ -2,7 +2,7 @@
 //! `__CLANG_OFFLOAD_BUNDLE__`, u64 number of entries, and for each entry u64 offset from the bundle's start, u64 size,
 //! u64 length of the entry id, and the id. All integers are little-endian.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -123,12 +123,25 @@ impl Bundle {
 
     /// All entries but those of the host, with different targets for all that have code.
     pub(super) fn device_entries(&self) -> impl Iterator<Item = (TargetId, &BundleEntry)> {
-        let mut known = HashSet::new();
+        let (mut known, mut counts) = (HashSet::new(), HashMap::<TargetId, u32>::new());
         self.entries.iter().filter_map(move |entry| {
             let target = target(&entry.id).unwrap_or_else(|id| Some(TargetId::unknown(&id)))?;
-            let is_first = entry.size == 0 || known.insert(target.clone());
+            if entry.size == 0 {
+                return Some((target, entry));
+            }
             // A runtime takes the first entry that fits.
-            Some((if is_first { target } else { TargetId::unknown(&target.to_string()) }, entry))
+            let count = counts.entry(target.clone()).or_default();
+            *count += 1;
+            let mut name = match *count {
+                1 => target.clone(),
+                2 => TargetId::unknown(&target.to_string()),
+                more => TargetId::unknown(&format!("{target}#{more}")),
+            };
+            // Entries may have such names themselves.
+            while !known.insert(name.clone()) {
+                name = TargetId::unknown(&name.to_string());
+            }
+            Some((name, entry))
         })
     }
 }

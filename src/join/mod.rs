@@ -10,6 +10,7 @@ mod claims;
 mod distributions;
 mod names;
 mod outside;
+mod remaining;
 mod sets;
 mod wheels;
 
@@ -31,6 +32,7 @@ pub use archives::some_of;
 use archives::{InputArchives, Settled};
 use names::Names;
 pub use outside::{OutsideFile, outside};
+use remaining::{DIRECTORY, blocked, is_of, without};
 pub use wheels::{WheelsError, open_wheels, wheels_in};
 
 /// Bytes of the smallest file that can be a binary: an ELF header.
@@ -164,13 +166,32 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
         }
     }
     let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
-    let settled = archives.settle(is_fat, resources);
-    joined.warnings.extend(settled.warnings.iter().cloned());
     let links = names.links();
+    let mut settled = archives.settle(is_fat, resources);
+    let mut gone = without(&input.entries, &settled.used, &links);
+    // New archives cannot be where a symlink stays.
+    let places = blocked(&input.entries, &gone, installed);
+    let is_blocked = |form: &SplitForm| {
+        form.archives.as_ref().is_some_and(|archives| places.contains(&archives.root.child(DIRECTORY)))
+    };
+    let (split, candidates): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|(_, found)| is_blocked(&found.form));
+    for (position, found) in &split {
+        let Some(Entry { path, .. }) = input.entries.get(*position) else { continue };
+        archives.need(&found.asked.iter().map(|(number, ..)| *number).collect(), path);
+        joined.warnings.push(format!(
+            "{path}: not joined with its archives: the symlink {} stays, so that there is no place for others",
+            String::from_utf8_lossy(DIRECTORY)
+        ));
+    }
+    if !split.is_empty() {
+        settled = archives.settle(is_fat, resources);
+        gone = without(&input.entries, &settled.used, &links);
+    }
+    joined.warnings.extend(settled.warnings.iter().cloned());
     joined.warnings.extend(settled.left.iter().map(|(path, reason)| format!("{path}: {reason}")));
-    replace(input, candidates, &settled, installed, &mut joined);
+    replace(input, candidates, &settled, &gone, installed, &mut joined);
     joined.unasked = settled.unasked;
-    leave_out(&mut input.entries, &settled.used, &links);
+    input.entries.retain(|entry| !gone.contains(&entry.path));
     joined
 }
 
@@ -206,13 +227,17 @@ fn replace(
     input: &mut Input,
     candidates: Vec<(usize, JoinCandidate)>,
     settled: &Settled,
+    gone: &BTreeSet<EntryPath>,
     installed: impl Fn(&EntryPath) -> EntryPath,
     joined: &mut Joined,
 ) {
+    // New archives cannot have the names of files that stay.
+    let in_archives = |path: &EntryPath| path.parent().is_some_and(|parent| parent.name() == DIRECTORY);
+    let staying = input.entries.iter().filter(|entry| !gone.contains(&entry.path)).map(|entry| installed(&entry.path));
+    let staying: Vec<_> = staying.filter(in_archives).collect();
     for (position, JoinCandidate { joined: content, mut form, .. }) in candidates {
         let Some(entry) = input.entries.get_mut(position) else { continue };
-        // New archives cannot have the names of old ones that stay.
-        let is_taken = |it: &Archives| settled.left.iter().any(|(path, _)| is_of(&installed(path), it));
+        let is_taken = |it: &Archives| staying.iter().any(|path| is_of(path, it));
         form.archives = form.archives.filter(|archives| !is_taken(archives) && installed(&entry.path) == entry.path);
         if let EntryKind::File { content: old, .. } = &mut entry.kind {
             *old = content;
@@ -224,37 +249,6 @@ fn replace(
         _ => None,
     };
     joined.archives = input.entries.iter().filter_map(content).collect();
-}
-
-/// Whether an archive is one of those that a marker names.
-fn is_of(path: &EntryPath, archives: &Archives) -> bool {
-    let is_there = path.parent().is_some_and(|parent| parent == archives.root.child(b".kpack"));
-    is_there && path.name().strip_prefix(archives.stem.as_bytes()).is_some_and(|rest| rest.starts_with(b"_"))
-}
-
-/// Removes archives, directories that contain nothing else, and the symlinks to both. `links` has the symlinks to each
-/// path.
-fn leave_out(entries: &mut Vec<Entry>, archives: &BTreeSet<EntryPath>, links: &HashMap<EntryPath, Vec<EntryPath>>) {
-    let mut children = HashMap::<EntryPath, usize>::new();
-    for entry in entries.iter() {
-        if let Some(parent) = entry.path.parent() {
-            *children.entry(parent).or_default() += 1;
-        }
-    }
-    let mut gone = BTreeSet::new();
-    let mut next: Vec<_> = archives.iter().cloned().collect();
-    while let Some(path) = next.pop() {
-        if !gone.insert(path.clone()) {
-            continue;
-        }
-        next.extend(links.get(&path).into_iter().flatten().cloned());
-        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { continue };
-        if let Some(left) = children.get_mut(&parent) {
-            *left -= 1;
-            next.extend((*left == 0).then_some(parent));
-        }
-    }
-    entries.retain(|entry| !gone.contains(&entry.path));
 }
 
 /// The request of a wrapper.

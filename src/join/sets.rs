@@ -40,6 +40,8 @@ struct JoinedCode {
     /// Whether the header states the target.
     is_reliable: bool,
     place: String,
+    /// The target as the archive writes it.
+    written: String,
     /// Why no runtime can use it under its name.
     problem: Option<String>,
 }
@@ -68,10 +70,10 @@ pub(super) fn of(
                     continue;
                 }
                 set.asked.push(asked);
-                here.insert(target.clone());
                 if !earlier.contains(target) {
                     match code(archive, key, target, entry, resources) {
                         Ok(code) => {
+                            here.insert(target.clone());
                             set.warning = set.warning.or_else(|| wrong_name(&code));
                             found.push(code);
                         }
@@ -82,7 +84,9 @@ pub(super) fn of(
         }
         earlier.append(&mut here);
     }
-    set.objects = fold(found)?;
+    let (objects, warning) = fold(found)?;
+    set.warning = set.warning.or(warning);
+    set.objects = objects;
     Ok(set)
 }
 
@@ -132,7 +136,16 @@ fn code(
     let packed = Segment::range(Arc::clone(&archive.content), blob.offset, blob.size);
     let packed = packed.and_then(|range| Rope::new([range])).map_err(said)?;
     let is_reliable = of_header.is_some();
-    Ok(JoinedCode { stored, packed, names: BTreeSet::from([target]), own, is_reliable, place, problem })
+    Ok(JoinedCode {
+        stored,
+        packed,
+        names: BTreeSet::from([target]),
+        own,
+        is_reliable,
+        place,
+        written: name.to_owned(),
+        problem,
+    })
 }
 
 /// The target of code under a name, and the problem if it is not what the name says.
@@ -155,8 +168,9 @@ fn wrong_name(code: &JoinedCode) -> Option<String> {
     Some(format!("{}: {}; it is kept in {UNKNOWN}/", code.place, code.problem.as_ref()?))
 }
 
-/// Merges equal code objects, and determines the target of each.
-fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
+/// Merges equal code objects, and determines the target of each. Of different code objects for one target, a runtime finds
+/// the one whose entry is called so; the other is kept as code that no runtime finds, with a warning.
+fn fold(mut found: Vec<JoinedCode>) -> Result<(Vec<CodeObject>, Option<String>), String> {
     // The least specific names first.
     found.sort_by_key(|code| code.names.iter().map(|name| name.features().len()).min());
     let mut distinct = Vec::<JoinedCode>::new();
@@ -180,17 +194,31 @@ fn fold(mut found: Vec<JoinedCode>) -> Result<Vec<CodeObject>, String> {
     for code in &distinct {
         *number.entry(code.own.clone()).or_default() += 1;
     }
+    // Entries that are called as runtimes call the target come first.
+    distinct.sort_by_key(|code| code.names.iter().all(|name| name.to_string() != code.written));
     let mut objects = BTreeMap::<TargetId, (CodeObject, String)>::new();
+    let mut warning = None;
     for code in distinct {
         // Two code objects for the same GPUs are distinguished by their names in archives.
         let least = code.names.iter().min_by_key(|name| name.features().len());
         let target = if number.get(&code.own) == Some(&1) { &code.own } else { least.unwrap_or(&code.own) }.clone();
+        let conflict = objects
+            .get(&target)
+            .map(|(_, other)| format!("{other} and {} are different code for {target}", code.place));
+        let target = match conflict {
+            Some(conflict) if target.to_string() == code.written => return Err(conflict),
+            Some(conflict) => {
+                warning.get_or_insert(format!("{conflict}; the second is kept in {UNKNOWN}/"));
+                TargetId::unknown(&code.written)
+            }
+            None => target,
+        };
         let object = code.stored.code_for(target.clone());
         if let Some((_, other)) = objects.insert(target.clone(), (object, code.place.clone())) {
             return Err(format!("{other} and {} are different code for {target}", code.place));
         }
     }
-    Ok(objects.into_values().map(|(object, _)| object).collect())
+    Ok((objects.into_values().map(|(object, _)| object).collect(), warning))
 }
 
 /// Whether two code objects have the same bytes: compares the stored bytes first, then the decompressed ones. These are

@@ -59,10 +59,17 @@ pub(crate) fn resolve<'a>(
                 }
                 let mut relative = &**target;
                 if target.starts_with(b"/") {
-                    let Some(below) = location.and_then(|location| below(target, location)) else {
-                        return Resolved::Outside(next);
-                    };
-                    (at, relative) = (EntryPath::root(), below);
+                    if let Some(below) = location.and_then(|location| below(target, location)) {
+                        (at, relative) = (EntryPath::root(), below);
+                    } else {
+                        // The path may lead inside through symlinks outside.
+                        let Some(real) = location.and_then(|location| on_disk(&next, location)) else {
+                            return Resolved::Outside(next);
+                        };
+                        at = EntryPath::root();
+                        ahead.extend(real.components().rev().map(<[u8]>::to_vec));
+                        relative = b"";
+                    }
                 }
                 ahead.extend(relative.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec));
                 link = Some(next);
@@ -70,6 +77,13 @@ pub(crate) fn resolve<'a>(
         }
     }
     Resolved::Entry(at)
+}
+
+/// The entry to which the operating system follows a symlink of the input in a directory.
+fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
+    let location = location.canonicalize().ok()?;
+    let target = location.join(link.as_path()).canonicalize().ok()?;
+    EntryPath::new(target.strip_prefix(&location).ok()?.as_os_str().as_bytes()).ok()
 }
 
 /// The part of an absolute path behind a directory.

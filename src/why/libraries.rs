@@ -73,7 +73,7 @@ impl FoundFiles {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
                 EntryKind::File { content, .. } if is_library(content) => self.add(path, name),
-                EntryKind::Symlink(_) => self.add_link(place, &path, name, resources)?,
+                EntryKind::Symlink(_) => self.add_link(place, &path, name, resources),
                 EntryKind::File { .. } | EntryKind::Directory => {}
             }
         }
@@ -81,23 +81,20 @@ impl FoundFiles {
     }
 
     /// Adds what a symlink in `directory` leads to. A dangling one leads to nothing.
-    fn add_link(
-        &mut self,
-        directory: &Path,
-        link: &Path,
-        name: PathBuf,
-        resources: &Arc<Resources>,
-    ) -> Result<(), WhyError> {
-        let Ok(target) = link.canonicalize() else { return Ok(()) };
+    fn add_link(&mut self, directory: &Path, link: &Path, name: PathBuf, resources: &Arc<Resources>) {
+        let Ok(target) = link.canonicalize() else { return };
         if target.is_dir() {
             // What is below the directory is found there. A link upwards, such as one to `/`, leads to other things.
             let is_elsewhere = !target.starts_with(directory) && !directory.starts_with(&target);
-            return if is_elsewhere { self.add_directory(&target, &name, resources) } else { Ok(()) };
+            // Only directories that were named have to be readable: a link may lead to /proc/self/fd.
+            if is_elsewhere {
+                self.add_directory(&target, &name, resources).ok();
+            }
+            return;
         }
         if open_file(&target, resources).is_ok_and(|content| is_library(&content)) {
             self.add(target, name);
         }
-        Ok(())
     }
 }
 

@@ -91,7 +91,7 @@ fn targets(library: &Path) -> Vec<String> {
 
 type Case = (&'static str, fn(&Place), &'static str, Expected);
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     ("no symlink", |_| {}, "lib/plain.so", Joined),
     (
         "file",
@@ -102,6 +102,15 @@ const CASES: [Case; 16] = [
     ("file of another name", |it| it.link(ARCHIVE, "tree/store/g", "../store/g"), "lib/plain.so", Joined),
     ("directory", |it| it.link(".kpack", "tree/store", "store"), "lib/plain.so", Joined),
     ("absolute directory", |it| it.link(".kpack", "tree/store", it.at("tree/store")), "lib/plain.so", Joined),
+    (
+        "absolute directory by another path",
+        |it| {
+            symlink(it.at(""), it.at("alias")).unwrap();
+            it.link(".kpack", "tree/store", it.at("alias/tree/store"));
+        },
+        "lib/plain.so",
+        Joined,
+    ),
     (
         "package",
         |it| {
@@ -247,4 +256,16 @@ fn what_a_loader_finds_through_symlinks_is_what_commands_say() {
             _ => {}
         }
     }
+}
+
+/// New archives would have no place.
+#[test]
+fn a_library_stays_split_if_the_symlink_to_its_archives_stays() {
+    let place = Place::new();
+    place.link(".kpack", "tree/store", "store");
+    fs::write(place.at("tree/store/README"), "").unwrap();
+    let (code, said) = place.kpackfs(&["inspect", "tree"]);
+    assert!(code == Some(0) && said.contains("the symlink .kpack stays"), "{said}");
+    let (_, said) = place.kpackfs(&["split", "tree", "-o", "again"]);
+    assert!(said.contains("nothing to split"), "{said}");
 }
