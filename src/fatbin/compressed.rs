@@ -188,26 +188,26 @@ impl Compressed {
 
     /// Like [`Compressed::pin`], but `None` if it would have to wait.
     pub(crate) fn try_pin(&self, end: &dyn Fn() -> u64) -> Option<Pinned> {
-        // A thread that is decompressing it may be waiting for memory.
-        let _decompressing = match self.decompressing.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let _decompressing = self.try_decompressing()?;
         let existing = self.in_use_to(end()).map(Pinned::from);
         existing.or_else(|| Some(self.decompress(self.resources.buffers.try_buffer(self.buffer_size())?, end)))
+    }
+
+    /// The permit to decompress it. `None` if another thread has it: that thread may be waiting for memory, also for the
+    /// caller's.
+    fn try_decompressing(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.decompressing.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Decompresses more of a bundle, into the same buffer. If another thread is reading or decompressing it, it stays as
     /// it is, and cannot be extended any more. Never waits for memory.
     pub(crate) fn extend(&self, pinned: Pinned, end: &dyn Fn() -> u64) -> Pinned {
         let Pinned { bytes, decoder: Some(decoder), error: None } = pinned else { return pinned };
-        // A thread that is decompressing it may be waiting for the memory that this caller holds.
-        let _decompressing = match self.decompressing.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Pinned::from(bytes),
-        };
+        let Some(_decompressing) = self.try_decompressing() else { return Pinned::from(bytes) };
         match Arc::try_unwrap(bytes) {
             Ok(bytes) => self.decode(bytes, decoder, end),
             Err(shared) => Pinned::from(shared),

@@ -179,8 +179,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgre
         let Some(Entry { path, .. }) = input.entries.get(*position) else { continue };
         archives.need(&found.asked.iter().map(|(number, ..)| *number).collect(), path);
         joined.warnings.push(format!(
-            "{path}: not joined with its archives: the symlink {} stays, so that there is no place for others",
-            String::from_utf8_lossy(DIRECTORY)
+            "{path}: not joined with its archives: the symlink .kpack stays, so that there is no place for others"
         ));
     }
     if !split.is_empty() {

@@ -167,7 +167,7 @@ where
         left
     }
 
-    /// Leases a value to its reader, who has read some bytes of it and will read more; see [`Pooled::lease`].
+    /// Leases a value to a reader that has read some bytes of it and will read more. See [`Pooled::lease`].
     pub fn lease(&self, key: &K, cost: u64, bytes: u64) {
         let mut held = self.held.lock();
         let Some(entry) = held.values.peek_mut(key) else { return };

@@ -31,6 +31,13 @@ struct IdleEntry<T> {
     lease: Option<Lease>,
 }
 
+impl<T> IdleEntry<T> {
+    /// Whether it may be evicted, or used by another reader.
+    fn may_go(&self) -> bool {
+        lease::left(self.lease.as_ref()).is_none()
+    }
+}
+
 /// A value that returns to its pool when it is dropped.
 pub struct Pooled<T: Default> {
     thing: T,
@@ -51,8 +58,7 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// The most recently used idle value without a lease that is fit for use.
     pub(super) fn idle(&self, mut is_fit: impl FnMut(&T) -> bool) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
-        let found =
-            idle.iter().rposition(|entry| lease::left(entry.lease.as_ref()).is_none() && is_fit(&entry.thing))?;
+        let found = idle.iter().rposition(|entry| entry.may_go() && is_fit(&entry.thing))?;
         let IdleEntry { thing, reservation, .. } = idle.remove(found);
         drop(idle);
         Some(self.lend(thing, reservation))
@@ -62,7 +68,7 @@ impl<T: Default + Send + 'static> Pool<T> {
     /// they wait until the lease ends.
     pub fn resume(&self, rank: impl Fn(&T) -> Option<u64>) -> Option<Pooled<T>> {
         let mut idle = self.0.lock();
-        let leased = idle.iter().enumerate().filter(|(_, entry)| lease::left(entry.lease.as_ref()).is_some());
+        let leased = idle.iter().enumerate().filter(|(_, entry)| !entry.may_go());
         let (_, found) = leased.filter_map(|(number, entry)| Some((rank(&entry.thing)?, number))).max()?;
         let IdleEntry { thing, reservation, lease, .. } = idle.remove(found);
         drop(idle);
@@ -123,7 +129,7 @@ impl<T> PoolState<T> {
     /// Takes out the least recently used value without a lease.
     fn pop(&self) -> Option<IdleEntry<T>> {
         let mut idle = self.lock();
-        let found = idle.iter().position(|entry| lease::left(entry.lease.as_ref()).is_none())?;
+        let found = idle.iter().position(IdleEntry::may_go)?;
         Some(idle.remove(found))
     }
 }
@@ -134,7 +140,7 @@ impl<T: Send> Reclaim for PoolState<T> {
     }
 
     fn oldest(&self) -> Option<u64> {
-        self.lock().iter().find(|entry| lease::left(entry.lease.as_ref()).is_none()).map(|resting| resting.since)
+        self.lock().iter().find(|entry| entry.may_go()).map(|resting| resting.since)
     }
 
     fn reclaim(&self) -> bool {
@@ -159,7 +165,7 @@ impl<T: Default> Pooled<T> {
         }
     }
 
-    /// Leases it to its reader, who has read some bytes of it and will read more: it is not evicted at once when it is
+    /// Leases it to a reader that has read some bytes of it and will read more. It is not evicted at once when it is
     /// dropped. Making it again would decompress `cost` bytes.
     pub fn lease(&mut self, cost: u64, bytes: u64) {
         self.lease.get_or_insert_with(|| Lease::new(cost)).count(bytes);

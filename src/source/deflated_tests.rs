@@ -431,7 +431,7 @@ fn inflated_at_once(packed: &[u8], size: usize) -> (Vec<u8>, DecoderPosition) {
     }
 }
 
-/// Each answer depends on the stream alone: not on who has read what before, on how much fits into the cache, or on where
+/// Each answer depends on the stream alone, not on earlier reads, on the size of the cache, or on where
 /// decoding begins.
 #[test]
 fn damage_with_a_place_has_one_answer() {
