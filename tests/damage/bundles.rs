@@ -4,7 +4,6 @@ use std::path::Path;
 use std::thread;
 
 use crate::common::{program, succeeds};
-pub(crate) use crate::inputs::plain;
 use crate::inputs::{Damage, FORMS, Form, TARGETS, compressed, tree};
 use crate::sessions::{Mode, Session};
 

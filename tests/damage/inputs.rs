@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::elf::fat_with;
+use crate::plain_bundle::plain;
 
 pub(crate) const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
 
@@ -54,20 +55,6 @@ fn code(processor: u8) -> Vec<u8> {
     code[18] = 224;
     code[48] = processor;
     code
-}
-
-/// An uncompressed bundle with its code objects one after the other, after the table.
-pub(crate) fn plain(entries: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut at = 32 + entries.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
-    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
-    table.extend((entries.len() as u64).to_le_bytes());
-    for (id, code) in entries {
-        table.extend([at, code.len(), id.len()].into_iter().flat_map(|field| (field as u64).to_le_bytes()));
-        table.extend(id.as_bytes());
-        at += code.len();
-    }
-    table.extend(entries.iter().flat_map(|(_, code)| *code));
-    table
 }
 
 /// The uncompressed bundle of all tests.

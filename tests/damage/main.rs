@@ -18,6 +18,8 @@ mod members;
 #[allow(dead_code, reason = "other suites use the rest")]
 #[path = "../faults/mounts.rs"]
 mod mounts;
+#[path = "../hostile/plain_bundle.rs"]
+mod plain_bundle;
 mod sessions;
 mod streams;
 mod support;

@@ -10,8 +10,8 @@ use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::source::open_file;
 
-use crate::bundles::plain;
 use crate::elf::fat_with;
+use crate::plain_bundle::plain;
 use crate::support::resources;
 
 /// Processors with their numbers in `e_flags`.

@@ -8,8 +8,8 @@ use kpackfs::kpack::marker;
 use kpackfs::rope::{Content, Rope, Segment};
 
 use crate::Kind;
-use crate::bundles::plain;
 use crate::elf::{DYNAMIC, Elf, FATBIN_SECTION, LOAD, NAMES_SECTION, RELA_SECTION, WRAPPER_SECTION, WRITABLE, fat};
+use crate::plain_bundle::plain;
 use crate::support::Watched;
 
 /// A kind, its bytes, and a part of the refusal; empty if the binary can be split.

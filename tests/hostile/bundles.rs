@@ -7,21 +7,8 @@ use kpackfs::fatbin::{Bundle, read_bundle};
 use kpackfs::rope::{Content, Rope, Segment};
 
 use crate::Kind;
+use crate::plain_bundle::plain;
 use crate::support::resources;
-
-/// An uncompressed bundle with its code objects one after the other, after the table.
-pub(crate) fn plain(entries: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut at = 32 + entries.iter().map(|(id, _)| 24 + id.len()).sum::<usize>();
-    let mut table = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
-    table.extend((entries.len() as u64).to_le_bytes());
-    for (id, code) in entries {
-        table.extend([at, code.len(), id.len()].into_iter().flat_map(|field| (field as u64).to_le_bytes()));
-        table.extend(id.as_bytes());
-        at += code.len();
-    }
-    table.extend(entries.iter().flat_map(|(_, code)| *code));
-    table
-}
 
 /// A compressed bundle (versions 2 and 3 of CCOB; methods 0 zlib and 1 zstd) that claims to hold `size` bytes.
 fn compressed(version: u16, method: u16, body: &[u8], size: u64) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! A small ELF library with device code, every field of which can be set to a false value.
 
-use crate::bundles::plain;
+use crate::plain_bundle::plain;
 
 /// The bytes of a file, and where its structures are.
 #[derive(Clone)]

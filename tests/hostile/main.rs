@@ -15,6 +15,7 @@ mod bundles;
 mod elf;
 mod indexes;
 mod memory;
+mod plain_bundle;
 mod split_inputs;
 mod texts;
 mod wheels;

@@ -9,8 +9,8 @@ use kpackfs::source::Input;
 use kpackfs::split::{Plan, PlanOptions, PlanProgress};
 
 use crate::Kind;
-use crate::bundles::plain;
 use crate::elf::fat_with;
+use crate::plain_bundle::plain;
 use crate::support::{directory, resources, wheel};
 use crate::zipped::{Member, zipped};
 
