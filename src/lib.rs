@@ -64,6 +64,8 @@ pub mod source;
 #[doc(hidden)]
 pub mod split;
 #[doc(hidden)]
+pub mod tree;
+#[doc(hidden)]
 pub mod verify;
 #[doc(hidden)]
 pub mod view;

@@ -20,7 +20,7 @@ use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, find_mount, list_
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 
 fn served() -> Served {
     let attributes = Attributes { mode: 0o755, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 };

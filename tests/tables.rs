@@ -12,7 +12,8 @@ use kpackfs::database::Databases;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use kpackfs::split::{Plan, PlanOptions, PlanProgress};
-use kpackfs::view::{Body, NodeId, NodeKind, ROOT, Tree, WheelOptions, WheelSet, lay_out};
+use kpackfs::tree::{Body, NodeId, NodeKind, ROOT, Tree};
+use kpackfs::view::{WheelOptions, WheelSet, lay_out};
 
 struct Counting;
 

@@ -20,17 +20,15 @@ use super::statement::StatementChange;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
 use crate::artifact::{ArtifactName, ManifestError, find};
-use crate::fs::Served;
-use crate::fs::autosave;
+use crate::fs::{Served, autosave};
 use crate::kpack::ArchiveRope;
 use crate::report::{MakingProgress, Page, Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Statement, statement_of_component};
-use crate::view::{
-    ArtifactError, ArtifactPart, Artifacts, Body, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts,
-};
+use crate::tree::Body;
+use crate::view::{ArtifactError, ArtifactPart, Artifacts, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts};
 
 /// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {

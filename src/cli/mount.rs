@@ -19,6 +19,7 @@ use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::report::{PageFile, Summary};
 use crate::source::EntryKind;
 use crate::split::STATEMENT;
+use crate::tree::Body;
 use crate::view::{self, HOST, Status, ThinViews, fixed};
 
 /// Show a wheel, an install tree, or artifacts as if they had been split
@@ -107,12 +108,12 @@ fn served(prepared: &Prepared, arch: &[BundleKey], thin: &ThinViews) -> anyhow::
     });
     let witnesses: Vec<_> = input.witnesses().into_iter().chain(joined.witnesses()).collect();
     let status = Status::new(input.location.to_string_lossy(), resources, archives).watching(witnesses);
-    let page = view::Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
+    let page = Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
     let mut reports = vec![
         ("report.html", page),
         ("report.json", fixed(text)),
-        ("status.json", view::Body::Live(Arc::new(status))),
-        ("metrics", view::Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
+        ("status.json", Body::Live(Arc::new(status))),
+        ("metrics", Body::Live(Arc::new(view::Metrics(Arc::clone(resources))))),
     ];
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
     reports.push((STATEMENT, fixed(statement.clone().with_arch(arch).with_parts(parts).to_json())));

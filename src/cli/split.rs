@@ -21,7 +21,8 @@ use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED};
-use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, ROOT, THIN, Tree, WHEELS, WheelPart, WheelSet};
+use crate::tree::{ROOT, Tree};
+use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS, WheelPart, WheelSet};
 use crate::wheel::SplitWheel;
 
 /// Write the host part and the device parts to a disk

@@ -9,7 +9,8 @@ use clap::Args;
 use super::terminal::message;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::source::{EntryPath, Input};
-use crate::view::{ROOT, THIN, THIN_WHEELS, Tree, WheelSet};
+use crate::tree::{ROOT, Tree};
+use crate::view::{THIN, THIN_WHEELS, WheelSet};
 
 /// The versions of thin wheels.
 #[derive(Debug, Args)]

@@ -50,7 +50,7 @@ mod tests {
     use crate::export::{Reflink, write_files};
     use crate::rope::{Rope, Segment};
     use crate::source::Attributes;
-    use crate::view::Body;
+    use crate::tree::Body;
 
     /// A filesystem that allows this many links to a file, and refuses more with this error.
     struct Limited(u64, Errno);

@@ -23,7 +23,7 @@ use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::rope::{Content, ReadError};
 use crate::source::{Attributes, EntryPath};
-use crate::view::{Body, NodeId, NodeKind, ROOT, Tree};
+use crate::tree::{Body, NodeId, NodeKind, ROOT, Tree};
 
 pub use self::sharing::Reflink;
 

@@ -25,7 +25,7 @@ use super::listing::{NameSink, NamesAndAttributes};
 use super::nodes::{FileKind, NodeAttributes};
 use super::passthrough::Passthrough;
 use crate::metrics::RequestKind;
-use crate::view::NodeId;
+use crate::tree::NodeId;
 
 /// Nothing in a tree changes while it is mounted, so the kernel may cache answers for ever.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::filesystem::Filesystem;
 use super::nodes::Nodes;
-use crate::view::{Child, NodeId};
+use crate::tree::{Child, NodeId};
 
 /// Bytes of the largest file that is pushed. Larger ones are left to the kernel's readahead, which soon asks for 128
 /// KiB at a time.

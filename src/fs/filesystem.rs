@@ -20,7 +20,7 @@ use super::nodes::{NodeAttributes, Nodes};
 use crate::metrics::{RequestKind, Requests};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
-use crate::view::{NodeId, Tree};
+use crate::tree::{NodeId, Tree};
 
 /// Bytes of the longest name in a tree. The kernel passes longer ones on.
 pub(super) const LONGEST_NAME: u32 = 255;

@@ -10,7 +10,7 @@ use crate::fs::nodes::FileKind;
 use crate::rope::{Materialize, ReadError, Rope, Segment};
 use crate::source::testing::{TestMember, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
-use crate::view::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
+use crate::tree::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 
 const LONG: Duration = Duration::from_secs(60);
 const ATTRIBUTES: Attributes = Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };

@@ -3,7 +3,7 @@
 use super::filesystem::Filesystem;
 use super::nodes::{FileKind, NodeAttributes, Nodes};
 use crate::rope::to_usize;
-use crate::view::NodeId;
+use crate::tree::NodeId;
 
 /// Receives the names of a directory as long as there is room.
 pub(super) trait NameSink {
@@ -91,7 +91,7 @@ mod tests {
     use crate::resources::Resources;
     use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
     use crate::source::{Attributes, EntryPath};
-    use crate::view::{Body, NodeKind, ROOT, Tree, View};
+    use crate::tree::{Body, NodeKind, ROOT, Tree, View};
 
     const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::failure::Failure;
 use crate::rope::{Content, to_usize};
 use crate::source::Attributes;
-use crate::view::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
+use crate::tree::{Body, Child, Node, NodeId, NodeKind, OriginKind, ROOT, Tree};
 
 /// The size of directories. It is ext4's number, so that `du` is comparable with an unpacked tree.
 const DIRECTORY_SIZE: u64 = 4096;
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
     use crate::rope::Rope;
     use crate::source::EntryPath;
-    use crate::view::View;
+    use crate::tree::View;
 
     const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: -2, mtime_nanoseconds: 5 };
 

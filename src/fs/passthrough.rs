@@ -12,7 +12,7 @@ use dashmap::DashMap;
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyOpen};
 
 use crate::rope::{Content, ReadError};
-use crate::view::NodeId;
+use crate::tree::NodeId;
 
 /// The most files that the kernel holds open for this process. They do not count towards its limit on descriptors, so
 /// this limit leaves some to the rest of the system.

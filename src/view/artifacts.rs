@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::ViewError;
 use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
 use super::layout::{directory, show_reports};
-use super::tree::{Body, NodeKind, Tree};
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
 };
@@ -17,6 +16,7 @@ use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
 use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, SplitError};
+use crate::tree::{Body, NodeKind, Tree};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::origin::{Origin, OriginKind};
-use super::tree::{Body, NodeId, NodeKind, Tree, TreeError};
 use crate::gpu::BundleKey;
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedArchive};
+use crate::tree::{Body, NodeId, NodeKind, Tree, TreeError};
+use crate::tree::{Origin, OriginKind};
 
 /// A file, directory or symlink of a part, at its path in the input.
 #[derive(Clone, Debug)]

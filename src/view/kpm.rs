@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::tree::Body;
 use crate::artifact::{Kpm, KpmEntry};
 use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::EntryPath;
+use crate::tree::Body;
 
 /// The content of a manifest: earlier entries, and some archives.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ mod installed;
 mod items;
 mod kpm;
 mod layout;
-mod origin;
 mod package;
 mod payload;
 mod recombined;
@@ -16,7 +15,6 @@ mod report;
 mod spliced;
 mod thin;
 mod thin_wheels;
-mod tree;
 mod watch;
 mod wheel_part;
 mod wheels;
@@ -25,15 +23,10 @@ pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, 
 pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
 
 pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
-pub use origin::{Origin, OriginKind};
 pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
 pub use thin::ThinViews;
-pub use tree::{
-    Bodies, Body, Child, Children, Directory, Finder, Hidden, LiveReport, Node, NodeId, NodeKind, ROOT, Tree,
-    TreeError, View,
-};
 pub use wheel_part::WheelPart;
 pub use wheels::{WheelOptions, WheelSet};

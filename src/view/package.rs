@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::artifacts::ArtifactPart;
 use super::items::{Item, ItemKind, add_directories, is_same};
 use super::kpm::{Listing, listed};
-use super::origin::Origin;
 use super::recombined::{RecombineError, is_in_archive_directory};
-use super::tree::Body;
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
 use crate::rope::{ReadError, to_usize};
 use crate::source::{Attributes, EntryPath};
+use crate::tree::Body;
+use crate::tree::Origin;
 
 /// The largest manifest of archives (`.kpm`) that is read, in bytes. Real ones have some kilobytes.
 const LARGEST_KPM: u64 = 64 << 20;

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::tree::{Body, LiveReport};
 use super::watch::Watch;
 use crate::kpack::ArchiveRope;
 use crate::metrics::{Counters, Gauges, openmetrics};
 use crate::resources::Resources;
 use crate::rope::{Content, Rope, Segment};
+use crate::tree::{Body, LiveReport};
 
 /// The version of all JSON output (`docs/json.md`). It is incremented when a field is removed or changes its meaning,
 /// not when one is added.

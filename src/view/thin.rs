@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::layout::ViewError;
-use super::origin::OriginKind;
 use super::report::fixed;
 use super::thin_wheels::ThinWheels;
-use super::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
 use crate::source::{Attributes, EntryPath};
 use crate::split::{Destination, FatBinaries, Plan, THIN, THIN_WHEELS, Targets};
+use crate::tree::OriginKind;
+use crate::tree::{Bodies, Body, Finder, Hidden, Node, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 
 /// The most listed views, since a crafted input may name thousands of targets. Others can be looked up by name.
 const MOST_LISTED: usize = 256;

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 
 use super::installed::InstalledRecord;
 use super::record::{RecordFile, WheelBody};
-use super::tree::Body;
 use super::wheel_part::WheelPart;
 use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
+use crate::tree::Body;
 use crate::wheel::{STATEMENT, SplitWheel, WheelEntry, WheelError};
 
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.

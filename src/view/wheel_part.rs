@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use super::origin::States;
 use super::payload::Payload;
 use super::spliced::spliced;
 use crate::kpack::ArchiveRope;
@@ -16,6 +15,7 @@ use crate::resources::Resources;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
+use crate::tree::States;
 use crate::wheel::{
     Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, WheelError, Wheels, line_size, warnings_of,
 };

@@ -10,7 +10,8 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError};
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{Plan, PlanOptions, PlanProgress};
-use kpackfs::view::{self, NodeKind, ROOT, Tree};
+use kpackfs::tree::{NodeKind, ROOT, Tree};
+use kpackfs::view::{self};
 
 /// How an input is read.
 #[derive(Clone, Copy, Debug)]

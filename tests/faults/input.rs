@@ -10,7 +10,7 @@ use kpackfs::fs::{MountOptions, Mounted, Served, mount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, copy_from};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 
 use crate::common::{assert_same, can_mount, errno};
 use crate::mounts::{Mount, noise, of_each_input, tree, wheel};

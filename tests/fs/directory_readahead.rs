@@ -8,7 +8,7 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
-use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
 use super::mounts::{DIRECTORY, FILE, Mount, pattern};
 use crate::common::wait_until;

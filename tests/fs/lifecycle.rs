@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
 use kpackfs::resources::Resources;
-use kpackfs::view::Tree;
+use kpackfs::tree::Tree;
 
 use super::mounts::{DIRECTORY, Mount, run};
 

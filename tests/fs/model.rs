@@ -13,7 +13,7 @@ use std::sync::Arc;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -113,7 +113,7 @@ fn of_tree(tree: &Tree, question: &Question) -> Answer {
         Question::List(path) => {
             let children = tree.children(tree.resolve(ROOT, &EntryPath::new(path).ok()?)?)?;
             let child =
-                |child: kpackfs::view::Child<'_>| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
+                |child: kpackfs::tree::Child<'_>| (child.name.to_vec(), name(&tree.node(child.node).unwrap().kind));
             Some(Answer::Holds(children.map(child).collect()))
         }
         Question::Read(path, offset, length) => match &find(path)?.kind {

@@ -13,7 +13,8 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
-use kpackfs::view::{Body, LiveReport, Materialize, NodeKind, Origin, OriginKind, ROOT, Tree};
+use kpackfs::tree::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT, Tree};
+use kpackfs::view::Materialize;
 
 use crate::common::can_mount;
 

@@ -12,7 +12,7 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{EntryPath, open_file};
-use kpackfs::view::{Body, NodeKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, ROOT, Tree};
 
 use super::mounts::{BIG_SIZE, DIRECTORY, FILE, Kernels, Mount, pattern, run};
 use crate::common::{errno, wait_until};

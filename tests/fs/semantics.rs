@@ -12,7 +12,7 @@ use kpackfs::metrics::RequestKind;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::EntryPath;
-use kpackfs::view::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
+use kpackfs::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 use rustix::fs::{FlockOperation, SeekFrom};
 use rustix::io::Errno;
 

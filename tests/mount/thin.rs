@@ -15,7 +15,8 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions, PlanProgress};
-use kpackfs::view::{self, NodeKind, ThinViews};
+use kpackfs::tree::{NodeKind, ROOT};
+use kpackfs::view::{self, ThinViews};
 use sha2::{Digest, Sha256};
 
 use crate::common::{program, succeeds};
@@ -161,7 +162,7 @@ fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     };
     let leads_to = |auto: &str| {
         let tree = tree(auto).unwrap();
-        let thin = tree.resolve(view::ROOT, &EntryPath::new(b"thin").unwrap()).unwrap();
+        let thin = tree.resolve(ROOT, &EntryPath::new(b"thin").unwrap()).unwrap();
         let link = tree.lookup(thin, b"auto").and_then(|link| tree.node(link)).unwrap();
         let NodeKind::Symlink(target) = &link.kind else { panic!("{link:?}") };
         let name = String::from_utf8(target.to_vec()).unwrap();

@@ -9,7 +9,7 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryPath;
 use kpackfs::split::{PlanProgress, embedded};
-use kpackfs::view::ROOT;
+use kpackfs::tree::ROOT;
 use md5::{Digest, Md5};
 
 use crate::common::fixture;

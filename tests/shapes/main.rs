@@ -44,7 +44,7 @@ use std::fs;
 use common::fixture;
 use kpackfs::binary::FatBinary;
 use kpackfs::kpack::Compression;
-use kpackfs::view::{NodeId, ROOT, Tree};
+use kpackfs::tree::{NodeId, ROOT, Tree};
 use object::read::elf::ElfFile64;
 use object::{LittleEndian as LE, Object, ObjectSection};
 use proptest::prelude::*;

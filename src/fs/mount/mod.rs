@@ -21,7 +21,7 @@ use super::adapter::{Adapter, KernelPages};
 use super::filesystem::Filesystem;
 use super::{FILESYSTEM_TYPE, FsError, sys};
 use crate::resources::Resources;
-use crate::view::Tree;
+use crate::tree::Tree;
 
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
 pub use self::mountinfo::{MountEntry, list_all_mounts, list_mounts};

@@ -8,6 +8,7 @@ mod arena;
 mod body;
 mod found;
 mod links;
+mod origin;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -19,12 +20,12 @@ use self::arena::{Arena, Name};
 use self::found::LookupCache;
 use self::links::Links;
 use self::stack::Shown;
-use super::origin::Origin;
 use crate::source::{Attributes, EntryPath};
 
 pub use self::arena::Directory;
 pub use self::body::{Body, LiveReport};
 pub use self::found::Finder;
+pub use self::origin::{Origin, OriginKind, PartRecord, States};
 pub use self::stack::{Bodies, Child, Children, Hidden, View};
 
 /// Number of a node. The upper half is the number of its view, or 0 for stored nodes. The lower half is its index, from

@@ -4,7 +4,7 @@ use crate::source::Attributes;
 
 use super::{Node, NodeKind};
 use crate::rope::head;
-use crate::view::Origin;
+use crate::tree::Origin;
 
 /// Nodes by index. The first one is the root. It is its own parent, and the parent of every layer's root.
 #[derive(Debug, Default)]

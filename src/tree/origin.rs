@@ -92,7 +92,7 @@ impl Origin {
 
     /// The origin of a file that a view shows in place of this one: other bytes made from the same entry.
     #[must_use]
-    pub(super) fn replaced(&self) -> Self {
+    pub(crate) fn replaced(&self) -> Self {
         let kind = match self.kind {
             OriginKind::Unchanged | OriginKind::Database => OriginKind::Rewritten,
             kind => kind,
