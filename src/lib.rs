@@ -72,9 +72,11 @@ pub mod view;
 #[doc(hidden)]
 pub mod wheel;
 
+mod diff;
 mod disk;
 mod executor;
 mod memory;
+mod page;
 mod report;
 mod sync;
 mod why;

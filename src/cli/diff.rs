@@ -15,8 +15,8 @@ use super::prepare::{resources, save_index, set_jobs};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
+use crate::diff::{Diff, DiffError, DiffProgress, Settings, Side};
 use crate::report::MakingProgress;
-use crate::report::diff::{Diff, DiffError, DiffProgress, Settings, Side};
 use crate::split::{self, Packaging};
 
 /// Exit code if something grew by more than --fail-above allows.

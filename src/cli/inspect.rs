@@ -14,7 +14,8 @@ use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
-use crate::report::{EmbeddedSummary, InspectReport, MakingProgress, Page, Sizes};
+use crate::page::Page;
+use crate::report::{EmbeddedSummary, InspectReport, MakingProgress, Sizes};
 use crate::source::Input;
 use crate::split::{PlanProgress, embedded};
 

@@ -20,66 +20,66 @@ type Keys<'a> = BTreeMap<&'a TargetId, &'a BundleKey>;
 
 /// Sizes are in bytes.
 #[derive(Debug, Serialize)]
-pub(super) struct Details {
+pub(crate) struct Details {
     /// The directory that contains all files, if there is one.
-    pub(super) root: String,
+    pub(crate) root: String,
     /// The top-level directories, the largest first.
-    pub(super) packages: Vec<DirectoryDetails>,
+    pub(crate) packages: Vec<DirectoryDetails>,
     /// The largest unchanged files.
-    pub(super) files: Vec<PlainFile>,
+    pub(crate) files: Vec<PlainFile>,
     /// The code of each binary by target, by the binary's path.
-    pub(super) code: BTreeMap<String, BTreeMap<String, TargetCode>>,
+    pub(crate) code: BTreeMap<String, BTreeMap<String, TargetCode>>,
     /// Database files by library and key.
-    pub(super) database_files: BTreeMap<String, BTreeMap<String, Files>>,
+    pub(crate) database_files: BTreeMap<String, BTreeMap<String, Files>>,
     /// Estimated sizes of an installation with thin binaries for each GPU.
-    pub(super) thin: BTreeMap<String, ThinEstimate>,
+    pub(crate) thin: BTreeMap<String, ThinEstimate>,
 }
 
 /// A directory of the input.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct DirectoryDetails {
+pub(crate) struct DirectoryDetails {
     /// Its name; `None` for the sum of those that are not listed.
-    pub(super) name: Option<String>,
-    pub(super) files: u64,
+    pub(crate) name: Option<String>,
+    pub(crate) files: u64,
     /// Bytes of all files.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Bytes that stay in the host part.
-    pub(super) host_size: u64,
+    pub(crate) host_size: u64,
     /// Bytes of device code in binaries, as stored there.
-    pub(super) device_size: u64,
+    pub(crate) device_size: u64,
     /// Database files by library.
-    pub(super) databases: BTreeMap<String, u64>,
+    pub(crate) databases: BTreeMap<String, u64>,
 }
 
 /// A file without device code.
 #[derive(Debug, Serialize)]
-pub(super) struct PlainFile {
-    pub(super) path: String,
-    pub(super) size: u64,
+pub(crate) struct PlainFile {
+    pub(crate) path: String,
+    pub(crate) size: u64,
 }
 
 /// Code objects of a binary for a target.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct TargetCode {
+pub(crate) struct TargetCode {
     /// The device part of the code.
-    pub(super) key: String,
-    pub(super) code_objects: u64,
-    pub(super) code_size: u64,
+    pub(crate) key: String,
+    pub(crate) code_objects: u64,
+    pub(crate) code_size: u64,
 }
 
 /// Files of a library for a key.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Files {
-    pub(super) files: u64,
-    pub(super) size: u64,
+pub(crate) struct Files {
+    pub(crate) files: u64,
+    pub(crate) size: u64,
 }
 
 /// An estimate. It assumes that the code of a binary compresses equally for all GPUs.
 #[derive(Debug, Serialize)]
-pub(super) struct ThinEstimate {
+pub(crate) struct ThinEstimate {
     /// For wheels only.
-    pub(super) download_size: Option<u64>,
-    pub(super) installed_size: u64,
+    pub(crate) download_size: Option<u64>,
+    pub(crate) installed_size: u64,
 }
 
 /// The inputs of estimates, counted once for all GPUs.
@@ -102,7 +102,7 @@ struct Binary {
 
 impl Details {
     /// Counts. Reads no file.
-    pub(super) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
+    pub(crate) fn of(input: &Input, plan: &Plan, parts: &SizedParts) -> Self {
         let keys = keys(plan);
         let weights = Weights::of(input, plan, &keys);
         let root = root(input.entries.iter().filter(|entry| is_file(entry)).map(|entry| &entry.path));
@@ -124,7 +124,7 @@ impl Details {
 
 impl Details {
     /// The details of several artifacts, each of which is a package.
-    pub(super) fn joined(artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
+    pub(crate) fn joined(artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
         let mut all = Self {
             root: String::new(),
             packages: Vec::new(),
@@ -199,7 +199,7 @@ impl Weights {
 }
 
 /// The same share of `whole` that `some` is of `all`.
-pub(super) fn part(whole: u64, some: u64, all: u64) -> u64 {
+pub(crate) fn part(whole: u64, some: u64, all: u64) -> u64 {
     let part = (u128::from(whole) * u128::from(some)).checked_div(u128::from(all)).unwrap_or(0);
     u64::try_from(part).unwrap_or(u64::MAX).min(whole)
 }
@@ -314,7 +314,7 @@ fn is_file(entry: &Entry) -> bool {
 }
 
 /// The directory that contains all of these files.
-pub(super) fn root<'a>(files: impl Iterator<Item = &'a EntryPath>) -> EntryPath {
+pub(crate) fn root<'a>(files: impl Iterator<Item = &'a EntryPath>) -> EntryPath {
     let common = files.map(EntryPath::directory).reduce(common_directory).unwrap_or_default();
     EntryPath::root().child(common)
 }
@@ -328,7 +328,7 @@ fn common_directory<'a>(first: &'a [u8], second: &[u8]) -> &'a [u8] {
 }
 
 /// The package of a file: `.` if it is in the root itself.
-pub(super) fn package_name(path: &EntryPath, root: &EntryPath) -> String {
+pub(crate) fn package_name(path: &EntryPath, root: &EntryPath) -> String {
     String::from_utf8_lossy(package_path(path, root)).into_owned()
 }
 

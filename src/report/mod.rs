@@ -2,14 +2,12 @@
 //!
 //! It prints nothing: `cli` does.
 
-mod details;
-pub(crate) mod diff;
-mod page;
+pub(crate) mod details;
 mod sizes;
 mod summary;
 pub(crate) mod table;
 mod tables;
-mod text;
+pub(crate) mod text;
 
 use serde::Serialize;
 
@@ -17,10 +15,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::view::WheelSet;
 
-use sizes::SizedParts;
-
-pub(crate) use page::{Page, PageFile};
-pub(crate) use sizes::{MakingProgress, PartSize, Sizes, UserSize};
+pub(crate) use sizes::{MakingProgress, PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
 pub(crate) use text::escaped;
 

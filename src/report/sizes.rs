@@ -66,13 +66,13 @@ pub(crate) struct MakingProgress {
 }
 
 /// The parts of a split whose sizes are determined.
-pub(super) struct SizedParts {
-    pub(super) input_wheel_size: Option<u64>,
+pub(crate) struct SizedParts {
+    pub(crate) input_wheel_size: Option<u64>,
     hosts: Vec<Arc<WheelPart>>,
     /// By key.
     devices: BTreeMap<String, SizedDevice>,
     /// By GPU: the keys of the device parts of its installation.
-    pub(super) users: BTreeMap<String, Vec<String>>,
+    pub(crate) users: BTreeMap<String, Vec<String>>,
 }
 
 struct SizedDevice {
@@ -82,7 +82,7 @@ struct SizedDevice {
 }
 
 impl SizedParts {
-    pub(super) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
+    pub(crate) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
         let input_wheel_size = match input.kind {
             InputKind::Wheel(_) => input.location.metadata().ok().map(|metadata| metadata.len()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels(_) => None,
@@ -91,7 +91,7 @@ impl SizedParts {
     }
 
     /// The parts of plans whose outputs are laid over each other when they are installed, such as artifacts.
-    pub(super) fn of_plans(plans: &[&Plan], wheels: Option<&WheelSet>) -> Self {
+    pub(crate) fn of_plans(plans: &[&Plan], wheels: Option<&WheelSet>) -> Self {
         let keys: BTreeSet<_> = plans.iter().flat_map(|plan| &plan.keys).collect();
         let part = |key: &BundleKey| {
             let archives = plans.iter().flat_map(|plan| &plan.archives).filter(|archive| archive.key == *key);
@@ -112,7 +112,7 @@ impl SizedParts {
     }
 
     /// The sizes that are known now: all of them after [`Sizes::make`]. Assembles wheels whose parts are all known.
-    pub(super) fn known(&self, summary: &Summary) -> Sizes {
+    pub(crate) fn known(&self, summary: &Summary) -> Sizes {
         let host_wheels: Vec<_> = self.hosts.iter().filter_map(WheelSize::of).collect();
         let part = |device: &SizedDevice| PartSize {
             archive_size: device.archives.iter().map(|archive| archive.made().map(|content| content.size())).sum(),

@@ -139,7 +139,7 @@ impl Summary {
     }
 
     /// The summary of several artifacts together. Paths begin with the artifact's name.
-    pub(super) fn joined(group: String, artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
+    pub(crate) fn joined(group: String, artifacts: impl IntoIterator<Item = (String, Self)>) -> Self {
         let mut all = Self {
             group,
             entries: 0,

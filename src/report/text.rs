@@ -20,7 +20,7 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-pub(super) fn is_special(letter: char) -> bool {
+pub(crate) fn is_special(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             // Zero width, directions (Unicode Standard Annex 9), line and paragraph separator, byte order mark.

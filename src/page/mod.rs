@@ -20,10 +20,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::details::Details;
-use super::table::percent;
-use super::text::{escaped, is_special};
-use super::{EmbeddedSummary, InspectReport, SizedParts, Summary};
+use crate::report::details::Details;
+use crate::report::table::percent;
+use crate::report::text::{escaped, is_special};
+use crate::report::{EmbeddedSummary, InspectReport, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
