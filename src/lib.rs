@@ -60,6 +60,8 @@ pub mod join;
 #[doc(hidden)]
 pub mod metrics;
 #[doc(hidden)]
+pub mod mount;
+#[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
 pub mod split;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::wait_until;
-use kpackfs::fs::{FsError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
+use kpackfs::mount::{MountError, MountOptions, ServeOptions, Served, find_mount, list_mounts, serve, umount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};
@@ -42,7 +42,7 @@ fn options(place: &Path) -> MountOptions {
 }
 
 /// Runs when this program is called with `<how> <mount point>`.
-fn server(how: &str, place: &Path) -> Result<(), FsError> {
+fn server(how: &str, place: &Path) -> Result<(), MountError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let foreground = how == "foreground" || how == "panics";
     let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None };
@@ -161,10 +161,10 @@ fn a_killed_daemon_leaves_a_mount_that_umount_removes() {
     let error = || fs::read(place.path().join("other")).err().and_then(|error| error.raw_os_error());
     wait_until("the connection is gone", || error() == Some(libc::ENOTCONN));
     let error = find_mount(place.path()).unwrap_err();
-    assert!(matches!(error, FsError::Stale(_)), "{error}");
+    assert!(matches!(error, MountError::Stale(_)), "{error}");
     assert!(error.to_string().contains("`kpackfs umount /"), "{error}");
     umount(place.path(), false).unwrap();
-    assert!(matches!(umount(place.path(), false), Err(FsError::NotMounted(_))));
+    assert!(matches!(umount(place.path(), false), Err(MountError::NotMounted(_))));
 }
 
 fn a_panic_leaves_no_mount() {

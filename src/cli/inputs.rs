@@ -13,7 +13,7 @@ use anyhow::bail;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::artifact::{FoundArtifacts, find, shards};
-use crate::fs::{MountEntry, list_all_mounts};
+use crate::disk::{MountEntry, list_all_mounts};
 use crate::join;
 
 /// The most symlinks that lead to a file (`MAXSYMLINKS` of Linux).

@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::Context;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::fs::signals::{self, ENDING, Signal};
+use crate::mount::signals::{self, ENDING, Signal};
 
 /// The directory to remove when the process is interrupted.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);

@@ -13,9 +13,8 @@ use super::lists::pieces;
 use super::options::{SplitOptions, artifacts_of};
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
-use crate::fs::autosave;
-use crate::fs::{self, Served};
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
+use crate::mount::{self, Served, autosave};
 use crate::page::PageFile;
 use crate::report::Summary;
 use crate::source::EntryKind;
@@ -143,7 +142,7 @@ pub(super) struct Umount {
 
 impl Umount {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        fs::umount(&self.place, self.lazy)?;
+        mount::umount(&self.place, self.lazy)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,7 +10,7 @@ use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, U
 
 use super::Cli;
 use super::terminal::message;
-use crate::fs::FsError;
+use crate::mount::MountError;
 
 /// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them.
 const NOT_MOUNT_OPTIONS: [&str; 4] = ["foreground", "fake", "namespace", "help"];
@@ -58,7 +58,7 @@ pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
     match command.run() {
         Ok(code) => code,
         Err(error) => {
-            let is_system = error.downcast_ref::<FsError>().is_some_and(FsError::is_system);
+            let is_system = error.downcast_ref::<MountError>().is_some_and(MountError::is_system);
             fail(if is_system { SYSTEM } else { FAILURE }, &super::text(&error))
         }
     }

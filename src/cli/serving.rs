@@ -9,7 +9,7 @@ use clap::Args;
 use super::inputs::Inputs;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
-use crate::fs::{self, MountOptions, ReadyFile, ServeOptions, Served};
+use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served};
 use crate::source::is_stream;
 
 /// Options of mounting and serving.
@@ -105,7 +105,7 @@ impl Serving {
         };
         let options = ServeOptions { mount, foreground: self.foreground, is_fake: self.fake, ready };
         if let Some(namespace) = &self.namespace {
-            fs::enter_namespace(namespace)?;
+            mount::enter_namespace(namespace)?;
         }
         let usable = || {
             if self.foreground {
@@ -115,7 +115,7 @@ impl Serving {
                 log::to_system();
             }
         };
-        fs::serve(options, || prepare().map_err(|error| super::text(&error)), usable)?;
+        mount::serve(options, || prepare().map_err(|error| super::text(&error)), usable)?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::table::{Column, Style, Table, percent, size};
 use super::terminal::escaped;
 use crate::disk;
-use crate::fs::find_mount;
+use crate::mount::find_mount;
 use crate::view::REPORTS;
 
 /// Time between two updates of a live view.

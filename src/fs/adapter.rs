@@ -59,7 +59,7 @@ const CAPABILITIES: [InitFlags; 5] = [
 
 /// A filesystem that answers FUSE requests.
 #[derive(Debug)]
-pub(super) struct Adapter {
+pub(crate) struct Adapter {
     fs: Arc<Filesystem>,
     passthrough: Passthrough,
     /// Whether files may be passed through. Then the mount counts as one of the two stacked file systems that the
@@ -68,7 +68,7 @@ pub(super) struct Adapter {
 }
 
 impl Adapter {
-    pub(super) fn new(fs: Arc<Filesystem>, may_pass: bool) -> Self {
+    pub(crate) fn new(fs: Arc<Filesystem>, may_pass: bool) -> Self {
         Self { fs, passthrough: Passthrough::default(), may_pass }
     }
 }
@@ -272,7 +272,7 @@ impl fuser::Filesystem for Adapter {
 
 /// The kernel's page cache.
 #[derive(Debug)]
-pub(super) struct KernelPages(pub(super) Notifier);
+pub(crate) struct KernelPages(pub(crate) Notifier);
 
 impl PageCache for KernelPages {
     fn store(&self, node: NodeId, bytes: &[u8]) -> bool {

@@ -29,7 +29,7 @@ pub(super) const LONGEST_NAME: u32 = 255;
 pub(super) const BLOCK: u32 = 4096;
 
 /// The kernel's page cache for our files.
-pub(super) trait PageCache: fmt::Debug + Send + Sync {
+pub(crate) trait PageCache: fmt::Debug + Send + Sync {
     /// Stores all bytes of a file. Returns whether it succeeded.
     fn store(&self, node: NodeId, bytes: &[u8]) -> bool;
 
@@ -39,7 +39,7 @@ pub(super) trait PageCache: fmt::Debug + Send + Sync {
 
 /// The size of the filesystem. Nothing is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Blocks of [`BLOCK`] bytes.
     pub(super) blocks: u64,
     pub(super) nodes: u64,
@@ -47,7 +47,7 @@ pub(super) struct Usage {
 
 /// The state of a mount, and its answers.
 #[derive(Debug)]
-pub(super) struct Filesystem {
+pub(crate) struct Filesystem {
     /// The mount point, for messages. Empty if the program that made the mount did not name it.
     place: PathBuf,
     pub(super) nodes: Nodes,
@@ -61,7 +61,7 @@ pub(super) struct Filesystem {
 
 impl Filesystem {
     /// Serves `tree`. `df` reports `total_bytes` as its size.
-    pub(super) fn new(place: PathBuf, tree: Arc<Tree>, resources: Arc<Resources>, total_bytes: u64) -> Arc<Self> {
+    pub(crate) fn new(place: PathBuf, tree: Arc<Tree>, resources: Arc<Resources>, total_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             place,
             nodes: Nodes::new(tree),
@@ -75,7 +75,7 @@ impl Filesystem {
     }
 
     /// Sets the page cache.
-    pub(super) fn set_page_cache(&self, pages: Box<dyn PageCache>) {
+    pub(crate) fn set_page_cache(&self, pages: Box<dyn PageCache>) {
         self.page_cache.set(pages).ok();
     }
 
@@ -112,7 +112,7 @@ impl Filesystem {
     }
 
     /// The kernel has dropped its references to a node. The node itself lives as long as the mount.
-    pub(super) fn forget(&self, node: NodeId) {
+    pub(crate) fn forget(&self, node: NodeId) {
         self.nodes.set_known(node, false);
     }
 
@@ -128,7 +128,7 @@ impl Filesystem {
     }
 
     /// The target of a symlink.
-    pub(super) fn readlink(&self, node: NodeId, reply: impl FnOnce(Result<&[u8], Errno>)) {
+    pub(crate) fn readlink(&self, node: NodeId, reply: impl FnOnce(Result<&[u8], Errno>)) {
         self.answer_now(RequestKind::Readlink, |this| {
             reply(this.guarded("readlink", node, || this.nodes.target(node)));
         });
@@ -147,7 +147,7 @@ impl Filesystem {
     }
 
     /// Reads `size` bytes of a file from `offset` on; fewer only at its end.
-    pub(super) fn read(
+    pub(crate) fn read(
         self: &Arc<Self>,
         node: NodeId,
         offset: u64,
@@ -223,7 +223,7 @@ impl Filesystem {
     }
 
     /// The value of an extended attribute.
-    pub(super) fn getxattr(
+    pub(crate) fn getxattr(
         self: &Arc<Self>,
         node: NodeId,
         name: &[u8],
@@ -236,7 +236,7 @@ impl Filesystem {
     }
 
     /// The size of the filesystem.
-    pub(super) fn statfs(&self, reply: impl FnOnce(Usage)) {
+    pub(crate) fn statfs(&self, reply: impl FnOnce(Usage)) {
         self.answer_now(RequestKind::Statfs, |this| {
             // `df` would omit a filesystem of 0 blocks.
             let blocks = this.total_bytes.div_ceil(u64::from(BLOCK)).max(1);
@@ -245,7 +245,7 @@ impl Filesystem {
     }
 
     /// Refuses a write. If the kernel has the bytes in its page cache already, it has to drop them.
-    pub(super) fn write(self: &Arc<Self>, node: NodeId, is_in_pages: bool, reply: impl FnOnce(Errno)) {
+    pub(crate) fn write(self: &Arc<Self>, node: NodeId, is_in_pages: bool, reply: impl FnOnce(Errno)) {
         self.answer_now(RequestKind::Change, |_| reply(Errno::ROFS));
         if is_in_pages {
             // Not on this thread, because the kernel would wait for it.
@@ -293,7 +293,7 @@ impl Filesystem {
     }
 
     /// Answers a request on this thread.
-    pub(super) fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Self)) {
+    pub(crate) fn answer_now(&self, kind: RequestKind, job: impl FnOnce(&Self)) {
         let _answering = self.requests().answer(self.requests().begin(kind));
         contained(|| job(self));
     }
@@ -339,7 +339,7 @@ impl Filesystem {
     }
 
     /// Pushes all bytes of a file to the kernel's page cache. Returns whether it succeeded.
-    pub(super) fn push_to_page_cache(&self, node: NodeId) -> bool {
+    pub(crate) fn push_to_page_cache(&self, node: NodeId) -> bool {
         let (Some(pages), Some(content)) = (self.page_cache.get(), self.nodes.original(node)) else { return false };
         let is_given = self.buffers.with(readable(&*content, 0, u32::MAX), |bytes| {
             // A read of the file will meet the same error or panic, and report it.

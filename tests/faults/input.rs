@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kpackfs::fs::{MountOptions, Mounted, Served, mount};
+use kpackfs::mount::{MountOptions, Mounted, Served, mount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, copy_from};
 use kpackfs::source::{Attributes, EntryPath};

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kpackfs::fs::{FsError, MountOptions, Served, list_mounts, mount, umount};
+use kpackfs::mount::{MountError, MountOptions, Served, list_mounts, mount, umount};
 use kpackfs::resources::Resources;
 use kpackfs::tree::Tree;
 
@@ -17,7 +17,7 @@ fn unmounting_from_outside_ends_the_session() {
     let mounted = mount.mounted.take().unwrap();
     let unmounter = mounted.unmounter().clone();
     let file = File::open(mount.at("host/two")).unwrap();
-    assert!(matches!(umount(mount.place.path(), false), Err(FsError::Busy(_))));
+    assert!(matches!(umount(mount.place.path(), false), Err(MountError::Busy(_))));
     run("umount", [&"-l", &mount.place.path()]);
     // A process that has a file open can continue.
     let mut bytes = [0; 6];
@@ -31,8 +31,8 @@ fn unmounting_from_outside_ends_the_session() {
     let ours = unmounter.unmount(true);
     let foreign = umount(mount.place.path(), true);
     run("umount", [&mount.place.path()]);
-    assert!(matches!(ours, Err(FsError::NotOurs(_))), "{ours:?}");
-    assert!(matches!(&foreign, Err(FsError::Foreign { kind, .. }) if kind == "tmpfs"), "{foreign:?}");
+    assert!(matches!(ours, Err(MountError::NotOurs(_))), "{ours:?}");
+    assert!(matches!(&foreign, Err(MountError::Foreign { kind, .. }) if kind == "tmpfs"), "{foreign:?}");
 }
 
 #[test]
@@ -57,11 +57,11 @@ fn a_covered_mount_is_left_alone() {
     run("mount", [&"-t", &"tmpfs", &"cover", &mount.at("host")]);
     let plain = umount(mount.place.path(), false);
     run("umount", [&mount.at("host")]);
-    assert!(matches!(plain, Err(FsError::Busy(_))), "{plain:?}");
+    assert!(matches!(plain, Err(MountError::Busy(_))), "{plain:?}");
     run("mount", [&"-t", &"tmpfs", &"cover", &mount.place.path()]);
     let covered = mount.mounted.as_ref().unwrap().unmounter().unmount(true);
     run("umount", [&mount.place.path()]);
-    assert!(matches!(covered, Err(FsError::NotOurs(_))), "{covered:?}");
+    assert!(matches!(covered, Err(MountError::NotOurs(_))), "{covered:?}");
     umount(mount.place.path(), false).unwrap();
 }
 
@@ -84,12 +84,12 @@ fn bad_targets_are_refused() {
     let file = place.join("file");
     fs::write(&file, "").unwrap();
     let source = Path::new("/source");
-    assert!(matches!(refused(mounted.place.path().to_owned(), source), FsError::AlreadyMounted { .. }));
-    assert!(matches!(refused(file.clone(), source), FsError::NotADirectory(_)));
-    assert!(matches!(refused(place.join("nothing"), source), FsError::MountPoint { .. }));
-    assert!(matches!(refused(place.clone(), &file), FsError::CoversInput { .. }));
-    assert!(matches!(umount(&place, false), Err(FsError::NotMounted(_))));
-    assert!(matches!(umount(&mounted.at("host"), false), Err(FsError::NotMounted(_))));
-    assert!(matches!(umount(Path::new("/proc"), true), Err(FsError::Foreign { .. })));
+    assert!(matches!(refused(mounted.place.path().to_owned(), source), MountError::AlreadyMounted { .. }));
+    assert!(matches!(refused(file.clone(), source), MountError::NotADirectory(_)));
+    assert!(matches!(refused(place.join("nothing"), source), MountError::MountPoint { .. }));
+    assert!(matches!(refused(place.clone(), &file), MountError::CoversInput { .. }));
+    assert!(matches!(umount(&place, false), Err(MountError::NotMounted(_))));
+    assert!(matches!(umount(&mounted.at("host"), false), Err(MountError::NotMounted(_))));
+    assert!(matches!(umount(Path::new("/proc"), true), Err(MountError::Foreign { .. })));
     assert_eq!(fs::read_to_string(&file).unwrap(), "");
 }

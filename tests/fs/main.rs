@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use common::errno;
-use kpackfs::fs::list_mounts;
+use kpackfs::mount::list_mounts;
 use mounts::{BIG_SIZE, MADE_SIZE, Mount, SOURCE, output, pattern, run};
 
 /// Every path below `root` with what a copy must keep: kind and permissions, time, content.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kpackfs::fs::{MountOptions, Mounted, Served, mount};
 use kpackfs::metrics::RequestKind;
+use kpackfs::mount::{MountOptions, Mounted, Served, mount};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError, Rope, Segment};
 use kpackfs::source::{Attributes, EntryPath};

@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::MountOptions;
-use crate::fs::{FsError, sys};
+use super::{MountError, sys};
 
 const HELPER: &str = "fusermount3";
 
 /// Mounts through the helper, and receives the FUSE device from it.
-pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, FsError> {
-    let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
-    let (ours, theirs) = UnixStream::pair().map_err(FsError::system("socketpair"))?;
+pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, MountError> {
+    let failed = |message: String| MountError::Helper { path: mount_point.to_owned(), message };
+    let (ours, theirs) = UnixStream::pair().map_err(MountError::system("socketpair"))?;
     // The helper sends the device through the descriptor that `_FUSE_COMMFD` names. As standard input, the descriptor
     // is inherited.
     let mut command = Command::new(HELPER);
@@ -36,8 +36,8 @@ pub(super) fn mount(mount_point: &Path, how: &MountOptions) -> Result<OwnedFd, F
 }
 
 /// Unmounts through the helper.
-pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), FsError> {
-    let failed = |message: String| FsError::Helper { path: mount_point.to_owned(), message };
+pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
+    let failed = |message: String| MountError::Helper { path: mount_point.to_owned(), message };
     let flags: &[&str] = if lazy { &["-u", "-z"] } else { &["-u"] };
     let output = Command::new(HELPER)
         .args(flags)
@@ -49,7 +49,7 @@ pub(super) fn unmount(mount_point: &Path, lazy: bool) -> Result<(), FsError> {
     let message = reason(&output);
     match output.status.success() {
         true => Ok(()),
-        false if message.contains("busy") => Err(FsError::Busy(mount_point.to_owned())),
+        false if message.contains("busy") => Err(MountError::Busy(mount_point.to_owned())),
         false => Err(failed(message)),
     }
 }
@@ -113,12 +113,12 @@ mod tests {
         for source in [&b"/a, b\\c.whl"[..], b"/\"a'\nb\tc\\,.whl", b"/\xff,\\040"] {
             let source = OsStr::from_bytes(source);
             let device = mount(&path, &of(source)).unwrap();
-            let entry = super::super::mountinfo::topmost(&path).unwrap().unwrap();
+            let entry = super::super::topmost(&path).unwrap().unwrap();
             drop(device);
             unmount(&path, true).unwrap();
             assert_eq!((&*entry.kind, &*entry.source), ("fuse.kpackfs", source));
         }
         let error = unmount(&path, false).unwrap_err();
-        assert!(matches!(error, FsError::Helper { .. }), "{error}");
+        assert!(matches!(error, MountError::Helper { .. }), "{error}");
     }
 }

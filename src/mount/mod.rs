@@ -1,8 +1,15 @@
-//! Mounting, and unmounting. Only kpackfs mounts are ever unmounted.
+//! Mounting, unmounting, and the daemon that serves a mount. Only kpackfs mounts are ever unmounted.
+//!
+//! fuser speaks the protocol, but does not mount: fuser 0.18 may unmount another filesystem when its session ends, loses
+//! the subtype for root, and does not escape the source name.
 
+mod announce;
+mod autosave;
 mod daemon;
+mod error;
 mod helper;
-mod mountinfo;
+pub mod signals;
+mod sys;
 
 use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
@@ -17,14 +24,18 @@ use std::thread::{self, JoinHandle};
 
 use fuser::{Config, Session, SessionACL};
 
-use super::adapter::{Adapter, KernelPages};
-use super::filesystem::Filesystem;
-use super::{FILESYSTEM_TYPE, FsError, sys};
+use crate::disk::{MOUNTINFO, MountEntry, absolute_mount_point, list_all_mounts, topmost_mount};
+use crate::fs::{Adapter, Filesystem, KernelPages};
 use crate::resources::Resources;
 use crate::tree::Tree;
 
+pub use self::announce::ReadyFile;
+pub use self::autosave::autosave;
 pub use self::daemon::{ServeOptions, enter_namespace, serve};
-pub use self::mountinfo::{MountEntry, list_all_mounts, list_mounts};
+pub use self::error::MountError;
+
+/// The type of our mounts in `/proc/mounts` and `findmnt -t`.
+pub const FILESYSTEM_TYPE: &str = "fuse.kpackfs";
 
 /// With two threads, one can copy bytes while the other one answers. A third one gains nothing and costs wake-ups.
 const SESSION_THREADS: usize = 2;
@@ -75,23 +86,23 @@ pub struct Unmounter {
 }
 
 /// Mounts `served`. The mount is ready when this returns. A stale mount at the same place is removed first.
-pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError> {
+pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountError> {
     let target = loop {
         match check(options) {
-            Err(FsError::Stale(place)) => recover(&place)?,
+            Err(MountError::Stale(place)) => recover(&place)?,
             result => break result?,
         }
     };
     let (device, place, entry) = match target {
         MountTarget::Handed(number) => {
-            (sys::inherited(number).map_err(FsError::Device)?, options.mount_point.clone(), None)
+            (sys::inherited(number).map_err(MountError::Device)?, options.mount_point.clone(), None)
         }
         MountTarget::Directory(place) => {
             let device = attach(&place, options)?;
-            match mountinfo::topmost(&place)? {
+            match topmost(&place)? {
                 Some(entry) if entry.kind == FILESYSTEM_TYPE => (device, place, Some(entry)),
                 // Another process has covered or removed the mount meanwhile. Dropping `device` ends the session.
-                _ => return Err(FsError::NotOurs(place)),
+                _ => return Err(MountError::NotOurs(place)),
             }
         }
     };
@@ -105,7 +116,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
     config.n_threads = Some(SESSION_THREADS);
     // The kernel decides who may use the mount (`allow_other`). fuser's own check would in addition refuse set-uid
     // programs of the same user.
-    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(FsError::Session)?;
+    let session = Session::from_fd(adapter, device, SessionACL::All, config).map_err(MountError::Session)?;
     fs.set_page_cache(Box::new(KernelPages(session.notifier())));
     let run = move || {
         let result = session.run();
@@ -115,14 +126,14 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, FsError>
         resources.index.save_or_log();
         result
     };
-    let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(FsError::Session)?;
+    let thread = thread::Builder::new().name("kpackfs-session".to_owned()).spawn(run).map_err(MountError::Session)?;
     mounted.session = Some(thread);
     Ok(mounted)
 }
 
 /// A mount point or device that can be served.
 #[derive(Debug)]
-pub(super) enum MountTarget {
+pub(crate) enum MountTarget {
     /// This directory, an absolute path.
     Directory(PathBuf),
     /// The FUSE device with this number, which has been mounted already.
@@ -130,30 +141,30 @@ pub(super) enum MountTarget {
 }
 
 /// Checks the mount point.
-pub(super) fn check(options: &MountOptions) -> Result<MountTarget, FsError> {
+pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
     let path = &options.mount_point;
     if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
         return check_device(path, number);
     }
-    let failed = |source| FsError::MountPoint { path: path.clone(), source };
-    let place = mountinfo::absolute(path).map_err(failed)?;
-    if let Some(entry) = mountinfo::topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
+    let failed = |source| MountError::MountPoint { path: path.clone(), source };
+    let place = absolute_mount_point(path).map_err(failed)?;
+    if let Some(entry) = topmost(&place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE) {
         let source_name = entry.source.to_string_lossy().into_owned();
         return Err(if is_dead(&place) {
-            FsError::Stale(place)
+            MountError::Stale(place)
         } else {
-            FsError::AlreadyMounted { path: place, source_name }
+            MountError::AlreadyMounted { path: place, source_name }
         });
     }
     // Another filesystem may be there, such as autofs below a mount that systemd makes on demand. autofs ignores
     // accesses from mount(8)'s process group, so a daemon leaves that group only after it has mounted.
     if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
-        return Err(FsError::NotADirectory(place));
+        return Err(MountError::NotADirectory(place));
     }
     // Reads of a covered input would come back to this mount and wait for themselves.
     let input = options.source.canonicalize().unwrap_or_else(|_| options.source.clone());
     if input.starts_with(&place) {
-        return Err(FsError::CoversInput { path: place, input });
+        return Err(MountError::CoversInput { path: place, input });
     }
     Ok(MountTarget::Directory(place))
 }
@@ -161,8 +172,8 @@ pub(super) fn check(options: &MountOptions) -> Result<MountTarget, FsError> {
 /// The numbers of /dev/fuse: `MISC_MAJOR` and `FUSE_MINOR` in the kernel.
 const FUSE_DEVICE: (u32, u32) = (10, 229);
 
-fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, FsError> {
-    let failed = |source| FsError::Handed { path: path.to_owned(), source };
+fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, MountError> {
+    let failed = |source| MountError::Handed { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     let device = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
     if metadata.file_type().is_char_device() && device == FUSE_DEVICE {
@@ -180,26 +191,26 @@ fn is_dead(place: &Path) -> bool {
 }
 
 /// Removes a stale mount.
-fn recover(place: &Path) -> Result<(), FsError> {
+fn recover(place: &Path) -> Result<(), MountError> {
     tracing::warn!(path = %place.display(), "the daemon of the kpackfs mount here is gone: removed");
     match umount(place, true) {
         // Another process has removed it.
-        Err(FsError::NotMounted(_) | FsError::Foreign { .. }) => Ok(()),
+        Err(MountError::NotMounted(_) | MountError::Foreign { .. }) => Ok(()),
         result => result,
     }
 }
 
 /// Mounts, and returns the FUSE device.
-fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, FsError> {
+fn attach(place: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     #[expect(clippy::disallowed_methods, reason = "the device of FUSE, which opens without waiting")]
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(FsError::Device)?;
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let (user, group) = sys::user_and_group();
     let mut data =
         format!("fd={},rootmode=40000,user_id={user},group_id={group},default_permissions", device.as_raw_fd());
     if options.allow_other {
         data.push_str(",allow_other");
     }
-    let failed = |source| FsError::Mount { path: place.to_owned(), source };
+    let failed = |source| MountError::Mount { path: place.to_owned(), source };
     let source = c_string(options.source.as_os_str()).map_err(failed)?;
     let no_exec = if options.no_exec { libc::MS_NOEXEC } else { 0 };
     let flags = libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | no_exec;
@@ -224,15 +235,15 @@ impl Mounted {
     }
 
     /// Waits until it is unmounted by any process. After a lazy unmount, this is when the last user is gone.
-    pub fn wait(mut self) -> Result<(), FsError> {
+    pub fn wait(mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         match session.join() {
             Ok(Ok(())) => Ok(()),
             // An abort by the administrator (/sys/fs/fuse/connections/*/abort) ends the session, too, but leaves the
             // mount behind. It is removed now.
             Ok(Err(error)) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ECONNABORTED)) => Ok(()),
-            Ok(Err(error)) => Err(FsError::Session(error)),
-            Err(_) => Err(FsError::Session(io::Error::other("a session thread panicked"))),
+            Ok(Err(error)) => Err(MountError::Session(error)),
+            Err(_) => Err(MountError::Session(io::Error::other("a session thread panicked"))),
         }
     }
 }
@@ -250,49 +261,62 @@ impl Unmounter {
         &self.place
     }
 
-    /// Unmounts. If `lazy`, programs may continue to use the mount. Fails with [`FsError::NotOurs`] if the mount is
-    /// gone or covered, and with [`FsError::NotMade`] if the caller made it.
-    pub fn unmount(&self, lazy: bool) -> Result<(), FsError> {
+    /// Unmounts. If `lazy`, programs may continue to use the mount. Fails with [`MountError::NotOurs`] if the mount is
+    /// gone or covered, and with [`MountError::NotMade`] if the caller made it.
+    pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         let place = &self.place;
-        let Some(entry) = &self.entry else { return Err(FsError::NotMade(place.clone())) };
-        let there = if self.gone.load(Ordering::Acquire) { None } else { mountinfo::topmost(place)? };
-        if there.as_ref() == Some(entry) { detach(place, lazy) } else { Err(FsError::NotOurs(place.clone())) }
+        let Some(entry) = &self.entry else { return Err(MountError::NotMade(place.clone())) };
+        let there = if self.gone.load(Ordering::Acquire) { None } else { topmost(place)? };
+        if there.as_ref() == Some(entry) { detach(place, lazy) } else { Err(MountError::NotOurs(place.clone())) }
     }
 }
 
 /// Unmounts the kpackfs at `path`, even if it is stale. Refuses to unmount anything else.
-pub fn umount(path: &Path, lazy: bool) -> Result<(), FsError> {
+pub fn umount(path: &Path, lazy: bool) -> Result<(), MountError> {
     detach(&mounted_at(path)?.mount_point, lazy)
 }
 
 /// The kpackfs mounted at `path`, if its daemon is running.
-pub fn find_mount(path: &Path) -> Result<MountEntry, FsError> {
+pub fn find_mount(path: &Path) -> Result<MountEntry, MountError> {
     let entry = mounted_at(path)?;
-    if is_dead(&entry.mount_point) { Err(FsError::Stale(entry.mount_point)) } else { Ok(entry) }
+    if is_dead(&entry.mount_point) { Err(MountError::Stale(entry.mount_point)) } else { Ok(entry) }
 }
 
 /// The kpackfs mounted at `path`, with a running daemon or stale.
-fn mounted_at(path: &Path) -> Result<MountEntry, FsError> {
-    let place = mountinfo::absolute(path).map_err(|source| FsError::MountPoint { path: path.to_owned(), source })?;
-    match mountinfo::topmost(&place)? {
-        None => Err(FsError::NotMounted(place)),
+fn mounted_at(path: &Path) -> Result<MountEntry, MountError> {
+    let place =
+        absolute_mount_point(path).map_err(|source| MountError::MountPoint { path: path.to_owned(), source })?;
+    match topmost(&place)? {
+        None => Err(MountError::NotMounted(place)),
         Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok(entry),
         Some(MountEntry { kind, source, .. }) => {
-            Err(FsError::Foreign { path: place, kind, source_name: source.to_string_lossy().into_owned() })
+            Err(MountError::Foreign { path: place, kind, source_name: source.to_string_lossy().into_owned() })
         }
     }
 }
 
-fn detach(place: &Path, lazy: bool) -> Result<(), FsError> {
-    let failed = |source| FsError::Unmount { path: place.to_owned(), source };
+fn detach(place: &Path, lazy: bool) -> Result<(), MountError> {
+    let failed = |source| MountError::Unmount { path: place.to_owned(), source };
     let target = c_string(place.as_os_str()).map_err(failed)?;
     let flags = libc::UMOUNT_NOFOLLOW | if lazy { libc::MNT_DETACH } else { 0 };
     match sys::umount(&target, flags) {
         Ok(()) => Ok(()),
         Err(error) => match error.raw_os_error() {
             Some(libc::EPERM) => helper::unmount(place, lazy),
-            Some(libc::EBUSY) => Err(FsError::Busy(place.to_owned())),
+            Some(libc::EBUSY) => Err(MountError::Busy(place.to_owned())),
             _ => Err(failed(error)),
         },
     }
+}
+
+/// The kpackfs mounts that this process can see, including stale ones.
+pub fn list_mounts() -> Result<Vec<MountEntry>, MountError> {
+    let mut mounts = list_all_mounts().map_err(MountError::system(MOUNTINFO))?;
+    mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
+    Ok(mounts)
+}
+
+/// The uppermost mount at `path`.
+fn topmost(path: &Path) -> Result<Option<MountEntry>, MountError> {
+    topmost_mount(path).map_err(MountError::system(MOUNTINFO))
 }

@@ -12,12 +12,11 @@ use std::thread;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
 
+use super::announce::{self, ReadyFile};
+use super::signals::{self, ENDING};
+use super::{MountError, sys};
 use super::{MountOptions, Mounted, Served, Unmounter, check, mount};
 use crate::disk;
-use crate::fs::FsError;
-use crate::fs::announce::{self, ReadyFile};
-use crate::fs::signals::{self, ENDING};
-use crate::fs::sys;
 
 /// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
 const MAX_REASON: usize = 512;
@@ -44,14 +43,14 @@ pub struct ServeOptions {
 
 /// Enters the mount namespace of a file such as `/proc/PID/ns/mnt`, to mount there. Call it before this process has a
 /// second thread.
-pub fn enter_namespace(file: &Path) -> Result<(), FsError> {
-    let failed = |source| FsError::MountPoint { path: file.to_owned(), source };
+pub fn enter_namespace(file: &Path) -> Result<(), MountError> {
+    let failed = |source| MountError::MountPoint { path: file.to_owned(), source };
     disk::open(file).and_then(|(namespace, _)| sys::enter_namespace(&namespace)).map_err(failed)
 }
 
 /// Prepares a tree, mounts it, and serves it until it is unmounted or a signal arrives.
 ///
-/// `prepare` makes the tree. The text of its error (`{:#}`) becomes [`FsError::Prepare`]. `ready` runs as soon as the
+/// `prepare` makes the tree. The text of its error (`{:#}`) becomes [`MountError::Prepare`]. `ready` runs as soon as the
 /// mount is ready. Both may write to the terminal.
 ///
 /// In the foreground this returns when the mount has ended. Otherwise it returns to the caller as soon as the daemon is
@@ -67,15 +66,15 @@ pub fn serve<E: Display>(
     options: ServeOptions,
     prepare: impl FnOnce() -> Result<Served, E>,
     ready: impl FnOnce(),
-) -> Result<(), FsError> {
+) -> Result<(), MountError> {
     if options.is_fake {
         return try_out(&options.mount, prepare);
     }
     if options.foreground {
         return start(options, prepare)?.serve(ready);
     }
-    let (reader, writer) = std::io::pipe().map_err(FsError::system("pipe"))?;
-    if let Some(child) = sys::fork().map_err(FsError::system("fork"))? {
+    let (reader, writer) = std::io::pipe().map_err(MountError::system("pipe"))?;
+    if let Some(child) = sys::fork().map_err(MountError::system("fork"))? {
         drop(writer);
         return hear(reader, child);
     }
@@ -84,16 +83,16 @@ pub fn serve<E: Display>(
 }
 
 /// Everything except mounting.
-fn try_out<E: Display>(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<(), FsError> {
+fn try_out<E: Display>(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<(), MountError> {
     check_early(options)?;
-    prepare().map(drop).map_err(|error| FsError::Prepare(format!("{error:#}")))
+    prepare().map(drop).map_err(|error| MountError::Prepare(format!("{error:#}")))
 }
 
 /// Checks options early, because preparing may take minutes.
-fn check_early(options: &MountOptions) -> Result<(), FsError> {
+fn check_early(options: &MountOptions) -> Result<(), MountError> {
     match check(options) {
         // Mounting removes the stale mount.
-        Err(FsError::Stale(_)) => Ok(()),
+        Err(MountError::Stale(_)) => Ok(()),
         result => result.map(drop),
     }
 }
@@ -103,14 +102,14 @@ fn daemon<E: Display>(
     prepare: impl FnOnce() -> Result<Served, E>,
     ready: impl FnOnce(),
     mut writer: PipeWriter,
-) -> Result<(), FsError> {
+) -> Result<(), MountError> {
     let detached = start(options, prepare).and_then(|running| {
         // Not earlier: until the mount is ready, the terminal's signal keys reach both processes.
-        sys::new_session().map_err(FsError::system("setsid"))?;
-        std::env::set_current_dir("/").map_err(FsError::system("chdir"))?;
+        sys::new_session().map_err(MountError::system("setsid"))?;
+        std::env::set_current_dir("/").map_err(MountError::system("chdir"))?;
         #[expect(clippy::disallowed_methods, reason = "a device that never waits")]
         let null = OpenOptions::new().read(true).write(true).open("/dev/null");
-        Ok((running, null.map_err(FsError::system("/dev/null"))?))
+        Ok((running, null.map_err(MountError::system("/dev/null"))?))
     });
     match detached {
         Ok((running, null)) => running.serve_as_daemon(ready, writer, &null),
@@ -141,21 +140,21 @@ fn message(status: u8, reason: &str) -> Vec<u8> {
 }
 
 /// Waits for the daemon's message.
-fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), FsError> {
+fn hear(mut reader: PipeReader, child: libc::pid_t) -> Result<(), MountError> {
     let mut message = Vec::new();
-    reader.read_to_end(&mut message).map_err(FsError::system("the daemon's status"))?;
+    reader.read_to_end(&mut message).map_err(MountError::system("the daemon's status"))?;
     match message.split_first() {
         Some((&READY, _)) => Ok(()),
         Some((&status, reason)) => {
             // The daemon ends after its message. Waiting for it avoids a zombie.
             sys::wait(child).ok();
             let reason = String::from_utf8_lossy(reason).into_owned();
-            Err(FsError::Daemon { reason, is_system: status == SYSTEM_FAILED })
+            Err(MountError::Daemon { reason, is_system: status == SYSTEM_FAILED })
         }
         None => {
-            let status = sys::wait(child).map_err(FsError::system("waitpid"))?;
+            let status = sys::wait(child).map_err(MountError::system("waitpid"))?;
             let how = status.signal().map_or_else(|| status.to_string(), |signal| format!("killed by signal {signal}"));
-            Err(FsError::DaemonDied(how))
+            Err(MountError::DaemonDied(how))
         }
     }
 }
@@ -171,7 +170,10 @@ struct Running {
 /// What a signal ends: nothing yet, or the mount. Locked while mounting, so that a signal waits for the result.
 type SignalTarget = Arc<Mutex<Option<Unmounter>>>;
 
-fn start<E: Display>(options: ServeOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<Running, FsError> {
+fn start<E: Display>(
+    options: ServeOptions,
+    prepare: impl FnOnce() -> Result<Served, E>,
+) -> Result<Running, MountError> {
     let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
     announce::notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
@@ -186,20 +188,20 @@ fn start<E: Display>(options: ServeOptions, prepare: impl FnOnce() -> Result<Ser
 fn start_quietly<E: Display>(
     options: &MountOptions,
     prepare: impl FnOnce() -> Result<Served, E>,
-) -> Result<Mounted, FsError> {
+) -> Result<Mounted, MountError> {
     check_early(options)?;
     // Before any other thread is created: a signal goes to any thread that does not block it.
-    signals::block(&ENDING).map_err(FsError::system("sigprocmask"))?;
+    signals::block(&ENDING).map_err(MountError::system("sigprocmask"))?;
     signals::ignore(libc::SIGHUP);
     signals::ignore(libc::SIGPIPE);
-    sys::raise_open_files().map_err(FsError::system("RLIMIT_NOFILE"))?;
+    sys::raise_open_files().map_err(MountError::system("RLIMIT_NOFILE"))?;
     let target = SignalTarget::default();
     let listener = Arc::clone(&target);
     thread::Builder::new()
         .name("kpackfs-signals".to_owned())
         .spawn(move || listen(&listener))
-        .map_err(FsError::system("cannot start a thread"))?;
-    let served = prepare().map_err(|error| FsError::Prepare(format!("{error:#}")))?;
+        .map_err(MountError::system("cannot start a thread"))?;
+    let served = prepare().map_err(|error| MountError::Prepare(format!("{error:#}")))?;
     let mut target = target.lock();
     let mounted = mount(options, served)?;
     *target = Some(mounted.unmounter().clone());
@@ -214,11 +216,11 @@ fn listen(target: &SignalTarget) {
         is_ending = true;
         announce::notify(&[NotifyState::Stopping], "Waiting for those who still use the mount");
         let result = match unmounter.unmount(signal == libc::SIGTERM) {
-            Err(FsError::Busy(path)) => {
+            Err(MountError::Busy(path)) => {
                 tracing::warn!(path = %path.display(), "in use: unmounted lazily");
                 unmounter.unmount(true)
             }
-            Err(FsError::NotMade(_)) => signals::die_of(signal),
+            Err(MountError::NotMade(_)) => signals::die_of(signal),
             result => result,
         };
         if let Err(error) = result {
@@ -228,21 +230,21 @@ fn listen(target: &SignalTarget) {
 }
 
 impl Running {
-    fn serve(self, ready: impl FnOnce()) -> Result<(), FsError> {
+    fn serve(self, ready: impl FnOnce()) -> Result<(), MountError> {
         ready();
         announce::ready(self.ready, &self.what);
         self.mounted.wait()
     }
 
-    fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), FsError> {
+    fn serve_as_daemon(self, ready: impl FnOnce(), mut writer: PipeWriter, null: &File) -> Result<(), MountError> {
         ready();
         // Before the caller is notified: when that process ends, the service manager has to know the remaining one.
         announce::ready(self.ready, &self.what);
         // If the caller is gone, no process knows of this mount: dropping it unmounts.
-        writer.write_all(&message(READY, "")).map_err(FsError::system("the caller is gone"))?;
+        writer.write_all(&message(READY, "")).map_err(MountError::system("the caller is gone"))?;
         // The caller waits for the end of the pipe.
         drop(writer);
-        sys::become_stdio(null).map_err(FsError::system("dup2"))?;
+        sys::become_stdio(null).map_err(MountError::system("dup2"))?;
         self.mounted.wait().inspect_err(|error| tracing::error!("{error}"))
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Why a tree cannot be mounted, served or unmounted.
 #[derive(Debug, thiserror::Error)]
-pub enum FsError {
+pub enum MountError {
     /// The FUSE device cannot be opened.
     #[error("/dev/fuse: {0} (is the fuse module loaded, and may this user open the device?)")]
     Device(io::Error),
@@ -112,7 +112,7 @@ pub enum FsError {
     Daemon {
         /// Its message.
         reason: String,
-        /// Whether it is an error of the system; see [`FsError::is_system`].
+        /// Whether it is an error of the system; see [`MountError::is_system`].
         is_system: bool,
     },
     /// The daemon ended without a message.
@@ -120,7 +120,7 @@ pub enum FsError {
     DaemonDied(String),
 }
 
-impl FsError {
+impl MountError {
     /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
     pub fn is_system(&self) -> bool {
         match self {
@@ -131,7 +131,7 @@ impl FsError {
     }
 
     /// For `map_err`: names what was attempted.
-    pub(super) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }
     }
 }

@@ -1,11 +1,14 @@
 //! Mounts, as listed in `/proc/self/mountinfo` (format: proc(5)).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use crate::disk;
-use crate::fs::{FILESYSTEM_TYPE, FsError};
+use super::read;
+
+/// The file of the kernel that lists mounts.
+pub(crate) const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +29,8 @@ pub struct MountEntry {
     pub source: OsString,
 }
 
-/// The kpackfs mounts that this process can see, including stale ones.
-pub fn list_mounts() -> Result<Vec<MountEntry>, FsError> {
-    let mut mounts = list_all_mounts()?;
-    mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
-    Ok(mounts)
-}
-
 /// The uppermost mount at `path`.
-pub(super) fn topmost(path: &Path) -> Result<Option<MountEntry>, FsError> {
+pub(crate) fn topmost_mount(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(topmost_of(list_all_mounts()?, path))
 }
 
@@ -45,8 +41,8 @@ fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
 }
 
 /// All mounts that this process can see.
-pub fn list_all_mounts() -> Result<Vec<MountEntry>, FsError> {
-    let text = disk::read(Path::new("/proc/self/mountinfo")).map_err(FsError::system("/proc/self/mountinfo"))?;
+pub(crate) fn list_all_mounts() -> io::Result<Vec<MountEntry>> {
+    let text = read(Path::new(MOUNTINFO))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
@@ -81,11 +77,11 @@ fn octal(digits: &[u8]) -> Option<u8> {
 }
 
 /// A path in the form of mountinfo. The root of a stale mount cannot be accessed, so only its parent has to exist.
-pub(super) fn absolute(path: &Path) -> std::io::Result<PathBuf> {
+pub(crate) fn absolute_mount_point(path: &Path) -> io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
-        (Err(error), Some(parent), Some(name)) if error.kind() != std::io::ErrorKind::NotFound => {
+        (Err(error), Some(parent), Some(name)) if error.kind() != io::ErrorKind::NotFound => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            Ok(parent.canonicalize()?.join(std::ffi::OsStr::from_bytes(name.as_bytes())))
+            Ok(parent.canonicalize()?.join(OsStr::from_bytes(name.as_bytes())))
         }
         (result, _, _) => result,
     }
@@ -102,7 +98,7 @@ mod tests {
         let mount = parse(line).unwrap();
         assert_eq!((mount.id, mount.parent, &*mount.device), (36, 35, "98:0"));
         assert_eq!((&*mount.root, &*mount.mount_point), (Path::new("/r s"), Path::new("/mnt/a b\\\tc")));
-        assert_eq!((&*mount.kind, mount.source.to_str().unwrap()), (FILESYSTEM_TYPE, "/w,x y.whl"));
+        assert_eq!((&*mount.kind, mount.source.to_str().unwrap()), ("fuse.kpackfs", "/w,x y.whl"));
         for bad in [&b""[..], b"36", b"36 35 98:0 / /mnt rw", b"36 35 98:0 / /mnt rw - ext4", b"x 35 98:0 / /m r - a b"]
         {
             assert_eq!(parse(bad), None);

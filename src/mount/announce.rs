@@ -7,10 +7,10 @@ use std::process;
 
 use sd_notify::NotifyState;
 
-use super::{FsError, sys};
+use super::{MountError, sys};
 
 /// Reports the state of the mount to `$NOTIFY_SOCKET`, if it is set, with a description (`sd_notify(3)`).
-pub(super) fn notify(states: &[NotifyState], words: &str) {
+pub(crate) fn notify(states: &[NotifyState], words: &str) {
     // A path may contain a newline, after which the service manager would read another variable.
     let words = words.replace('\n', " ");
     let states = [states, &[NotifyState::Status(&words)]].concat();
@@ -26,13 +26,13 @@ pub struct ReadyFile(File);
 
 impl ReadyFile {
     /// Takes over the open file with this number. Call it before this process opens any file.
-    pub fn inherit(number: RawFd) -> Result<Self, FsError> {
-        sys::inherited(number).map(|file| Self(file.into())).map_err(FsError::system("--ready-fd"))
+    pub fn inherit(number: RawFd) -> Result<Self, MountError> {
+        sys::inherited(number).map(|file| Self(file.into())).map_err(MountError::system("--ready-fd"))
     }
 }
 
 /// Announces that the mount is ready.
-pub(super) fn ready(file: Option<ReadyFile>, what: &str) {
+pub(crate) fn ready(file: Option<ReadyFile>, what: &str) {
     // A daemon is not the process that the service manager started.
     notify(&[NotifyState::Ready, NotifyState::MainPid(process::id())], &format!("Serving {what}"));
     if let Some(ReadyFile(mut file)) = file

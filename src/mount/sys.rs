@@ -16,7 +16,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// mount(2).
-pub(super) fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
+pub(crate) fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ulong, options: &CStr) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: all pointers are to NUL-terminated strings that live until the call returns.
     let result = unsafe {
@@ -26,7 +26,7 @@ pub(super) fn mount(source: &CStr, target: &CStr, kind: &CStr, flags: libc::c_ul
 }
 
 /// umount2(2).
-pub(super) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
+pub(crate) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the pointer is to a NUL-terminated string that lives until the call returns.
     let result = unsafe { libc::umount2(target.as_ptr(), flags) };
@@ -35,7 +35,7 @@ pub(super) fn umount(target: &CStr, flags: libc::c_int) -> io::Result<()> {
 
 /// Whether a daemon serves the filesystem at `path`. Uses statfs(2), because the kernel answers stat(2) from its cache
 /// even if the daemon is gone.
-pub(super) fn probe(path: &CStr) -> io::Result<()> {
+pub(crate) fn probe(path: &CStr) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call with a C structure")]
     // SAFETY: `statfs` is plain data for which zeros are valid; the path is NUL-terminated; both outlive the call.
     let result = unsafe {
@@ -46,7 +46,7 @@ pub(super) fn probe(path: &CStr) -> io::Result<()> {
 }
 
 /// Takes over an open file that this process inherited, by its number.
-pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     #[expect(unsafe_code, reason = "a system call, and a number that becomes a file")]
     // SAFETY: the first call fails unless the descriptor is open, and sets it to close in programs that this process
     // starts. Callers pass numbers that the user named, so nothing else in this process owns them.
@@ -57,7 +57,7 @@ pub(super) fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 }
 
 /// Enters a mount namespace (setns(2)). The process may have only one thread.
-pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
+pub(crate) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the call takes numbers.
     let result = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS) };
@@ -65,13 +65,13 @@ pub(super) fn enter_namespace(namespace: &impl AsRawFd) -> io::Result<()> {
 }
 
 /// Raises the limit on open files to the hard limit (`RLIMIT_NOFILE`).
-pub(super) fn raise_open_files() -> io::Result<()> {
+pub(crate) fn raise_open_files() -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
 /// Real user and group of this process.
-pub(super) fn user_and_group() -> (u32, u32) {
+pub(crate) fn user_and_group() -> (u32, u32) {
     (getuid().as_raw(), getgid().as_raw())
 }
 
@@ -87,7 +87,7 @@ const FD_SIZE: libc::c_uint = libc::c_int::BITS / 8;
 
 /// Receives one file descriptor as a message (`SCM_RIGHTS`, see unix(7)). `None` if the other end was closed without
 /// sending one.
-pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut byte = 0_u8;
     let mut control = Control { room: [0; 64] };
     let mut piece = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
@@ -126,7 +126,7 @@ pub(super) fn receive_fd(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 
 /// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a
 /// process may hardly do anything.
-pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
+pub(crate) fn fork() -> io::Result<Option<libc::pid_t>> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("there are several threads already"));
     }
@@ -137,7 +137,7 @@ pub(super) fn fork() -> io::Result<Option<libc::pid_t>> {
 }
 
 /// Waits for the end of a child.
-pub(super) fn wait(child: libc::pid_t) -> io::Result<ExitStatus> {
+pub(crate) fn wait(child: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the pointer is to a local that outlives the call.
@@ -146,7 +146,7 @@ pub(super) fn wait(child: libc::pid_t) -> io::Result<ExitStatus> {
 }
 
 /// Leaves the terminal's session, so that neither its end nor its signal keys reach this process.
-pub(super) fn new_session() -> io::Result<()> {
+pub(crate) fn new_session() -> io::Result<()> {
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the call takes nothing.
     let result = unsafe { libc::setsid() };
@@ -154,7 +154,7 @@ pub(super) fn new_session() -> io::Result<()> {
 }
 
 /// Makes `file` the standard input, output and error.
-pub(super) fn become_stdio(file: &impl AsRawFd) -> io::Result<()> {
+pub(crate) fn become_stdio(file: &impl AsRawFd) -> io::Result<()> {
     for standard in 0..=2 {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: no Rust object owns the descriptors 0 to 2. Replacing them is the purpose of this function.
