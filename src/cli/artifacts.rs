@@ -9,17 +9,17 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use super::inputs::Inputs;
 use super::json;
 use super::options::SplitOptions;
-use super::output::{Output, Replace};
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::split::{Writing, clear_set_id, write_with_archives};
-use super::statement::StatementChange;
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
 use crate::artifact::{ArtifactName, ManifestError, find};
+use crate::export::Inputs;
+use crate::export::StatementChange;
+use crate::export::{Output, Replace};
 use crate::kpack::ArchiveRope;
 use crate::mount::{Served, autosave};
 use crate::page::Page;
@@ -242,7 +242,7 @@ pub(super) fn write(
             |path: &EntryPath| ArtifactName::parse(&path.to_text()).is_some_and(|it| it.component == component);
         StatementChange::of_component(output, &component, statement, is_whole, is_part)
     });
-    let stated = stated.collect::<anyhow::Result<Vec<_>>>()?;
+    let stated = stated.collect::<Result<Vec<_>, _>>()?;
     let places: Vec<_> = views.iter().map(|(_, place)| place.clone()).collect();
     let gone: Vec<_> = stated.iter().flat_map(StatementChange::replaced).collect();
     // A build repeats a split into the same directory when an artifact has changed.

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::inputs::Inputs;
 use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
+use crate::export::Inputs;
 use crate::page::Page;
 use crate::report::{EmbeddedSummary, InspectReport, MakingProgress, Sizes};
 use crate::source::Input;

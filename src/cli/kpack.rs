@@ -9,13 +9,14 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 
-use super::files::{NewFiles, Replacing};
-use super::inputs::Inputs;
 use super::json;
 use super::pack::{self, Create};
+use super::replacing::Replacing;
 use super::table::{counted, size};
 use super::terminal::escaped;
 use super::unbundle::unbundle;
+use crate::export::Inputs;
+use crate::export::NewFiles;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
@@ -171,7 +172,7 @@ fn extract(
         read.with_context(|| format!("{}: {key}, {target}", file.display()))
     };
     let is_stdout = output == Path::new("-");
-    let mut new = NewFiles::new(replacing);
+    let mut new = NewFiles::new(replacing.force);
     match found.as_slice() {
         [only] if is_stdout => return write(only, &mut std::io::stdout().lock()),
         &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,

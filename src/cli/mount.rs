@@ -7,12 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::inputs::Inputs;
 use super::json;
 use super::lists::pieces;
 use super::options::{SplitOptions, artifacts_of};
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
+use crate::export::Inputs;
 use crate::gpu::{BundleKey, GpuSet, KFD_TOPOLOGY, detect};
 use crate::mount::{self, Served, autosave};
 use crate::page::PageFile;

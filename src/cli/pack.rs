@@ -10,10 +10,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use tempfile::NamedTempFile;
 
-use super::files::{NewFiles, Replacing};
-use super::inputs::Inputs;
+use super::replacing::Replacing;
 use super::terminal::message;
 use crate::export;
+use crate::export::Inputs;
+use crate::export::NewFiles;
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
@@ -79,7 +80,7 @@ impl Create {
             let output = self.output.display();
             bail!("{output}: there is code for {}; name a directory, or one of them (--target)", targets.join(", "));
         }
-        let mut new = NewFiles::new(self.replacing);
+        let mut new = NewFiles::new(self.replacing.force);
         for (name, archive) in archives {
             let path = if is_file { self.output.clone() } else { self.output.join(name) };
             new.add(path, format!("the archive for {}", archive.target()), archive)?;
@@ -199,7 +200,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
         objects.push(object);
     }
     objects.sort_by(|one, other| one.target.cmp(&other.target));
-    let mut new = NewFiles::new(replacing);
+    let mut new = NewFiles::new(replacing.force);
     new.add(output.to_owned(), "the bundle".to_owned(), bundle_of(&objects)?)?;
     new.write(&Inputs::of(files), |bundle, file, path| copy(bundle, file, path))
 }

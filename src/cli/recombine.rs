@@ -7,7 +7,6 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::artifacts::{serve, warn, write};
-use super::inputs::Inputs;
 use super::interrupt;
 use super::options::SplitOptions;
 use super::prepare::resources;
@@ -15,6 +14,7 @@ use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
 use super::split::Writing;
 use crate::artifact::PackagingConfig;
+use crate::export::Inputs;
 use crate::resources::Resources;
 use crate::split::{Packaging, PlanProgress, Statement};
 use crate::view::{Recombined, Shards};

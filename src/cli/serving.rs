@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 
-use super::inputs::Inputs;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
+use crate::export::Inputs;
 use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served};
 use crate::source::is_stream;
 

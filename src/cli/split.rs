@@ -7,16 +7,16 @@ use anyhow::{Context, bail};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
-use super::inputs::Inputs;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
-use super::output::{Output, Replace};
 use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
-use super::statement::StatementChange;
 use super::terminal::message;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
+use crate::export::Inputs;
+use crate::export::StatementChange;
 use crate::export::{self, ExportProgress, Reflink};
+use crate::export::{Output, Replace};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
@@ -175,7 +175,7 @@ impl Split {
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
         let parts = views.iter().map(|(view, _)| view.to_string());
         let statement = prepared.statement.clone().with_views(&self.view).with_parts(parts);
-        StatementChange::new(&self.output, statement, self.view.is_empty(), is_part)
+        Ok(StatementChange::new(&self.output, statement, self.view.is_empty(), is_part)?)
     }
 
     /// Reports device parts in the output directory that belong to no known split.
@@ -267,7 +267,7 @@ impl Split {
         let archives: Vec<_> = archives.map(|planned| &*planned.archive).collect();
         write_with_archives(tree, &output.views(views), &archives, self.writing)?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        output.publish()
+        Ok(output.publish()?)
     }
 
     /// Prepares the output for views and their statement.
@@ -281,7 +281,7 @@ impl Split {
         let gone: Vec<_> = stated.iter().flat_map(|stated| stated.replaced()).collect();
         let (inputs, replace) = (Inputs::of(&self.source.paths()), Replace::all(self.force));
         stated.map_or(Ok(()), |stated| stated.check(&inputs))?;
-        Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources)
+        Ok(Output::prepare(&self.output, &places, &gone, &replace, &inputs, &prepared.resources)?)
     }
 
     fn write_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
@@ -301,7 +301,7 @@ impl Split {
         let views = [(place, self.output.join(name))];
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[], self.writing)?;
-        output.publish()
+        Ok(output.publish()?)
     }
 
     fn write_thin_wheels(&self, wheels: &WheelSet, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
@@ -313,7 +313,7 @@ impl Split {
         warn_of_signatures(&prepared.input);
         let output = self.prepare_output(&views, None, prepared)?;
         write_with_archives(tree, &output.views(&views), &[], self.writing)?;
-        output.publish()
+        Ok(output.publish()?)
     }
 
     /// Writes the parts of a wheel, and `others`. `place` returns the node of a part in the tree, and the path to write
@@ -338,7 +338,7 @@ impl Split {
             Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), &progress)?)
         })?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
-        output.publish()
+        Ok(output.publish()?)
     }
 
     fn directories(&self, plan: &Plan) -> anyhow::Result<Vec<(EntryPath, PathBuf)>> {

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
 
-use super::files::{NewFiles, Replacing};
-use super::inputs::Inputs;
+use super::replacing::Replacing;
 use crate::binary::FatBinary;
 use crate::export;
+use crate::export::Inputs;
+use crate::export::NewFiles;
 use crate::fatbin::{Bundle, CodeObject, MAGIC_SIZE, bundle_size, is_bundle};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
@@ -30,7 +31,7 @@ pub(super) fn unbundle(
     replacing: Replacing,
 ) -> anyhow::Result<()> {
     let resources = Resources::new(MEMORY);
-    let mut new = NewFiles::new(replacing);
+    let mut new = NewFiles::new(replacing.force);
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let bundles = bundles(file, &resources).with_context(|| file.display().to_string())?;

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, futimens, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::error::{ExportError, at};
+use super::file;
+use super::job::{Ready, times};
 use super::sharing::{Sharing, SystemCalls};
-use super::{ExportError, at, file, times};
-use crate::rope::Content;
 use crate::source::Attributes;
 
 /// A file of at least this many bytes gets a thread of its own.
@@ -26,13 +26,6 @@ const MOST_FILES: usize = 256;
 
 /// The mode of a new file. Until the file is complete, only its owner can open it.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
-
-/// A file to write, and its content.
-pub(super) struct Ready {
-    pub(super) path: PathBuf,
-    pub(super) content: Arc<dyn Content>,
-    pub(super) attributes: Attributes,
-}
 
 /// Files of one directory that one thread writes.
 pub(super) struct Batch {
@@ -119,9 +112,12 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::export::Reflink;
     use crate::export::sharing::Linux;
+    use crate::rope::Content;
     use crate::rope::{ReadError, Rope, Segment};
 
     fn ready(path: PathBuf, content: Arc<dyn Content>) -> Ready {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
+use super::error::{ExportError, at, reading};
 use super::sharing::{Sharing, SystemCalls, Way};
-use super::{ExportError, at, reading};
 use crate::rope::{Backing, Content, Extent, ExtentSource, ReadError, to_usize};
 
 /// Bytes copied at a time.

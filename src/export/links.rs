@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use super::directory::Batch;
+use super::error::{ExportError, at};
+use super::job::{ExportProgress, WriteJob};
 use super::sharing::{Sharing, SystemCalls};
-use super::{ExportError, ExportProgress, WriteJob, at};
 
 /// A file with its further names.
 pub(super) struct LinkedFile {

@@ -1,11 +1,18 @@
 //! Writes views to a disk: the same bytes, names, permissions, owners and times as the mount shows.
 //!
-//! It does not know splits, wheels and archives: it writes the same trees that `fs` serves.
+//! `output` publishes what is complete, `inputs` protects the inputs of a command.
 
 mod directory;
+mod error;
 mod file;
+mod files;
+mod inputs;
+mod job;
 mod links;
+mod output;
 mod sharing;
+mod statement;
+mod unfinished;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,68 +23,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, utimensat};
 
-use self::directory::Ready;
+use self::error::{at, reading};
+use self::job::{WriteJob, times};
 use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
-use crate::rope::{Content, ReadError};
+use crate::rope::Content;
 use crate::source::{Attributes, EntryPath};
-use crate::tree::{Body, NodeId, NodeKind, ROOT, Tree};
+use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 
+pub use self::error::ExportError;
+pub(crate) use self::files::NewFiles;
+pub(crate) use self::inputs::Inputs;
+pub use self::job::ExportProgress;
+pub(crate) use self::output::{Output, Replace};
 pub use self::sharing::Reflink;
+pub(crate) use self::statement::StatementChange;
+pub(crate) use self::unfinished::remove_unfinished;
 
 /// Bytes copied at a time.
 const STEP: usize = 1 << 20;
-
-/// Progress of writing in bytes, for a progress bar.
-#[derive(Debug, Default)]
-pub struct ExportProgress {
-    /// Bytes to write.
-    pub total: AtomicU64,
-    /// Bytes written.
-    pub done: AtomicU64,
-}
-
-/// Why a view cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    /// The operating system refused.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file to be written.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
-    /// Its bytes cannot be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        /// The file to be written.
-        path: PathBuf,
-        /// The reason.
-        source: ReadError,
-    },
-    /// `--reflink always` was given, and blocks of the input cannot be shared.
-    #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]
-    NotShared {
-        /// The file to be written.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
-    /// There is no such view.
-    #[error("there is no view {0}")]
-    NoSuchView(EntryPath),
-}
-
-/// A file to write, and its path.
-#[derive(Clone)]
-struct WriteJob {
-    path: PathBuf,
-    body: Body,
-    attributes: Attributes,
-}
 
 /// The jobs of writing directories.
 #[derive(Default)]
@@ -193,16 +159,6 @@ fn write_files<K: SystemCalls>(
     batches.into_iter().par_bridge().try_for_each(|batch| batch.write(sharing, &progress.done))
 }
 
-impl WriteJob {
-    /// Makes the content, and adds its size to the bytes to write.
-    fn ready(self, progress: &ExportProgress) -> Result<Ready, ExportError> {
-        let Self { path, body, attributes } = self;
-        let content = body.content().map_err(reading(&path))?;
-        progress.total.fetch_add(content.size(), Ordering::Relaxed);
-        Ok(Ready { path, content, attributes })
-    }
-}
-
 /// Writes a content to a file in pieces. `path` names the file in errors. Adds the bytes to `done`.
 pub fn copy(content: &dyn Content, file: &mut File, path: &Path, done: &AtomicU64) -> Result<(), ExportError> {
     let size = content.size();
@@ -231,17 +187,4 @@ fn set_owner(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
 
 fn set_time(path: &Path, attributes: &Attributes) -> Result<(), ExportError> {
     utimensat(CWD, path, &times(attributes), AtFlags::SYMLINK_NOFOLLOW).map_err(|error| at(path)(error.into()))
-}
-
-fn times(attributes: &Attributes) -> Timestamps {
-    let time = Timespec { tv_sec: attributes.mtime, tv_nsec: attributes.mtime_nanoseconds.into() };
-    Timestamps { last_access: time, last_modification: time }
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
-    move |source| ExportError::Io { path: path.to_owned(), source }
-}
-
-fn reading(path: &Path) -> impl FnOnce(ReadError) -> ExportError {
-    move |source| ExportError::Read { path: path.to_owned(), source }
 }

@@ -9,9 +9,9 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
+use super::ExportError;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::disk::{MountEntry, list_all_mounts};
 use crate::join;
@@ -20,7 +20,7 @@ use crate::join;
 const MOST_LINKS: u32 = 40;
 
 /// All inputs of a command.
-pub(super) struct Inputs {
+pub(crate) struct Inputs {
     inputs: Vec<ProtectedInput>,
     mounts: Vec<MountEntry>,
 }
@@ -45,12 +45,12 @@ struct DevicePath {
 
 impl Inputs {
     /// The inputs at these paths: also the wheels and artifacts in directories, which may be symlinks.
-    pub(super) fn of(paths: &[PathBuf]) -> Self {
+    pub(crate) fn of(paths: &[PathBuf]) -> Self {
         Self::at(paths.iter().flat_map(|path| parts_of(path).into_iter().map(|part| (path.clone(), part))).collect())
     }
 
     /// The inputs of `recombine`.
-    pub(super) fn of_shards(config: &Path, directory: &Path) -> Self {
+    pub(crate) fn of_shards(config: &Path, directory: &Path) -> Self {
         let of_shards = shards(directory).unwrap_or_default();
         let parts = of_shards.values().flat_map(|shard| parts_of(shard));
         let parts = parts.chain([directory.to_owned()]).map(|part| (directory.to_owned(), part));
@@ -87,17 +87,17 @@ impl Inputs {
     }
 
     /// Fails if a file or directory may not be created or replaced at `place`. A symlink there is replaced itself.
-    pub(super) fn check(&self, place: &Path) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, place: &Path) -> Result<(), ExportError> {
         let resolved = place_of(place);
-        let shown = place.display();
+        let path = || place.to_owned();
         let location = self.locate(&resolved);
         for input in &self.inputs {
-            let given = input.given.display();
+            let given = input.given.clone();
             if input.leading.contains(&location) {
-                bail!("{shown}: it is the input {given} or contains it, and is not replaced; name another output");
+                return Err(ExportError::IsInput { path: path(), input: given });
             }
             if location.is_in(&input.location) {
-                bail!("{shown}: it is in the input {given}; name an output outside of it");
+                return Err(ExportError::InInput { path: path(), input: given });
             }
         }
         let Ok(existing) = resolved.symlink_metadata() else { return Ok(()) };
@@ -105,18 +105,15 @@ impl Inputs {
             && let Some(mount) = self.mounts_at(&resolved).next()
         {
             // Deleting what is replaced would delete the files of that filesystem.
-            let mounted = mount.mount_point.display();
-            bail!("{shown}: not replaced, because {mounted} is a mount point; unmount it, or name another output");
+            return Err(ExportError::MountPoint { path: path(), mounted: mount.mount_point.clone() });
         }
         let is_linked = existing.is_file() && existing.nlink() > 1;
         let input = self.inputs.iter().filter(|_| is_linked).find(|input| has_link(&input.path, &existing));
-        input.map_or(Ok(()), |input| {
-            bail!("{shown}: it is a hard link to a file of the input {}; name another output", input.given.display())
-        })
+        input.map_or(Ok(()), |input| Err(ExportError::LinkedToInput { path: path(), input: input.given.clone() }))
     }
 
     /// Fails if a file may not be written at `path`. Symlinks are followed.
-    pub(super) fn check_written(&self, path: &Path) -> anyhow::Result<()> {
+    pub(crate) fn check_written(&self, path: &Path) -> Result<(), ExportError> {
         // Opening a directory for writing fails.
         if path.is_dir() { Ok(()) } else { self.check(&real(path, MOST_LINKS)) }
     }

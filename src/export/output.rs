@@ -9,13 +9,14 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tempfile::{Builder, TempDir};
+use tracing::warn;
 
+use super::error::{ExportError, at};
 use super::inputs::Inputs;
-use super::interrupt::{delete, unfinished};
+use super::unfinished::{delete, unfinished};
 use crate::disk::{LockKind, try_lock};
 use crate::resources::Resources;
 use crate::source::EntryPath;
@@ -33,7 +34,7 @@ const ASIDE: &str = ".kpackfs-replaced-";
 const TRIES: usize = 100;
 
 /// An output that is being written. If it is dropped before it is published, nothing is left.
-pub(super) struct Output {
+pub(crate) struct Output {
     place: PathBuf,
     hidden: TempDir,
     /// Held as long as this process lives, so that no other process removes the directory as left behind.
@@ -44,7 +45,7 @@ pub(super) struct Output {
 }
 
 /// What an output may replace.
-pub(super) enum Replace {
+pub(crate) enum Replace {
     /// Everything that has the name of a part.
     Anything,
     /// These parts.
@@ -53,7 +54,7 @@ pub(super) enum Replace {
 
 impl Replace {
     /// Everything or nothing.
-    pub(super) fn all(force: bool) -> Self {
+    pub(crate) fn all(force: bool) -> Self {
         if force { Self::Anything } else { Self::Only(Vec::new()) }
     }
 
@@ -76,24 +77,23 @@ impl Output {
     /// Prepares output to the directory `place`. Fails if `parts` or `gone` exist in it and may not be replaced, and if
     /// they concern an input.
     /// Code objects are compressed once: until they are written, they are kept in an unnamed file in the directory.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         place: &Path,
         parts: &[PathBuf],
         gone: &[PathBuf],
         replace: &Replace,
         inputs: &Inputs,
         resources: &Resources,
-    ) -> anyhow::Result<Self> {
-        let name = || place.display().to_string();
+    ) -> Result<Self, ExportError> {
         parts.iter().chain(gone).try_for_each(|part| inputs.check(part))?;
-        fs::create_dir_all(place).with_context(name)?;
+        fs::create_dir_all(place).map_err(at(place))?;
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
         let refused: Vec<_> = existing.filter(|part| !replace.allows(part)).collect();
         refuse_existing(&refused)?;
         clear(place, inputs);
         // Locked before the directory exists: an interrupt in between would leave it.
         let mut unfinished = unfinished();
-        let (hidden, lock) = hidden_in(place).with_context(name)?;
+        let (hidden, lock) = hidden_in(place).map_err(at(place))?;
         *unfinished = Some(hidden.path().to_owned());
         drop(unfinished);
         resources.store.spool_to(place);
@@ -118,23 +118,22 @@ impl Output {
     }
 
     /// The views, with the paths where they are written until all are complete.
-    pub(super) fn views(&self, views: &[(EntryPath, PathBuf)]) -> Vec<(EntryPath, PathBuf)> {
+    pub(crate) fn views(&self, views: &[(EntryPath, PathBuf)]) -> Vec<(EntryPath, PathBuf)> {
         views.iter().map(|(view, place)| (view.clone(), self.staged(place))).collect()
     }
 
     /// Adds a file that replaces an existing one, or a file of a part that has been written.
-    pub(super) fn write_file(&mut self, place: &Path, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write_file(&mut self, place: &Path, text: &str) -> Result<(), ExportError> {
         let is_in_part = self.parts.iter().any(|part| place.starts_with(&part.place));
         let staged = if is_in_part { self.staged(place) } else { self.add(place, true) };
-        let name = || staged.display().to_string();
         if let Some(directory) = staged.parent() {
-            fs::create_dir_all(directory).with_context(name)?;
+            fs::create_dir_all(directory).map_err(at(&staged))?;
         }
-        fs::write(&staged, text).with_context(name)
+        fs::write(&staged, text).map_err(at(&staged))
     }
 
     /// Renames everything. If this fails, nothing has been renamed.
-    pub(super) fn publish(self) -> anyhow::Result<()> {
+    pub(crate) fn publish(self) -> Result<(), ExportError> {
         // An interrupt waits until this is done.
         let _unfinished = unfinished();
         // Replaced parts are deleted with the hidden directory.
@@ -148,7 +147,7 @@ impl Output {
             if let Err(error) = part.publish() {
                 let (published, _) = parts.split_at(number);
                 published.iter().rev().for_each(|part| part.take_back());
-                return Err(error).with_context(|| part.place.display().to_string());
+                return Err(at(&part.place)(error));
             }
         }
         Ok(())
@@ -161,7 +160,7 @@ impl Drop for Output {
         *unfinished = None;
         let directory = self.hidden.path();
         if let Err(error) = delete(directory) {
-            eprintln!("kpackfs: warning: {}: it cannot be deleted: {error}", directory.display());
+            warn!("{}: it cannot be deleted: {error}", directory.display());
         }
     }
 }
@@ -185,7 +184,7 @@ impl OutputPart {
         let back = Self { staged: self.place.clone(), place: self.staged.clone(), may_replace: true };
         let flags = if is_replaced { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
         if let Err(error) = back.rename(flags) {
-            eprintln!("kpackfs: warning: {}: it is new, and cannot be taken back: {error}", self.place.display());
+            warn!("{}: it is new, and cannot be taken back: {error}", self.place.display());
         }
     }
 
@@ -250,7 +249,7 @@ impl Movable {
 }
 
 /// Fails if there are paths that would be replaced.
-pub(super) fn refuse_existing(taken: &[&Path]) -> anyhow::Result<()> {
+pub(super) fn refuse_existing(taken: &[&Path]) -> Result<(), ExportError> {
     let Some(first) = taken.first() else { return Ok(()) };
     let more = match taken.len().saturating_sub(NAMED) {
         0 => String::new(),
@@ -258,7 +257,7 @@ pub(super) fn refuse_existing(taken: &[&Path]) -> anyhow::Result<()> {
     };
     let shown = taken.iter().skip(1).take(NAMED - 1).map(|place| format!(", {}", place.display()));
     let shown = shown.fold(first.display().to_string(), |all, one| all + &one);
-    bail!("{shown}{more}: there already; name another directory, or replace what is there by --force");
+    Err(ExportError::Existing(shown + &more))
 }
 
 /// Creates a hidden directory, and locks it.
@@ -296,11 +295,11 @@ fn clear(output: &Path, inputs: &Inputs) {
         let name = name.to_string_lossy();
         if name.starts_with(PREFIX) && inputs.check(&path).is_ok() && lock(&path).is_ok_and(|lock| lock.is_some()) {
             if let Err(error) = delete(&path) {
-                eprintln!("kpackfs: warning: {}: left by a run that was killed: {error}", path.display());
+                warn!("{}: left by a run that was killed: {error}", path.display());
             }
         } else if name.starts_with(ASIDE) {
             let path = path.display();
-            eprintln!("kpackfs: warning: {path}: a run that was killed has left it; it is what was replaced");
+            warn!("{path}: a run that was killed has left it; it is what was replaced");
         }
     }
 }

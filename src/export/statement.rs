@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use anyhow::Context;
+use tracing::warn;
 
+use super::error::{ExportError, at};
 use super::inputs::Inputs;
 use super::output::Output;
-use super::terminal::message;
 use crate::disk;
 use crate::source::EntryPath;
 use crate::split::{STATEMENT, Statement, statement_of_component};
 use crate::view::REPORTS;
 
 /// A statement, and parts of an earlier split that are replaced in addition to those with the same names.
-pub(super) struct StatementChange {
+pub(crate) struct StatementChange {
     /// The files that contain it.
     files: Vec<PathBuf>,
     statement: Statement,
@@ -27,12 +27,12 @@ impl StatementChange {
     /// The statement for `output` after the parts are written. If they are a whole split, it replaces the earlier
     /// statement; otherwise the parts are added to that. `is_part` says whether a name can be that of a part, since
     /// nothing else may be replaced.
-    pub(super) fn new(
+    pub(crate) fn new(
         output: &Path,
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ExportError> {
         let file = output.join(REPORTS).join(STATEMENT);
         let earlier = read(&file)?;
         Ok(Self { files: vec![file], ..Self::after(earlier, output, statement, is_whole, is_part)? })
@@ -40,13 +40,13 @@ impl StatementChange {
 
     /// Like [`StatementChange::new`], for the parts of a component of artifacts. Each part contains the statement: the
     /// directory around them is a build's, whose tools take every directory in it for an artifact.
-    pub(super) fn of_component(
+    pub(crate) fn of_component(
         output: &Path,
         component: &str,
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ExportError> {
         let statement_of = |part: &Path| part.join(REPORTS).join(STATEMENT);
         // Of kpackfs 0.2.0.
         let old = output.join(REPORTS).join(statement_of_component(component));
@@ -63,7 +63,7 @@ impl StatementChange {
             }
         }
         let mut change = Self::after(earlier, output, statement, is_whole, is_part)?;
-        for part in change.statement.parts()? {
+        for part in change.statement.parts().map_err(ExportError::StatedPart)? {
             change.files.push(statement_of(&output.join(part.as_path())));
         }
         if old.exists() {
@@ -79,14 +79,14 @@ impl StatementChange {
         statement: Statement,
         is_whole: bool,
         is_part: impl Fn(&EntryPath) -> bool,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ExportError> {
         let mut change = Self { files: Vec::new(), statement, replaced: Vec::new(), earlier: Vec::new() };
         let Some(earlier) = earlier else { return Ok(change) };
-        let mut there = earlier.parts()?;
+        let mut there = earlier.parts().map_err(ExportError::StatedPart)?;
         there.retain(|part| is_part(part) && output.join(part.as_path()).symlink_metadata().is_ok());
         change.earlier = there.iter().map(|part| output.join(part.as_path())).collect();
         if is_whole {
-            let new = change.statement.parts()?;
+            let new = change.statement.parts().map_err(ExportError::StatedPart)?;
             let is_below = |part: &EntryPath, other: &EntryPath| part != other && part.below(other).is_some();
             let is_gone =
                 |part: &EntryPath| new.contains(part) || new.iter().chain(&there).any(|other| is_below(part, other));
@@ -100,39 +100,38 @@ impl StatementChange {
     }
 
     /// Parts of an earlier split that the new one does not have, and its statement if it was elsewhere.
-    pub(super) fn replaced(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn replaced(&self) -> impl Iterator<Item = PathBuf> {
         self.replaced.iter().cloned()
     }
 
     /// Everything that an earlier split has written, as its statement proves.
-    pub(super) fn ours(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn ours(&self) -> impl Iterator<Item = PathBuf> {
         self.earlier.iter().chain(&self.replaced).cloned()
     }
 
     /// Fails if the statement would be written to an input, where a symlink leads.
-    pub(super) fn check(&self, inputs: &Inputs) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
         self.files.iter().try_for_each(|file| inputs.check(file))
     }
 
     /// Adds the statement to an output.
-    pub(super) fn write(&self, output: &mut Output) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, output: &mut Output) -> Result<(), ExportError> {
         self.files.iter().try_for_each(|file| output.write_file(file, &self.statement.to_json()))
     }
 }
 
 /// The statement in a file, if there is one.
-fn read(file: &Path) -> anyhow::Result<Option<Statement>> {
-    let name = || file.display().to_string();
+fn read(file: &Path) -> Result<Option<Statement>, ExportError> {
     let bytes = match disk::read(file) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        read => read.with_context(name)?,
+        read => read.map_err(at(file))?,
     };
     match Statement::parse(&bytes) {
         Ok(statement) => Ok(Some(statement)),
         Err(error) => {
-            eprintln!("kpackfs: warning: {}", message(&format!("{}: {error}; it is replaced", name())));
+            warn!("{}: {error}; it is replaced", file.display());
             Ok(None)
         }
     }

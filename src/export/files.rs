@@ -1,84 +1,72 @@
-//! Files that the commands of `kpack` write. All names are checked before the first file is written.
+//! Single files that a command writes. All names are checked before the first file is written.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use clap::Args;
 use tempfile::{Builder, NamedTempFile};
 
+use super::error::{ExportError, at};
 use super::inputs::Inputs;
 use super::output::refuse_existing;
 
-/// Whether existing files are replaced.
-#[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Replacing {
-    /// Replace existing files
-    #[arg(long)]
-    force: bool,
-}
-
 /// Files to write: the path of each, what it is made of, and how it is named in messages.
-pub(super) struct NewFiles<T> {
+pub(crate) struct NewFiles<T> {
     files: BTreeMap<PathBuf, (String, T)>,
-    replacing: Replacing,
+    may_replace: bool,
 }
 
 impl<T> NewFiles<T> {
-    pub(super) fn new(replacing: Replacing) -> Self {
-        Self { files: BTreeMap::new(), replacing }
+    pub(crate) fn new(may_replace: bool) -> Self {
+        Self { files: BTreeMap::new(), may_replace }
     }
 
     /// Adds a file. Fails if another one has the same path.
-    pub(super) fn add(&mut self, path: PathBuf, name: String, source: T) -> anyhow::Result<()> {
+    pub(crate) fn add(&mut self, path: PathBuf, name: String, source: T) -> Result<(), ExportError> {
         if let Some((other, _)) = self.files.get(&path) {
-            let path = path.display();
-            bail!(
-                "{path}: both {other} and {name} would be written to it; write them one at a time, to different names"
-            );
+            return Err(ExportError::SamePath { path, first: other.clone(), second: name });
         }
         self.files.insert(path, (name, source));
         Ok(())
     }
 
     /// Writes all files by `write`, or none if one of them may not be written.
-    pub(super) fn write(
+    pub(crate) fn write<E: From<ExportError>>(
         &self,
         inputs: &Inputs,
-        write: impl Fn(&T, &mut NamedTempFile, &Path) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        write: impl Fn(&T, &mut NamedTempFile, &Path) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.check(inputs)?;
         for (path, (_, source)) in &self.files {
             let directory = parent(path);
-            fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+            fs::create_dir_all(directory).map_err(at(directory))?;
             let mut name = Builder::new();
             name.prefix(".kpackfs-").suffix(".partial").permissions(fs::Permissions::from_mode(0o666));
-            let mut file = name.tempfile_in(directory).with_context(|| path.display().to_string())?;
+            let mut file = name.tempfile_in(directory).map_err(at(path))?;
             write(source, &mut file, path)?;
-            let persisted = if self.replacing.force { file.persist(path) } else { file.persist_noclobber(path) };
-            persisted.with_context(|| path.display().to_string())?;
+            let persisted = if self.may_replace { file.persist(path) } else { file.persist_noclobber(path) };
+            persisted.map_err(|error| at(path)(error.error))?;
         }
         Ok(())
     }
 
     /// Fails if a file would be written to an input, in place of something else, or where a directory has to be.
-    fn check(&self, inputs: &Inputs) -> anyhow::Result<()> {
+    fn check(&self, inputs: &Inputs) -> Result<(), ExportError> {
         // A path sorts right before the paths below it.
         for ((outer, (name, _)), (inner, (other, _))) in self.files.iter().zip(self.files.iter().skip(1)) {
             if inner.starts_with(outer) {
-                let path = outer.display();
-                bail!("{path}: it would be a file for {name}, and a directory for {other}; write them one at a time");
+                let (path, file, directory) = (outer.clone(), name.clone(), other.clone());
+                return Err(ExportError::FileAndDirectory { path, file, directory });
             }
         }
         self.files.keys().try_for_each(|path| inputs.check(path))?;
         if let Some(other) = self.files.keys().find(|path| is_no_file(path)) {
-            bail!("{}: it is no regular file, and is not replaced by one; name another output", other.display());
+            return Err(ExportError::NotRegular(other.clone()));
         }
         let taken: Vec<_> =
             self.files.keys().map(PathBuf::as_path).filter(|it| it.symlink_metadata().is_ok()).collect();
-        if self.replacing.force { Ok(()) } else { refuse_existing(&taken) }
+        if self.may_replace { Ok(()) } else { refuse_existing(&taken) }
     }
 }
 

@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> anyhow::Result<Output> {
+fn prepare(output: &Path, names: &[&str], force: bool, input: &Path) -> Result<Output, ExportError> {
     let places: Vec<_> = names.iter().map(|name| output.join(name)).collect();
     let inputs = Inputs::of(&[input.to_owned()]);
     Output::prepare(output, &places, &[], &Replace::all(force), &inputs, &Resources::new(0))

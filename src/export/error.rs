@@ -1,0 +1,110 @@
+//! Why views or files cannot be written.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::rope::ReadError;
+use crate::source::{EntryPath, PathError};
+
+/// Why a view or a file cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file to be written.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// Its bytes cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file to be written.
+        path: PathBuf,
+        /// The reason.
+        source: ReadError,
+    },
+    /// `--reflink always` was given, and blocks of the input cannot be shared.
+    #[error("{}: it cannot share blocks with the input: {source}; --reflink auto copies then", path.display())]
+    NotShared {
+        /// The file to be written.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// There is no such view.
+    #[error("there is no view {0}")]
+    NoSuchView(EntryPath),
+    /// An output is an input, or contains one.
+    #[error("{}: it is the input {} or contains it, and is not replaced; name another output", path.display(), input.display())]
+    IsInput {
+        /// The output.
+        path: PathBuf,
+        /// The input, as the user gave it.
+        input: PathBuf,
+    },
+    /// An output is in an input.
+    #[error("{}: it is in the input {}; name an output outside of it", path.display(), input.display())]
+    InInput {
+        /// The output.
+        path: PathBuf,
+        /// The input, as the user gave it.
+        input: PathBuf,
+    },
+    /// An output is a hard link to a file of an input.
+    #[error("{}: it is a hard link to a file of the input {}; name another output", path.display(), input.display())]
+    LinkedToInput {
+        /// The output.
+        path: PathBuf,
+        /// The input, as the user gave it.
+        input: PathBuf,
+    },
+    /// Replacing an output would delete the files of another filesystem.
+    #[error("{}: not replaced, because {} is a mount point; unmount it, or name another output", path.display(), mounted.display())]
+    MountPoint {
+        /// The output.
+        path: PathBuf,
+        /// The mount point.
+        mounted: PathBuf,
+    },
+    /// Outputs exist. The text lists some of them.
+    #[error("{0}: there already; name another directory, or replace what is there by --force")]
+    Existing(String),
+    /// Two outputs would have one path.
+    #[error("{}: both {first} and {second} would be written to it; write them one at a time, to different names", path.display())]
+    SamePath {
+        /// The path.
+        path: PathBuf,
+        /// The name of one output.
+        first: String,
+        /// The name of the other.
+        second: String,
+    },
+    /// A path would be a file and a directory.
+    #[error("{}: it would be a file for {file}, and a directory for {directory}; write them one at a time", path.display())]
+    FileAndDirectory {
+        /// The path.
+        path: PathBuf,
+        /// The output for which it would be a file.
+        file: String,
+        /// The output for which it would be a directory.
+        directory: String,
+    },
+    /// A directory, a device or the like would be replaced by a file.
+    #[error("{}: it is no regular file, and is not replaced by one; name another output", .0.display())]
+    NotRegular(PathBuf),
+    /// The statement of an earlier split names a part by a path that is none.
+    #[error("{0}")]
+    StatedPart(#[source] PathError),
+}
+
+/// For `map_err`: names the file that is written.
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> ExportError {
+    move |source| ExportError::Io { path: path.to_owned(), source }
+}
+
+/// For `map_err`: names the file that is written, if the input cannot be read.
+pub(super) fn reading(path: &Path) -> impl FnOnce(ReadError) -> ExportError {
+    move |source| ExportError::Read { path: path.to_owned(), source }
+}

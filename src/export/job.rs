@@ -1,0 +1,52 @@
+//! The files to write, and the progress of that.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Timespec, Timestamps};
+
+use super::error::{ExportError, reading};
+use crate::rope::Content;
+use crate::source::Attributes;
+use crate::tree::Body;
+
+/// Progress of writing in bytes, for a progress bar.
+#[derive(Debug, Default)]
+pub struct ExportProgress {
+    /// Bytes to write.
+    pub total: AtomicU64,
+    /// Bytes written.
+    pub done: AtomicU64,
+}
+
+/// A file to write, and its path.
+#[derive(Clone)]
+pub(super) struct WriteJob {
+    pub(super) path: PathBuf,
+    pub(super) body: Body,
+    pub(super) attributes: Attributes,
+}
+
+/// A file to write, and its content.
+pub(super) struct Ready {
+    pub(super) path: PathBuf,
+    pub(super) content: Arc<dyn Content>,
+    pub(super) attributes: Attributes,
+}
+
+impl WriteJob {
+    /// Makes the content, and adds its size to the bytes to write.
+    pub(super) fn ready(self, progress: &ExportProgress) -> Result<Ready, ExportError> {
+        let Self { path, body, attributes } = self;
+        let content = body.content().map_err(reading(&path))?;
+        progress.total.fetch_add(content.size(), Ordering::Relaxed);
+        Ok(Ready { path, content, attributes })
+    }
+}
+
+/// The time of a file, for `utimensat`.
+pub(super) fn times(attributes: &Attributes) -> Timestamps {
+    let time = Timespec { tv_sec: attributes.mtime, tv_nsec: attributes.mtime_nanoseconds.into() };
+    Timestamps { last_access: time, last_modification: time }
+}
