@@ -22,7 +22,9 @@ use kpackfs::metrics::Counters;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::source::{EntryKind, EntryPath, Input};
-use kpackfs::wheel::{self, Claims, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
+
+use kpackfs::wheel::Claims;
+use kpackfs::wheelparts::{self, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use tempfile::TempDir;
 
 /// Files of the generated wheel. The largest ROCm wheels have some ten thousand.
@@ -109,7 +111,7 @@ static MADE: LazyLock<Made> = LazyLock::new(|| {
     for (name, text) in [("METADATA", METADATA), ("WHEEL", WHEEL), ("RECORD", &record)] {
         files.push(WheelEntry::stored(path(&format!("made-1.dist-info/{name}")), literal(text.as_bytes())));
     }
-    let bytes = wheel::archive(&files, DosTime::default()).unwrap().to_vec().unwrap();
+    let bytes = wheelparts::archive(&files, DosTime::default()).unwrap().to_vec().unwrap();
     std::fs::write(directory.path().join("made-1-py3-none-linux_x86_64.whl"), bytes).unwrap();
     Made { directory, record: record.into_bytes() }
 });
@@ -142,7 +144,8 @@ fn assemble_a_wheel_with_its_record(bencher: Bencher) {
     let input = Input::open(&made_wheel(), &resources()).unwrap();
     let keys: [BundleKey; 1] = ["gfx942".parse().unwrap()];
     let wheels =
-        Wheels::new(FatWheel::read(&input, &resources()).unwrap(), keys, &wheel::AssemblyOptions::default()).unwrap();
+        Wheels::new(FatWheel::read(&input, &resources()).unwrap(), keys, &wheelparts::AssemblyOptions::default())
+            .unwrap();
     let file = |number: usize| WheelEntry::stored(path(&format!("made/{number}.py")), literal(*b"pass\n"));
     let files: Vec<_> = (0..FILES).map(file).collect();
     bencher.with_inputs(|| files.clone()).bench_local_values(|files| {

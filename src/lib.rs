@@ -73,6 +73,8 @@ pub mod verify;
 pub mod view;
 #[doc(hidden)]
 pub mod wheel;
+#[doc(hidden)]
+pub mod wheelparts;
 
 mod diff;
 mod disk;

@@ -13,7 +13,8 @@ use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use kpackfs::split::{Plan, PlanOptions, PlanProgress};
 use kpackfs::tree::{Body, NodeId, NodeKind, ROOT, Tree};
-use kpackfs::view::{WheelOptions, WheelSet, lay_out};
+use kpackfs::view::lay_out;
+use kpackfs::wheelparts::{WheelOptions, WheelSet};
 
 struct Counting;
 

@@ -17,7 +17,8 @@ use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
 use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions, PlanProgress};
-use kpackfs::wheel::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, VariantLabel, WheelEntry, Wheels};
+use kpackfs::wheel::VariantLabel;
+use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
     License-Expression: MIT\r\nLicense-File: LICENSE\r\nProvides-Extra: all\r\nRequires-Dist: numpy; extra == \"all\"\r\n\

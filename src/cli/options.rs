@@ -12,8 +12,8 @@ use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
 use crate::split::{Packaging, PlanOptions, Statement};
-use crate::view::WheelOptions;
-use crate::wheel::{self, DosTime, VariantLabel, WheelError};
+use crate::wheel::{self, VariantLabel, WheelError};
+use crate::wheelparts::{AssemblyOptions, DosTime, WheelOptions};
 
 /// The input.
 #[derive(Clone, Debug, Args)]
@@ -231,7 +231,7 @@ impl SplitOptions {
         };
         let statement = Statement::of(&self.to_options(Packaging::Bundles)?);
         let options = WheelOptions {
-            names: wheel::AssemblyOptions {
+            names: AssemblyOptions {
                 device_prefix: self.device_package_prefix.clone(),
                 device_requires: self.device_requires_dist.clone(),
             },

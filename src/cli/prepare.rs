@@ -20,8 +20,8 @@ use crate::report::MakingProgress;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
 use crate::split::{Destination, Packaging, Plan, PlanProgress, Statement};
-use crate::view::WheelSet;
 use crate::wheel::states_digests;
+use crate::wheelparts::WheelSet;
 
 /// An input with its plan.
 pub(super) struct Prepared {

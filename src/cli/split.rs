@@ -13,17 +13,15 @@ use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::terminal::message;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
-use crate::export::Inputs;
-use crate::export::StatementChange;
 use crate::export::{self, ExportProgress, Reflink};
-use crate::export::{Output, Replace};
+use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED};
 use crate::tree::{ROOT, Tree};
-use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS, WheelPart, WheelSet};
-use crate::wheel::SplitWheel;
+use crate::view::{self, FAT, FAT_WHEEL, HOST, MERGED, THIN, WHEELS};
+use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]

@@ -10,7 +10,8 @@ use super::terminal::message;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::source::{EntryPath, Input};
 use crate::tree::{ROOT, Tree};
-use crate::view::{THIN, THIN_WHEELS, WheelSet};
+use crate::view::{THIN, THIN_WHEELS};
+use crate::wheelparts::WheelSet;
 
 /// The versions of thin wheels.
 #[derive(Debug, Args)]

@@ -16,8 +16,9 @@ use crate::report::{InspectReport, MakingProgress, SizedParts, Sizes};
 use crate::resources::Resources;
 use crate::source::{Input, InputKind, SourceError};
 use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, RESERVED, STATEMENT, Statement};
-use crate::view::{HOST, REPORTS, WheelOptions, WheelSet};
+use crate::view::{HOST, REPORTS};
 use crate::wheel::Metadata;
+use crate::wheelparts::{WheelOptions, WheelSet};
 
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

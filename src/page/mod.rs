@@ -27,7 +27,8 @@ use crate::report::{EmbeddedSummary, InspectReport, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
-use crate::view::{JSON_VERSION, SplitArtifact, WheelSet};
+use crate::view::{JSON_VERSION, SplitArtifact};
+use crate::wheelparts::WheelSet;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");

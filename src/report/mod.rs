@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::source::Input;
 use crate::split::Plan;
-use crate::view::WheelSet;
+use crate::wheelparts::WheelSet;
 
 pub(crate) use sizes::{MakingProgress, PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};

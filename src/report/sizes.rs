@@ -12,7 +12,7 @@ use crate::kpack::{ArchiveRope, make_archives};
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
-use crate::view::{WheelPart, WheelSet};
+use crate::wheelparts::{WheelPart, WheelSet};
 
 /// Sizes in bytes. `None` if a size is unknown without work or does not exist.
 #[derive(Debug, Serialize)]

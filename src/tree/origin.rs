@@ -133,7 +133,7 @@ impl Origin {
 mod tests {
     use super::*;
     use crate::rope::{Rope, Segment};
-    use crate::wheel::Digest;
+    use crate::wheelparts::Digest;
 
     /// Has the digest of one file.
     #[derive(Debug)]

@@ -15,7 +15,8 @@ use super::report::{Check, Findings};
 use super::{Context, VerifyProgress};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
-use crate::wheel::{Claim, Digest, Stated};
+use crate::wheel::{Claim, Stated};
+use crate::wheelparts::Digest;
 
 /// Files of a dist-info directory for which RECORD has no digest, or which it need not name (Recording installed
 /// projects; PEP 815).

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::items::{Item, ItemKind, add_directories};
 use super::layout::ViewError;
-use super::wheel_part::WheelPart;
-use super::wheels::WheelSet;
 use crate::gpu::BundleKey;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::tree::Body;
+use crate::wheelparts::WheelPart;
+use crate::wheelparts::WheelSet;
 
 /// The parts as they are installed.
 pub(super) struct Installed {

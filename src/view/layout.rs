@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
-use super::record::{RecordFile, WheelBody};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
-use super::wheel_part::WheelPart;
-use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, Level};
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Attributes, EntryPath, Input};
@@ -18,6 +15,9 @@ use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEE
 use crate::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
 use crate::tree::{Origin, OriginKind, PartRecord};
 use crate::wheel::WheelError;
+use crate::wheelparts::WheelPart;
+use crate::wheelparts::WheelSet;
+use crate::wheelparts::{RecordFile, WheelBody};
 
 /// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";

@@ -8,16 +8,11 @@ mod items;
 mod kpm;
 mod layout;
 mod package;
-mod payload;
 mod recombined;
-mod record;
 mod report;
-mod spliced;
 mod thin;
 mod thin_wheels;
 mod watch;
-mod wheel_part;
-mod wheels;
 
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
@@ -28,5 +23,3 @@ pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;
 pub use thin::ThinViews;
-pub use wheel_part::WheelPart;
-pub use wheels::{WheelOptions, WheelSet};

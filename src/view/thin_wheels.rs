@@ -8,15 +8,16 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use super::installed::InstalledRecord;
-use super::record::{RecordFile, WheelBody};
-use super::wheel_part::WheelPart;
-use super::wheels::WheelSet;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::{FatBinaries, Statement, THIN};
 use crate::tree::Body;
-use crate::wheel::{STATEMENT, SplitWheel, WheelEntry, WheelError};
+use crate::wheel::{STATEMENT, WheelError};
+use crate::wheelparts::WheelPart;
+use crate::wheelparts::WheelSet;
+use crate::wheelparts::{RecordFile, WheelBody};
+use crate::wheelparts::{SplitWheel, WheelEntry};
 
 /// The most wheels whose lists of files are kept. Such a list is as long as that of the input.
 const MOST: NonZeroUsize = NonZeroUsize::new(8).unwrap();

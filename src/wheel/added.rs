@@ -37,7 +37,7 @@ impl Added {
     }
 
     /// The common prefix of the device distributions' names.
-    pub(super) fn prefix(&self) -> Option<String> {
+    pub(crate) fn prefix(&self) -> Option<String> {
         let prefix = |(name, key): (&String, &Option<BundleKey>)| {
             let name = name.strip_suffix(&*normalise(&key.as_ref()?.distribution_part()))?;
             name.strip_suffix('-').map(str::to_owned)
@@ -74,7 +74,7 @@ impl Metadata {
     }
 
     /// The same METADATA, byte by byte, without the lines that a splitter has added.
-    pub(super) fn without(&self, added: &Added, path: &EntryPath) -> Result<Self, WheelError> {
+    pub(crate) fn without(&self, added: &Added, path: &EntryPath) -> Result<Self, WheelError> {
         if added.range.is_empty() {
             return Ok(self.clone());
         }

@@ -18,7 +18,7 @@ pub fn is_elsewhere(installed: &EntryPath) -> bool {
 }
 
 /// Like [`installed`], with another data directory for files that are not installed next to the packages.
-pub(super) fn installed_with(path: &EntryPath, elsewhere: &[u8]) -> EntryPath {
+pub(crate) fn installed_with(path: &EntryPath, elsewhere: &[u8]) -> EntryPath {
     let mut components = path.components().peekable();
     let is_data = components.next().is_some_and(|first| first.ends_with(b".data"));
     let Some(scheme) = components.peek().filter(|_| is_data) else { return path.clone() };

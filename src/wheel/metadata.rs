@@ -11,7 +11,7 @@ use crate::gpu::{BundleKey, Level};
 use crate::source::EntryPath;
 
 /// The distribution that detects the GPU at installation.
-pub(super) const BOOTSTRAP: &str = "rocm-bootstrap";
+pub(crate) const BOOTSTRAP: &str = "rocm-bootstrap";
 
 /// The most bytes of a name or a version. They are repeated in many lines of the output.
 const LONGEST_NAME: usize = 255;
@@ -19,7 +19,7 @@ const LONGEST_NAME: usize = 255;
 /// The fat wheel's METADATA.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(super) headers: Headers,
     /// The distribution, as its authors write it.
     pub name: String,
@@ -234,7 +234,7 @@ impl Metadata {
 }
 
 /// The extra, the distribution and the version of a requirement for an extra in exactly one version.
-pub(super) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
+pub(crate) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
     let (requirement, marker) = line.split_once(';')?;
     let (left, right) = marker.split_once("==")?;
     let extra = right.trim().trim_matches(['"', '\'']);

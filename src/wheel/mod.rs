@@ -14,79 +14,41 @@
 //! It does not know binaries and archives: its callers provide the payload as contents.
 
 mod added;
-mod assemble;
 mod devices;
-mod digest;
-mod fat;
+mod dist_info;
 mod headers;
-mod input_record;
 mod installed;
-mod licences;
 mod metadata;
 mod name;
 mod paths;
 mod record;
 mod requirement;
-#[cfg(test)]
-mod tests;
-mod unchanged;
 mod variant;
 mod wheel_file;
-mod writer;
-mod zip;
 
-use std::sync::Arc;
-
-use crate::rope::{Content, ReadError};
+use crate::rope::ReadError;
 use crate::source::EntryPath;
 
 pub use added::Added;
-pub use assemble::{Assembled, AssemblyOptions, SplitWheel, Wheels, warnings_of};
 pub use devices::Devices;
-pub use digest::{Digest, Sums};
-pub use fat::{FatWheel, states_digests};
+pub use dist_info::states_digests;
+pub(crate) use installed::installed_with;
 pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, normalise};
 pub use paths::Paths;
 pub use record::{Claim, Claims, Stated, line_size};
+pub(crate) use record::{SHA256_TEXT, quoted, sha256_text};
 pub use requirement::{accepts, check_requirement};
-pub use unchanged::Unchanged;
 pub use variant::VariantLabel;
+pub(crate) use variant::{has_property, variant_json};
 pub use wheel_file::WheelFile;
-pub use zip::{DosTime, archive};
 
 /// The Generator line of new wheels.
 pub const GENERATOR: &str = concat!("kpackfs (", env!("CARGO_PKG_VERSION"), ")");
 
 /// The file in the `*.dist-info` directory of host wheels that states the restrictions of the split.
 pub const STATEMENT: &str = "kpackfs.json";
-
-/// A file of a wheel.
-#[derive(Clone, Debug)]
-pub struct WheelEntry {
-    /// Its path in the wheel.
-    pub path: EntryPath,
-    /// Whether it is executable. Wheels keep nothing else of a mode.
-    pub executable: bool,
-    /// Its content with digests. Wheels that contain the same file share this.
-    pub digest: Arc<Digest>,
-    /// A raw deflate stream of the content. Without one, the content is stored.
-    pub deflated: Option<Arc<dyn Content>>,
-}
-
-impl WheelEntry {
-    /// A new file, without compression.
-    pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
-        let digest = Arc::new(Digest::new(path.to_text(), content, None));
-        Self { path, executable: false, digest, deflated: None }
-    }
-
-    /// The path as text. Names in wheels are UTF-8 ("Recording installed projects").
-    pub(crate) fn name(&self) -> Result<&str, WheelError> {
-        std::str::from_utf8(self.path.as_bytes()).map_err(|_| WheelError::NotUtf8(self.path.clone()))
-    }
-}
 
 /// Why a wheel cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -1,20 +1,34 @@
 //! Maps paths of a wheel to paths in the wheels made from it: the dist-info and data directories have the name of their
 //! wheel.
 
-use super::fat::NOT_TAKEN_OVER;
+use super::STATEMENT;
 use crate::source::EntryPath;
+
+/// Files of a dist-info directory that are not copied: those that are made again, their signatures (PEP 815), and those
+/// that installers leave behind (Recording installed projects).
+const NOT_TAKEN_OVER: [&[u8]; 9] = [
+    b"METADATA",
+    b"WHEEL",
+    b"RECORD",
+    b"RECORD.jws",
+    b"RECORD.p7s",
+    b"INSTALLER",
+    b"REQUESTED",
+    b"direct_url.json",
+    STATEMENT.as_bytes(),
+];
 
 /// Maps paths of the input to paths in one wheel.
 #[derive(Debug)]
 pub struct Paths<'a> {
     /// The input's dist-info directory.
-    pub(super) old: &'a EntryPath,
+    pub(crate) old: &'a EntryPath,
     /// That of the wheel.
-    pub(super) dist_info: EntryPath,
+    pub(crate) dist_info: EntryPath,
     /// The data directory of the wheel.
-    pub(super) data: EntryPath,
+    pub(crate) data: EntryPath,
     /// Whether the wheel is a variant.
-    pub(super) has_variant: bool,
+    pub(crate) has_variant: bool,
 }
 
 impl Paths<'_> {

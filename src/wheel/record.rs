@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::digest::{SHA256_TEXT, sha256_of_text};
-use super::writer::Writer;
-use super::{WheelEntry, WheelError};
-use crate::rope::Rope;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::WheelError;
 use crate::source::EntryPath;
+
+/// Length of a SHA-256 in urlsafe base64 without padding.
+pub(crate) const SHA256_TEXT: usize = 43;
 
 /// The most lines. There is one for each file.
 const MOST_LINES: usize = 1 << 20;
@@ -41,7 +44,7 @@ pub struct Claim {
 
 impl Claims {
     /// The approximate memory that they take, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         // The hash table has a byte of its own for each slot.
         let slot = size_of::<(Box<[u8]>, Stated)>() + 1;
         let paths: usize = self.rows.keys().map(|path| path.len()).sum();
@@ -71,7 +74,7 @@ impl Claims {
     }
 
     /// Removes the statements about a path.
-    pub(super) fn forget(&mut self, path: &EntryPath) {
+    pub(crate) fn forget(&mut self, path: &EntryPath) {
         self.rows.remove(path.as_bytes());
     }
 
@@ -111,26 +114,6 @@ fn claim(digest: &[u8], size: &[u8]) -> Option<Claim> {
     Some(Claim { sha256, size: std::str::from_utf8(size).ok()?.parse().ok()? })
 }
 
-/// The RECORD of a wheel that consists of `files` and of the RECORD itself at `own`. Its length depends on names and
-/// sizes only. The digests are computed when they are read.
-pub(super) fn record(files: &[WheelEntry], own: &EntryPath) -> Result<Rope, WheelError> {
-    let mut names = Vec::with_capacity(files.len());
-    for file in files {
-        names.push((file.name()?, file));
-    }
-    names.sort_by_key(|&(name, _)| name);
-    let mut writer = Writer::default();
-    for (name, file) in names {
-        writer.put(quoted(name).as_bytes());
-        writer.put(b",sha256=");
-        writer.sha256(&file.digest);
-        writer.put(format!(",{}\n", file.digest.content().size()).as_bytes());
-    }
-    let own = std::str::from_utf8(own.as_bytes()).map_err(|_| WheelError::NotUtf8(own.clone()))?;
-    writer.put(format!("{},,\n", quoted(own)).as_bytes());
-    Ok(writer.finish()?)
-}
-
 /// Bytes of the line for a file. Without a size, it is the line for RECORD itself.
 pub fn line_size(path: &EntryPath, size: Option<u64>) -> Result<u64, WheelError> {
     let name = std::str::from_utf8(path.as_bytes()).map_err(|_| WheelError::NotUtf8(path.clone()))?;
@@ -139,10 +122,25 @@ pub fn line_size(path: &EntryPath, size: Option<u64>) -> Result<u64, WheelError>
 }
 
 /// A field as Python's `csv` module writes it.
-fn quoted(field: &str) -> Cow<'_, str> {
+pub(crate) fn quoted(field: &str) -> Cow<'_, str> {
     if field.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         format!("\"{}\"", field.replace('"', "\"\"")).into()
     } else {
         field.into()
     }
+}
+
+pub(crate) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {
+    let mut text = [b'A'; SHA256_TEXT];
+    // Cannot fail: 32 bytes take exactly 43 characters.
+    let _ = URL_SAFE_NO_PAD.encode_slice(sha256, &mut text);
+    text
+}
+
+/// Parses a digest. Padding is accepted.
+pub(crate) fn sha256_of_text(text: &[u8]) -> Option<[u8; 32]> {
+    let mut sha256 = [0; 32];
+    let text = text.strip_suffix(b"=").unwrap_or(text);
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut sha256).ok()?;
+    (length == sha256.len() && text.len() == SHA256_TEXT).then_some(sha256)
 }

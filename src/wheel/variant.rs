@@ -37,20 +37,20 @@ impl fmt::Display for VariantLabel {
 }
 
 /// The property of a system with a GPU of this target.
-pub(super) fn property(key: &BundleKey) -> String {
+pub(crate) fn property(key: &BundleKey) -> String {
     format!("amd :: gfx_arch :: {key}")
 }
 
 /// Whether a target can be the value of a property: rocm-bootstrap's provider must know it, and a value consists of
 /// `[a-z0-9_.]` (PEP 825).
-pub(super) fn has_property(key: &BundleKey) -> bool {
+pub(crate) fn has_property(key: &BundleKey) -> bool {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.".contains(&byte);
     key.is_known() && key.as_str().bytes().all(valid)
 }
 
 /// variant.json of a wheel with this label. The index file next to the wheels has the same form, since there is one
 /// label.
-pub(super) fn variant_json(label: &VariantLabel, targets: &[&BundleKey]) -> String {
+pub(crate) fn variant_json(label: &VariantLabel, targets: &[&BundleKey]) -> String {
     let mut values: Vec<&str> = targets.iter().map(|key| key.as_str()).collect();
     values.sort_unstable();
     // One variant has all targets: markers also see the properties that the system supports.

@@ -9,7 +9,8 @@ use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan, Statement};
 use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
-use kpackfs::view::{self, WheelOptions, WheelSet};
+use kpackfs::view::{self};
+use kpackfs::wheelparts::{WheelOptions, WheelSet};
 use tempfile::TempDir;
 
 use crate::splits::{all, copy, edit, verify};

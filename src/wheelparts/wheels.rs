@@ -9,15 +9,14 @@ use rayon::prelude::*;
 
 use super::payload::{device_payload, fat_payload, host_payload};
 use super::wheel_part::WheelPart;
+use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::make_archives;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, Statement};
-use crate::wheel::{
-    AssemblyOptions, Digest, DosTime, FatWheel, Paths, SplitWheel, VariantLabel, WheelError, Wheels, normalise,
-};
+use crate::wheel::{Paths, VariantLabel, WheelError, normalise};
 
 /// The user's choices about wheels.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +55,7 @@ pub struct WheelSet {
     pub has_local_versions: bool,
     /// See [`WheelOptions::fingerprint`].
     pub fingerprint: u32,
-    pub(super) statement: Statement,
+    pub(crate) statement: Statement,
     wheels: Arc<Wheels>,
     /// The original binaries that are rewritten.
     originals: Vec<(EntryPath, Arc<dyn Content>)>,
@@ -197,7 +196,7 @@ impl WheelSet {
     }
 
     /// Maps paths of the input to paths of a part.
-    pub(super) fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
+    pub(crate) fn paths(&self, part: &SplitWheel) -> Result<Paths<'_>, WheelError> {
         self.wheels.paths(part)
     }
 }

@@ -5,9 +5,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{Digest, Paths, WheelEntry, Wheels};
+use super::{Digest, WheelEntry, Wheels};
 use crate::rope::{Content, Packed};
 use crate::source::{Entry, EntryKind, EntryPath};
+use crate::wheel::Paths;
 
 /// An unchanged file of the input in a wheel.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ impl Unchanged {
     /// it: a wrong digest in the input stays wrong, unless [`Digest`] reads the content, now (as `split` does for
     /// host and device wheels) or in an earlier session. Digests in the RECORD of an unpacked wheel are only compared,
     /// since nothing protects its files from changes.
-    pub(super) fn of(entry: &Entry) -> Option<Self> {
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
         let EntryKind::File { content, link_group } = &entry.kind else { return None };
         // RECORD may refer to the text of a former symlink.
         let stands = link_group.is_none() && content.is_packed();
@@ -66,7 +67,7 @@ impl Wheels {
     }
 
     /// The same without asking RECORD, which its digest does when it is asked for.
-    pub(super) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
+    pub(crate) fn taken_over_unasked(&self, path: EntryPath, unchanged: &Unchanged) -> WheelEntry {
         // It is kept, because all device wheels have the file.
         let digest = self.kept(unchanged).unwrap_or_else(|| self.keep(unchanged, Arc::new(self.new_digest(unchanged))));
         unchanged.file(path, digest)

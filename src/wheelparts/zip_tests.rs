@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::{DosTime, archive};
 use crate::rope::{Content, ReadError, Rope, Segment, check_range};
 use crate::source::EntryPath;
-use crate::wheel::{Digest, WheelEntry};
+use crate::wheelparts::{Digest, WheelEntry};
 
 fn file(name: &str, bytes: &[u8], deflate: bool, executable: bool) -> WheelEntry {
     let content = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());

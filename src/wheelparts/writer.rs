@@ -8,7 +8,7 @@ use crate::rope::{Content, ReadError, Rope, Segment};
 
 /// Builds a rope. Adjacent literals become one segment.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     segments: Vec<Segment>,
     literal: Vec<u8>,
     position: u64,
@@ -16,23 +16,23 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Bytes so far.
-    pub(super) fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    pub(super) fn put(&mut self, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.literal.extend_from_slice(bytes);
         self.position = self.position.saturating_add(bytes.len() as u64);
     }
 
-    pub(super) fn content(&mut self, content: Arc<dyn Content>) {
+    pub(crate) fn content(&mut self, content: Arc<dyn Content>) {
         self.flush();
         self.position = self.position.saturating_add(content.size());
         self.segments.push(Segment::whole(content));
     }
 
     /// The SHA-256 as text.
-    pub(super) fn sha256(&mut self, digest: &Arc<Digest>) {
+    pub(crate) fn sha256(&mut self, digest: &Arc<Digest>) {
         match digest.known_text() {
             Some(text) => self.put(&text),
             None => self.content(Arc::new(Deferred::Sha256(Arc::clone(digest)))),
@@ -40,14 +40,14 @@ impl Writer {
     }
 
     /// The CRC-32 as four bytes.
-    pub(super) fn crc32(&mut self, digest: &Arc<Digest>) {
+    pub(crate) fn crc32(&mut self, digest: &Arc<Digest>) {
         match digest.known_crc32() {
             Some(crc32) => self.put(&crc32.to_le_bytes()),
             None => self.content(Arc::new(Deferred::Crc32(Arc::clone(digest)))),
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<Rope, ReadError> {
+    pub(crate) fn finish(mut self) -> Result<Rope, ReadError> {
         self.flush();
         Rope::new(self.segments)
     }

@@ -10,11 +10,11 @@ use crate::resources::Resources;
 use crate::rope::{Content, Edit, Identity, LazyContent, ReadError};
 
 /// A deflate stream, and the digests of its content.
-pub(super) struct SplicedStream {
-    pub(super) bytes: Arc<dyn Content>,
-    pub(super) crc32: u32,
+pub(crate) struct SplicedStream {
+    pub(crate) bytes: Arc<dyn Content>,
+    pub(crate) crc32: u32,
     /// Only if digests of all entries will be needed.
-    pub(super) sha256: Option<[u8; 32]>,
+    pub(crate) sha256: Option<[u8; 32]>,
 }
 
 /// A function that splices a stream.
@@ -22,7 +22,7 @@ type Splice = fn(&Arc<dyn Content>, &[Edit], &Counters) -> Result<Option<Deflati
 
 /// The spliced deflate stream of `rewritten`; `None` if there is none. If its length is in the index, the first reader
 /// makes it. `entry` names it in messages.
-pub(super) fn spliced(
+pub(crate) fn spliced(
     entry: &str,
     rewritten: &Arc<Rewritten>,
     resources: &Arc<Resources>,

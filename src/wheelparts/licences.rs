@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::Metadata;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::wheel::Metadata;
 
 /// A licence file of the input, and its path below `licenses/` in a device wheel's dist-info.
 #[derive(Clone, Debug)]
-pub(super) struct Licence {
-    pub(super) path: String,
-    pub(super) entry: Entry,
+pub(crate) struct Licence {
+    pub(crate) path: String,
+    pub(crate) entry: Entry,
 }
 
 /// Everything below `licenses/` (PEP 639), and every `License-File` of older metadata, which is next to METADATA.
-pub(super) fn find(
+pub(crate) fn find(
     input: &Input,
     dist_info: &EntryPath,
     metadata: &Metadata,

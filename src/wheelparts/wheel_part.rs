@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::payload::Payload;
 use super::spliced::spliced;
+use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
 use crate::kpack::ArchiveRope;
 use crate::memory::Reclaim;
 use crate::metrics::MemoryClass;
@@ -16,9 +17,7 @@ use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;
 use crate::split::ThinBinary;
 use crate::tree::States;
-use crate::wheel::{
-    Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, WheelError, Wheels, line_size, warnings_of,
-};
+use crate::wheel::{WheelError, line_size};
 
 /// One wheel. Its list of files is known; lazy contents are made on demand.
 #[derive(Debug)]
@@ -37,7 +36,7 @@ pub struct WheelPart {
 }
 
 impl WheelPart {
-    pub(super) fn new(
+    pub(crate) fn new(
         part: SplitWheel,
         wheels: &Arc<Wheels>,
         payload: Vec<Payload>,
@@ -55,7 +54,7 @@ impl WheelPart {
 
     /// A thin wheel: the files of `host`, and those of `devices` except archives. `binary` returns the thin form for
     /// paths of the input that have one.
-    pub(super) fn thin(
+    pub(crate) fn thin(
         part: SplitWheel,
         host: &Self,
         devices: &[&Self],
@@ -93,7 +92,7 @@ impl WheelPart {
     }
 
     /// The dist-info files of thin wheels with this one's version, without RECORD.
-    pub(super) fn thin_dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
+    pub(crate) fn thin_dist_info(&self) -> Result<Vec<WheelEntry>, WheelError> {
         self.wheels.whole_dist_info(&self.wheels.name(&self.part)?)
     }
 
@@ -129,7 +128,7 @@ impl WheelPart {
     }
 
     /// Reasons why the wheel cannot be used in some places.
-    pub(super) fn warnings(&self) -> Result<Vec<String>, WheelError> {
+    pub(crate) fn warnings(&self) -> Result<Vec<String>, WheelError> {
         let paths = self.wheels.paths(&self.part)?;
         let payload = self.payload.iter().filter_map(|payload| payload.path(&paths));
         let dist_info = self.dist_info.iter().map(|file| file.path.clone());
@@ -137,7 +136,7 @@ impl WheelPart {
     }
 
     /// The digests of unchanged files. They are kept from now on.
-    pub(super) fn taken_over(&self) -> Vec<Arc<Digest>> {
+    pub(crate) fn taken_over(&self) -> Vec<Arc<Digest>> {
         let payload = self.payload.iter().filter_map(|payload| match payload {
             Payload::Unchanged(unchanged) => Some(self.wheels.kept_digest(unchanged)),
             Payload::Joined(..) | Payload::Rewritten(..) | Payload::Archive(..) | Payload::Thin(..) => None,
@@ -191,7 +190,7 @@ impl WheelPart {
     }
 
     /// Bytes of RECORD. Makes archives.
-    pub(super) fn record_size(&self) -> Result<u64, ReadError> {
+    pub(crate) fn record_size(&self) -> Result<u64, ReadError> {
         if let Some(&size) = self.record_size.get() {
             return Ok(size);
         }
@@ -216,22 +215,22 @@ impl WheelPart {
     }
 
     /// Bytes of RECORD if they are known.
-    pub(super) fn known_record_size(&self) -> Option<u64> {
+    pub(crate) fn known_record_size(&self) -> Option<u64> {
         self.record_size.get().copied()
     }
 
     /// Makes RECORD again at the next use. It may contain claims that were found to be wrong since.
-    pub(super) fn forget_record(&self) {
+    pub(crate) fn forget_record(&self) {
         *self.assembled.lock() = None;
     }
 
     /// The path of one of its files in an installation of all parts.
-    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+    pub(crate) fn installed(&self, path: &EntryPath) -> EntryPath {
         self.wheels.installed(path)
     }
 
     /// The RECORD of an installation of the part. Makes archives.
-    pub(super) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
+    pub(crate) fn installed_record(&self) -> Result<Arc<dyn Content>, ReadError> {
         let record = self.wheels.installed_record(&*self.assembled()?).map_err(|error| self.failed(&error))?;
         Ok(Arc::new(record))
     }
@@ -298,7 +297,7 @@ impl WheelPart {
     }
 
     /// The wheel, if it has been made.
-    pub(super) fn known_wheel(&self) -> Option<Arc<dyn Content>> {
+    pub(crate) fn known_wheel(&self) -> Option<Arc<dyn Content>> {
         self.wheel.try_lock()?.clone()
     }
 

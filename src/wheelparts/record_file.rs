@@ -7,7 +7,7 @@ use crate::rope::{Content, Materialize, ReadError, check_range};
 
 /// A part's RECORD as a file. Its size is known when the archives are made.
 #[derive(Debug)]
-pub(super) struct RecordFile(pub(super) Arc<WheelPart>);
+pub(crate) struct RecordFile(pub(crate) Arc<WheelPart>);
 
 impl Materialize for RecordFile {
     fn made(&self) -> Option<Arc<dyn Content>> {
@@ -49,7 +49,7 @@ impl Content for RecordText {
 
 /// A `.whl` file.
 #[derive(Debug)]
-pub(super) struct WheelBody(pub(super) Arc<WheelPart>);
+pub(crate) struct WheelBody(pub(crate) Arc<WheelPart>);
 
 impl Materialize for WheelBody {
     fn made(&self) -> Option<Arc<dyn Content>> {

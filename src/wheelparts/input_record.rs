@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Claims, WheelError};
 use crate::index::RecordKind;
 use crate::memory::{Reclaim, Reservation};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::wheel::{Claims, WheelError};
 
 /// The RECORD of the input.
 #[derive(Debug)]
-pub(super) struct InputRecord {
+pub(crate) struct InputRecord {
     path: EntryPath,
     /// `None` if there is no such file.
     content: Option<Arc<dyn Content>>,
@@ -46,11 +46,11 @@ struct LoadedClaims {
 
 /// RECORD cannot be read. A warning has said why.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct UnreadableRecord;
+pub(crate) struct UnreadableRecord;
 
 impl InputRecord {
     /// The RECORD at `path`. Nothing of it is read.
-    pub(super) fn new(
+    pub(crate) fn new(
         input: &Input,
         path: EntryPath,
         joined: Option<&BTreeSet<EntryPath>>,
@@ -78,7 +78,7 @@ impl InputRecord {
     }
 
     /// What is wrong with it, as far as that can be seen without reading other files.
-    pub(super) fn problem(&self, input: &Input) -> Result<Option<String>, WheelError> {
+    pub(crate) fn problem(&self, input: &Input) -> Result<Option<String>, WheelError> {
         let index = &self.resources.index;
         let known = self.identity.and_then(|identity| index.get(RecordKind::Claims, &identity));
         if let Some(known) = known {
@@ -93,13 +93,13 @@ impl InputRecord {
 
     /// The SHA-256 that is claimed for a file of this size. A RECORD that cannot be read is tried again when its claims have
     /// left memory.
-    pub(super) fn sha256(&self, path: &EntryPath, size: u64) -> Result<Option<[u8; 32]>, UnreadableRecord> {
+    pub(crate) fn sha256(&self, path: &EntryPath, size: u64) -> Result<Option<[u8; 32]>, UnreadableRecord> {
         let claims = self.claims()?;
         Ok(claims.get(path).filter(|claim| claim.size == size).map(|claim| claim.sha256))
     }
 
     /// Drops the claims, which are read again when one is asked for.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.lock() = None;
     }
 
@@ -169,11 +169,11 @@ impl Reclaim for InputRecord {
 mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use super::super::Digest;
     use super::*;
     use crate::index::Index;
     use crate::rope::{ReadError, Rope, Segment, copy_from};
     use crate::source::{Attributes, Entry};
+    use crate::wheelparts::Digest;
 
     /// A member that counts how often it is read.
     #[derive(Debug)]

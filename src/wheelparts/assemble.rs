@@ -4,15 +4,18 @@ use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use super::installed::installed_with;
-use super::variant::{has_property, variant_json};
-use super::{
-    Devices, Digest, DosTime, FatWheel, Paths, STATEMENT, Unchanged, VariantLabel, WheelEntry, WheelError, WheelName,
-    archive, record,
-};
+use super::digest::Digest;
+use super::entry::WheelEntry;
+use super::fat::FatWheel;
+use super::record::record;
+use super::unchanged::Unchanged;
+use super::zip::{DosTime, archive};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Rope, Segment};
 use crate::source::{Entry, EntryPath};
+use crate::wheel::{
+    Devices, Paths, STATEMENT, VariantLabel, WheelError, WheelName, has_property, installed_with, variant_json,
+};
 
 /// The user's choices.
 #[derive(Clone, Debug, Default)]
@@ -46,12 +49,12 @@ pub enum SplitWheel {
 /// The wheels of a split.
 #[derive(Clone, Debug)]
 pub struct Wheels {
-    pub(super) fat: FatWheel,
+    pub(crate) fat: FatWheel,
     devices: Devices,
     requires: Vec<String>,
     statement: Option<String>,
     /// Digests of unchanged files that differ from RECORD or were kept, by paths in the input.
-    pub(super) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
+    pub(crate) digests: Arc<Mutex<HashMap<EntryPath, Arc<Digest>>>>,
 }
 
 impl Wheels {
@@ -253,7 +256,7 @@ impl Wheels {
             return Err(WheelError::Twice(file.path.clone()));
         }
         let path = directory.child(b"RECORD");
-        let record = record::record(&files, &path)?;
+        let record = record(&files, &path)?;
         files.push(WheelEntry::stored(path, Arc::new(record)));
         Ok(Assembled { name, files })
     }
@@ -271,7 +274,7 @@ impl Wheels {
         let mut files: Vec<_> = files.iter().map(file).collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files.dedup_by(|a, b| a.path == b.path);
-        record::record(&files, &own.path)
+        record(&files, &own.path)
     }
 
     /// The name and text of the index file that must be next to variant wheels. uv ignores variant wheels without it.

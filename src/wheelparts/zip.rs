@@ -4,9 +4,10 @@
 //! made by" other than Unix. Fields have 64 bits only where they need them. The layout depends on names and sizes only.
 //! The CRC-32 fields are computed when they are read.
 
+use super::WheelEntry;
 use super::writer::Writer;
-use super::{WheelEntry, WheelError};
 use crate::rope::Rope;
+use crate::wheel::WheelError;
 
 /// The value of a 32-bit field whose real value is in the Zip64 extra field (APPNOTE.TXT 4.4.8, 4.4.9, 4.4.16).
 const SATURATED: u32 = u32::MAX;

@@ -10,8 +10,9 @@ use super::record::record;
 use super::*;
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
-use crate::rope::{Packed, Rope, Segment, check_range};
-use crate::source::{Attributes, Entry, EntryKind, Input, InputKind};
+use crate::rope::{Content, Packed, ReadError, Rope, Segment, check_range};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::wheel::{Claim, Claims, VariantLabel, WheelError, line_size};
 
 fn path(text: &str) -> EntryPath {
     EntryPath::new(text.as_bytes()).unwrap()

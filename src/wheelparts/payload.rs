@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::{SplitWheel, Unchanged, WheelEntry, Wheels};
 use crate::binary::Rewritten;
 use crate::gpu::BundleKey;
 use crate::kpack::ArchiveRope;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::split::{Destination, Plan, ThinBinary};
-use crate::wheel::{Paths, SplitWheel, Unchanged, WheelEntry, WheelError, Wheels};
+use crate::wheel::{Paths, WheelError};
 
 /// A file of a wheel outside of dist-info.
 #[derive(Clone, Debug)]
-pub(super) enum Payload {
+pub(crate) enum Payload {
     /// An unchanged file of the input.
     Unchanged(Unchanged),
     /// A binary joined with its archives, and its path in the input.
@@ -26,7 +27,7 @@ pub(super) enum Payload {
 }
 
 /// Files that stay, and binaries without device code.
-pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
+pub(crate) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Host)?;
     let mut payload = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places) {
@@ -51,7 +52,7 @@ pub(super) fn host_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Resul
 }
 
 /// The databases and archives of a key.
-pub(super) fn device_payload(
+pub(crate) fn device_payload(
     input: &Input,
     plan: &Plan,
     wheels: &Wheels,
@@ -73,7 +74,7 @@ pub(super) fn device_payload(
 }
 
 /// All of the input, with its split binaries joined with their archives.
-pub(super) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
+pub(crate) fn fat_payload(input: &Input, plan: &Plan, wheels: &Wheels) -> Result<Vec<Payload>, WheelError> {
     let paths = wheels.paths(&SplitWheel::Fat)?;
     let mut payload = Vec::with_capacity(input.entries.len());
     for entry in &input.entries {
@@ -96,7 +97,7 @@ fn unchanged(wheels: &Wheels, paths: &Paths<'_>, entry: &Entry) -> Option<Payloa
 
 impl Payload {
     /// Its path in the input, unless it was made for the part.
-    pub(super) fn entry(&self) -> Option<&EntryPath> {
+    pub(crate) fn entry(&self) -> Option<&EntryPath> {
         match self {
             Self::Unchanged(unchanged) => Some(&unchanged.entry),
             Self::Joined(joined) => Some(&joined.1),
@@ -106,7 +107,7 @@ impl Payload {
     }
 
     /// Its path in the wheel. `paths` maps paths of the input.
-    pub(super) fn path(&self, paths: &Paths<'_>) -> Option<EntryPath> {
+    pub(crate) fn path(&self, paths: &Paths<'_>) -> Option<EntryPath> {
         match self {
             Self::Unchanged(unchanged) => paths.of(&unchanged.entry),
             Self::Joined(joined) => Some(joined.0.path.clone()),

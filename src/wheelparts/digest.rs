@@ -4,8 +4,6 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use super::input_record::InputRecord;
@@ -13,9 +11,7 @@ use crate::index::RecordKind;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError, Sha256, check_range, copy_from, read_all};
 use crate::source::EntryPath;
-
-/// Length of a SHA-256 in urlsafe base64 without padding.
-pub(super) const SHA256_TEXT: usize = 43;
+use crate::wheel::{SHA256_TEXT, sha256_text};
 
 /// The digests of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +77,7 @@ impl Digest {
     /// Sets the path whose SHA-256 in the input's RECORD is compared with the computed one, or now with that of an earlier
     /// session. With `stands`, the claim counts as the SHA-256 until then.
     #[must_use]
-    pub(super) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
+    pub(crate) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
         let claim = ClaimedDigest { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
         let digest = Self { claim: Some(claim), ..self };
         // Digests with another CRC-32 are those of a damaged member. Computing them fails.
@@ -138,7 +134,7 @@ impl Digest {
     }
 
     /// Whether both digests are known from claims, and none has been computed.
-    pub(super) fn is_as_claimed(&self) -> bool {
+    pub(crate) fn is_as_claimed(&self) -> bool {
         self.sha256.get().is_none() && self.known().is_some()
     }
 
@@ -169,12 +165,12 @@ impl Digest {
     }
 
     /// The SHA-256 in the form of RECORD, if it is known without reading the content.
-    pub(super) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
+    pub(crate) fn known_text(&self) -> Option<[u8; SHA256_TEXT]> {
         self.known_sha256().as_ref().map(sha256_text)
     }
 
     /// The CRC-32 in the form of zip files, if it is known without work.
-    pub(super) fn known_crc32(&self) -> Option<u32> {
+    pub(crate) fn known_crc32(&self) -> Option<u32> {
         self.crc32.get().copied()
     }
 
@@ -262,24 +258,9 @@ impl fmt::Debug for Digest {
     }
 }
 
-pub(super) fn sha256_text(sha256: &[u8; 32]) -> [u8; SHA256_TEXT] {
-    let mut text = [b'A'; SHA256_TEXT];
-    // Cannot fail: 32 bytes take exactly 43 characters.
-    let _ = URL_SAFE_NO_PAD.encode_slice(sha256, &mut text);
-    text
-}
-
-/// Parses a digest. Padding is accepted.
-pub(super) fn sha256_of_text(text: &[u8]) -> Option<[u8; 32]> {
-    let mut sha256 = [0; 32];
-    let text = text.strip_suffix(b"=").unwrap_or(text);
-    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut sha256).ok()?;
-    (length == sha256.len() && text.len() == SHA256_TEXT).then_some(sha256)
-}
-
 /// A digest as bytes of a file. Their number is known before their value.
 #[derive(Debug)]
-pub(super) enum Deferred {
+pub(crate) enum Deferred {
     /// The SHA-256 as 43 characters.
     Sha256(Arc<Digest>),
     /// The CRC-32, little-endian.

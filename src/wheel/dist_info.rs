@@ -1,0 +1,86 @@
+//! The files of a dist-info directory, read from an input.
+
+use super::{Claims, Metadata, Stated, WheelError, WheelFile};
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input};
+
+/// Bytes of the longest METADATA and WHEEL. The longest METADATA on `PyPI` has a few MB.
+const LONGEST_TEXT: u64 = 16 << 20;
+
+/// Bytes of the longest RECORD: about half a million lines.
+const LONGEST_RECORD: u64 = 64 << 20;
+
+impl Metadata {
+    /// Reads the METADATA of a wheel, packed or unpacked.
+    pub fn read(input: &Input) -> Result<Self, WheelError> {
+        let path = input.dist_info().ok_or(WheelError::NotAWheel)?.child(b"METADATA");
+        Self::parse(text(input, &path, LONGEST_TEXT)?, &path)
+    }
+}
+
+impl WheelFile {
+    /// Reads the WHEEL at `path`.
+    pub(crate) fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
+        Self::parse(text(input, path, LONGEST_TEXT)?, path)
+    }
+}
+
+impl Claims {
+    /// Reads the RECORD at `path`.
+    pub fn read(input: &Input, path: &EntryPath) -> Result<Self, WheelError> {
+        Ok(Self::parse(&text(input, path, LONGEST_RECORD)?))
+    }
+
+    /// Reads the RECORD at `path`, if there is one.
+    pub(crate) fn of_file(path: &EntryPath, content: Option<&dyn Content>) -> Result<Self, WheelError> {
+        Ok(Self::parse(&whole(path, content, LONGEST_RECORD)?))
+    }
+
+    /// A problem that is visible without reading the files.
+    pub(crate) fn problem(&self, input: &Input) -> Option<String> {
+        let has_another_size = |entry: &Entry| match (&entry.kind, self.get(&entry.path)) {
+            (EntryKind::File { content, .. }, Some(claim)) => content.size() != claim.size,
+            _ => false,
+        };
+        let several = self.rows().filter(|(_, stated)| *stated == Stated::Several).map(|(path, _)| path);
+        let entries = input.entries.iter().filter(|entry| has_another_size(entry)).map(|entry| entry.path.as_bytes());
+        let mut wrong: Vec<_> = several.chain(entries).collect();
+        wrong.sort_unstable();
+        let (first, rest) = wrong.split_first()?;
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let first = String::from_utf8_lossy(first);
+        Some(format!("{first:?}{more}: RECORD states another size, or two digests; the wheels state what is right"))
+    }
+}
+
+/// Whether the input is a wheel whose RECORD states digests. There are wheels whose RECORD has sizes only.
+pub fn states_digests(input: &Input) -> bool {
+    let record = input.dist_info().map(|dist_info| dist_info.child(b"RECORD"));
+    let claims = record.and_then(|record| Claims::read(input, &record).ok());
+    claims.is_some_and(|claims| claims.rows().any(|(_, stated)| stated.claim().is_some()))
+}
+
+/// The content of a file of the dist-info directory.
+fn text(input: &Input, path: &EntryPath, longest: u64) -> Result<Vec<u8>, WheelError> {
+    let content = match input.entry(path).map(|entry| &entry.kind) {
+        Some(EntryKind::File { content, .. }) => Some(&**content),
+        _ => None,
+    };
+    whole(path, content, longest)
+}
+
+fn whole(path: &EntryPath, content: Option<&dyn Content>, longest: u64) -> Result<Vec<u8>, WheelError> {
+    let bad = |reason: &str| WheelError::DistInfo { path: path.clone(), reason: reason.to_owned() };
+    let content = content.ok_or_else(|| bad("there is no such file"))?;
+    let size = usize::try_from(content.size()).ok().filter(|_| content.size() <= longest);
+    let too_long = || bad(&format!("it has {} bytes; the limit is {longest}", content.size()));
+    let mut bytes = vec![0; size.ok_or_else(too_long)?];
+    // It is read once, so nothing of it should be cached.
+    content.peek(&mut bytes)?;
+    match content.packed() {
+        Some(packed) if packed.deflated && packed.crc32 != crc32fast::hash(&bytes) => {
+            Err(bad("the content does not have the CRC-32 that the zip file claims"))
+        }
+        _ => Ok(bytes),
+    }
+}

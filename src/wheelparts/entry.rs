@@ -1,0 +1,34 @@
+//! A file of a wheel.
+
+use std::sync::Arc;
+
+use super::digest::Digest;
+use crate::rope::Content;
+use crate::source::EntryPath;
+use crate::wheel::WheelError;
+
+/// A file of a wheel.
+#[derive(Clone, Debug)]
+pub struct WheelEntry {
+    /// Its path in the wheel.
+    pub path: EntryPath,
+    /// Whether it is executable. Wheels keep nothing else of a mode.
+    pub executable: bool,
+    /// Its content with digests. Wheels that contain the same file share this.
+    pub digest: Arc<Digest>,
+    /// A raw deflate stream of the content. Without one, the content is stored.
+    pub deflated: Option<Arc<dyn Content>>,
+}
+
+impl WheelEntry {
+    /// A new file, without compression.
+    pub fn stored(path: EntryPath, content: Arc<dyn Content>) -> Self {
+        let digest = Arc::new(Digest::new(path.to_text(), content, None));
+        Self { path, executable: false, digest, deflated: None }
+    }
+
+    /// The path as text. Names in wheels are UTF-8 ("Recording installed projects").
+    pub(crate) fn name(&self) -> Result<&str, WheelError> {
+        std::str::from_utf8(self.path.as_bytes()).map_err(|_| WheelError::NotUtf8(self.path.clone()))
+    }
+}
