@@ -62,6 +62,8 @@ pub mod metrics;
 #[doc(hidden)]
 pub mod mount;
 #[doc(hidden)]
+pub mod packages;
+#[doc(hidden)]
 pub mod source;
 #[doc(hidden)]
 pub mod split;

@@ -17,11 +17,10 @@ use super::split::{Writing, clear_set_id, write_with_archives};
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
 use crate::artifact::{ArtifactName, ManifestError, find};
-use crate::export::Inputs;
-use crate::export::StatementChange;
-use crate::export::{Output, Replace};
+use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::ArchiveRope;
 use crate::mount::{Served, autosave};
+use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
 use crate::report::{MakingProgress, Sizes, Summary};
 use crate::resources::Resources;
@@ -29,7 +28,7 @@ use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
 use crate::split::{self, Packaging, Statement, statement_of_component};
 use crate::tree::Body;
-use crate::view::{ArtifactError, ArtifactPart, Artifacts, Metrics, SplitArtifact, Status, fixed, lay_out_artifacts};
+use crate::view::{Metrics, Status, fixed};
 
 /// Artifacts, and the resources for work on them.
 pub(super) struct PreparedArtifacts {

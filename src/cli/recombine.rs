@@ -15,9 +15,9 @@ use super::serving::{Serving, absolute};
 use super::split::Writing;
 use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
+use crate::packages::{Recombined, Shards};
 use crate::resources::Resources;
 use crate::split::{Packaging, PlanProgress, Statement};
-use crate::view::{Recombined, Shards};
 
 /// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
 /// of GPUs

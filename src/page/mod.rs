@@ -20,6 +20,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::packages::SplitArtifact;
 use crate::report::details::Details;
 use crate::report::table::percent;
 use crate::report::text::{escaped, is_special};
@@ -27,7 +28,7 @@ use crate::report::{EmbeddedSummary, InspectReport, SizedParts, Summary};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
 use crate::split::Plan;
-use crate::view::{JSON_VERSION, SplitArtifact};
+use crate::view::JSON_VERSION;
 use crate::wheelparts::WheelSet;
 
 const STYLE: &str = include_str!("style.css");

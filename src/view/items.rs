@@ -12,15 +12,15 @@ use crate::tree::{Origin, OriginKind};
 
 /// A file, directory or symlink of a part, at its path in the input.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
-    pub(super) path: EntryPath,
-    pub(super) attributes: Attributes,
-    pub(super) kind: ItemKind,
-    pub(super) origin: Origin,
+pub(crate) struct Item {
+    pub(crate) path: EntryPath,
+    pub(crate) attributes: Attributes,
+    pub(crate) kind: ItemKind,
+    pub(crate) origin: Origin,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum ItemKind {
+pub(crate) enum ItemKind {
     Directory,
     Symlink(Arc<[u8]>),
     /// Files with the same number are hard links to one file.
@@ -29,7 +29,7 @@ pub(super) enum ItemKind {
 
 impl Item {
     /// An unchanged entry of the input.
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(crate) fn of(entry: &Entry) -> Self {
         let kind = match &entry.kind {
             EntryKind::Directory => ItemKind::Directory,
             EntryKind::Symlink(target) => ItemKind::Symlink(Arc::clone(target)),
@@ -62,7 +62,7 @@ impl Item {
 }
 
 /// A layer of these items.
-pub(super) fn layer(
+pub(crate) fn layer(
     tree: &mut Tree,
     root: Attributes,
     items: impl IntoIterator<Item = Item>,
@@ -84,7 +84,7 @@ impl ItemKind {
 }
 
 /// Adds items to a directory.
-pub(super) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item = Item>) -> Result<(), TreeError> {
+pub(crate) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item = Item>) -> Result<(), TreeError> {
     // The directory of the last item, which is most often that of the next.
     let mut last: Option<(EntryPath, NodeId)> = None;
     for item in items {
@@ -102,7 +102,7 @@ pub(super) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item
 }
 
 /// Everything that stays in the host part, without directories that contained nothing but databases.
-pub(super) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
+pub(crate) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
     let mut used = DirectorySet::default();
     let mut occupied = DirectorySet::default();
     let mut items = Vec::with_capacity(input.entries.len());
@@ -164,7 +164,7 @@ fn host_item(entry: &Entry, place: &Destination, is_joined: bool) -> Item {
 }
 
 /// The input, with its split binaries joined with their archives.
-pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
+pub(crate) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
     let item = |entry: &Entry| {
         let item = Item::of(entry);
         if !plan.joined.contains(&entry.path) {
@@ -176,7 +176,7 @@ pub(super) fn fat_items(input: &Input, plan: &Plan) -> Vec<Item> {
 }
 
 /// The databases and archives of a key.
-pub(super) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
+pub(crate) fn device_part(input: &Input, plan: &Plan, key: &BundleKey) -> Vec<Item> {
     let databases = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match place {
         Destination::Device(of, _) if of == key => {
             Some(Item { origin: Origin::of(OriginKind::Database, &entry.path), ..Item::of(entry) })
@@ -194,7 +194,7 @@ fn archive_item(planned: &PlannedArchive) -> Item {
 }
 
 /// Adds the directories above the items, with the attributes that `known` returns.
-pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) -> Option<Attributes>) {
+pub(crate) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) -> Option<Attributes>) {
     let there: HashSet<_> = items.iter().map(|item| item.path.clone()).collect();
     let mut directories = BTreeMap::new();
     for item in items.iter() {
@@ -217,6 +217,6 @@ pub(super) fn add_directories(items: &mut Vec<Item>, known: impl Fn(&EntryPath) 
 }
 
 /// Whether two items have the same content.
-pub(super) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
+pub(crate) fn is_same(first: &Item, second: &Item) -> Result<bool, ReadError> {
     Ok(first.kind.to_entry()?.difference(&second.kind.to_entry()?)?.is_none())
 }

@@ -198,7 +198,7 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewE
 }
 
 /// Adds the directory of the mount's reports.
-pub(super) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str, Body)>) -> Result<(), TreeError> {
+pub(crate) fn show_reports(tree: &mut Tree, root: Attributes, reports: Vec<(&str, Body)>) -> Result<(), TreeError> {
     for (name, body) in reports {
         let kind = NodeKind::File { body, link_group: None };
         let node = tree.insert(ROOT, &path(&[REPORTS, name]), Attributes { mode: 0o444, ..root }, kind)?;
@@ -223,7 +223,7 @@ fn path(components: &[&str]) -> EntryPath {
     components.iter().fold(EntryPath::root(), |path, component| path.child(component.as_bytes()))
 }
 
-pub(super) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> Result<NodeId, TreeError> {
+pub(crate) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> Result<NodeId, TreeError> {
     let path = path(&name.split('/').collect::<Vec<_>>());
     tree.insert(ROOT, &path, attributes, NodeKind::directory())
 }

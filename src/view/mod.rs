@@ -2,13 +2,9 @@
 //!
 //! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 
-mod artifacts;
 mod installed;
-mod items;
-mod kpm;
-mod layout;
-mod package;
-mod recombined;
+pub(crate) mod items;
+pub(crate) mod layout;
 mod report;
 mod thin;
 mod thin_wheels;
@@ -17,8 +13,6 @@ mod watch;
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
 pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
 
-pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
-pub use recombined::{RecombineError, Recombined, Shards};
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 
 pub use crate::rope::Materialize;

@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ViewError;
-use super::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
-use super::layout::{directory, show_reports};
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
 };
@@ -17,6 +14,9 @@ use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
 use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, SplitError};
 use crate::tree::{Body, NodeKind, Tree};
+use crate::view::ViewError;
+use crate::view::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
+use crate::view::layout::{directory, show_reports};
 
 /// Why an artifact cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -67,11 +67,11 @@ pub struct ArtifactPart {
     pub name: ArtifactName,
     /// Its name in messages.
     pub origin: String,
-    pub(super) root: Attributes,
-    pub(super) manifest: Manifest,
+    pub(crate) root: Attributes,
+    pub(crate) manifest: Manifest,
     /// Sorted by path, including directories, without the manifest.
-    pub(super) items: Vec<Item>,
-    pub(super) archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
 }
 
 /// A fat artifact, and the plan for it.
@@ -362,12 +362,12 @@ impl ArtifactPart {
     }
 
     /// The name of a file of this part in messages.
-    pub(super) fn label(&self, path: &EntryPath) -> String {
+    pub(crate) fn label(&self, path: &EntryPath) -> String {
         format!("{}: {path}", self.origin)
     }
 
     /// A path in an installation.
-    pub(super) fn installed(&self, path: &EntryPath) -> EntryPath {
+    pub(crate) fn installed(&self, path: &EntryPath) -> EntryPath {
         let prefix = self.manifest.prefix_of(path);
         prefix.and_then(|prefix| path.below(prefix)).unwrap_or_else(|| path.clone())
     }

@@ -10,14 +10,14 @@ use crate::tree::Body;
 
 /// The content of a manifest: earlier entries, and some archives.
 #[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) kpm: Kpm,
-    pub(super) archives: Vec<Listed>,
+pub(crate) struct Listing {
+    pub(crate) kpm: Kpm,
+    pub(crate) archives: Vec<Listed>,
 }
 
 /// An archive that a manifest names.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     file: String,
     targets: Vec<String>,
     kernel_count: u64,
@@ -25,7 +25,7 @@ pub(super) struct Listed {
 }
 
 /// The manifest entry for the archive at `path`. An archive of the input is opened.
-pub(super) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
+pub(crate) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
     let (targets, kernel_count) = if let Some(archive) = archive {
         (vec![archive.target().to_string()], archive.entries().len())
     } else {

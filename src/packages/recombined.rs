@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
-use super::items::{Item, ItemKind, is_same};
 use super::package::Package;
 use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, recombine, shards};
 use crate::kpack::KpackError;
@@ -14,6 +13,7 @@ use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{EntryPath, SourceError, Witnesses};
 use crate::split::{PlanOptions, PlanProgress};
+use crate::view::items::{Item, ItemKind, is_same};
 
 /// Why shards cannot be joined.
 #[derive(Debug, thiserror::Error)]
@@ -376,6 +376,6 @@ fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPar
     part
 }
 
-pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
+pub(crate) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
     part.installed(path).components().next() == Some(b".kpack")
 }

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::artifacts::ArtifactPart;
-use super::items::{Item, ItemKind, add_directories, is_same};
-use super::kpm::{Listing, listed};
-use super::recombined::{RecombineError, is_in_archive_directory};
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
+use crate::packages::kpm::{Listing, listed};
+use crate::packages::recombined::{RecombineError, is_in_archive_directory};
 use crate::rope::{ReadError, to_usize};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::Body;
 use crate::tree::Origin;
+use crate::view::items::{Item, ItemKind, add_directories, is_same};
 
 /// The largest manifest of archives (`.kpm`) that is read, in bytes. Real ones have some kilobytes.
 const LARGEST_KPM: u64 = 64 << 20;
 
 /// The device parts of a group while they are being joined.
-pub(super) struct Package {
+pub(crate) struct Package {
     name: ArtifactName,
     is_strict: bool,
     wants_kpm: bool,
@@ -32,11 +32,11 @@ pub(super) struct Package {
     archives: BTreeMap<EntryPath, Arc<ArchiveRope>>,
     /// The shards' manifests, by path.
     kpms: BTreeMap<EntryPath, Kpm>,
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Package {
-    pub(super) fn new(combined: &Combined, is_strict: bool, wants_kpm: bool) -> Self {
+    pub(crate) fn new(combined: &Combined, is_strict: bool, wants_kpm: bool) -> Self {
         Self {
             name: combined.name.clone(),
             is_strict,
@@ -51,7 +51,7 @@ impl Package {
         }
     }
 
-    pub(super) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {
+    pub(crate) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {
         self.root.get_or_insert(part.root);
         for item in &part.items {
             if let ItemKind::Directory = item.kind {
@@ -109,7 +109,7 @@ impl Package {
     }
 
     /// The part; `None` if nothing is left of it.
-    pub(super) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
+    pub(crate) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
         let Some(root) = self.root.filter(|_| !self.items.is_empty()) else { return Ok(None) };
         self.check_directories()?;
         self.manifest.prefixes.sort();

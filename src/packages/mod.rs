@@ -1,0 +1,9 @@
+//! What TheRock's builds publish: artifacts split by GPU, and packages joined from shards, with their `.kpm` lists.
+
+mod artifacts;
+mod kpm;
+mod package;
+mod recombined;
+
+pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
+pub use recombined::{RecombineError, Recombined, Shards};
