@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use super::json;
-use super::options::SplitOptions;
+use super::options::{InputOptions, SplitOptions};
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
-use super::split::{Writing, clear_set_id, write_with_archives};
 use super::table::{Column, Style, Table, counted, known_size, size};
 use super::terminal::message;
-use crate::artifact::{ArtifactName, ManifestError, find};
+use super::writing::{Writing, clear_set_id, write_with_archives};
+use crate::artifact::{ArtifactName, MANIFEST, ManifestError, find};
 use crate::export::{Inputs, Output, Replace, StatementChange};
 use crate::kpack::ArchiveRope;
 use crate::mount::{Served, autosave};
@@ -39,8 +39,27 @@ pub(super) struct PreparedArtifacts {
     resources: Arc<Resources>,
 }
 
+/// The artifacts, if the input is one or contains some.
+pub(super) fn artifacts(source: &InputOptions, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    let directory = source.artifact_directory();
+    let found = artifacts_of(&source.paths(), options)?;
+    match (directory, found) {
+        (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
+        (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
+        (_, found) => Ok(found),
+    }
+}
+
+/// The artifacts, if a single input is one or contains some.
+pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    match inputs {
+        [input] => prepare_artifacts(input, options),
+        _ => Ok(None),
+    }
+}
+
 /// Plans all artifacts, and prints warnings. `None` if there are none.
-pub(super) fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
     let choices = options.to_options(Packaging::Processors)?;
     if find(input).ok().flatten().is_none() {
         return Ok(None);

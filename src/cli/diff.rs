@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 
+use super::failure::{is_broken_pipe, text};
 use super::inspect::{check_page, write_page};
-use super::is_broken_pipe;
 use super::json;
 use super::options::SplitOptions;
 use super::prepare::{resources, save_index, set_jobs};
@@ -169,7 +169,7 @@ impl Compare {
 }
 
 fn unreadable(error: &anyhow::Error) -> ExitCode {
-    eprintln!("kpackfs: {}", message(&super::text(error)));
+    eprintln!("kpackfs: {}", message(&text(error)));
     ExitCode::from(UNREADABLE)
 }
 

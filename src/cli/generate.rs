@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::{Shell, generate_to};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::{Cli, mount8};
+use super::mount8;
 use crate::disk;
 
 /// Hand-written sections.
@@ -28,19 +28,19 @@ pub(super) struct Generate {
 }
 
 impl Generate {
-    pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, cli: &clap::Command) -> anyhow::Result<ExitCode> {
         let below = |path: &str| {
             let path = self.directory.join(path);
             fs::create_dir_all(&path).with_context(|| path.display().to_string()).map(|()| path)
         };
-        manuals(&below("man/man1")?, &below("man/man8")?).context("man pages")?;
+        manuals(cli, &below("man/man1")?, &below("man/man8")?).context("man pages")?;
         let shells = [
             (Shell::Bash, "bash-completion/completions"),
             (Shell::Zsh, "zsh/site-functions"),
             (Shell::Fish, "fish/vendor_completions.d"),
         ];
         for (shell, place) in shells {
-            let made = generate_to(shell, &mut Cli::command(), "kpackfs", below(place)?)?;
+            let made = generate_to(shell, &mut cli.clone(), "kpackfs", below(place)?)?;
             // The file name under which bash-completion finds the completions of `kpackfs`.
             fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
         }
@@ -52,22 +52,21 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn manuals(commands: &Path, administration: &Path) -> anyhow::Result<()> {
-    clap_mangen::generate_to(Cli::command(), commands)?;
+fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
+    clap_mangen::generate_to(cli.clone(), commands)?;
     let main = commands.join("kpackfs.1");
     let page = disk::read_to_string(&main)?;
     fs::write(&main, page + KPACKFS_1)?;
     let (before, after) = MOUNT_KPACKFS_8.split_once(OPTIONS).context("mount.kpackfs.8 has no place for options")?;
-    fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(), after].concat())?;
+    fs::write(administration.join("mount.kpackfs.8"), [before, &mount_options(cli), after].concat())?;
     // The same program under the name of the other file system type.
     fs::write(administration.join("mount.fuse.kpackfs.8"), ".so man8/mount.kpackfs.8\n")?;
     Ok(())
 }
 
 /// The options of `kpackfs mount` as mount options.
-fn mount_options() -> String {
-    let known = mount8::options();
-    let cli = Cli::command();
+fn mount_options(cli: &clap::Command) -> String {
+    let known = mount8::options(cli);
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let mut page = Roff::new();
     for argument in arguments {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::artifacts::artifacts;
 use super::json;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare_listed, save_index};
@@ -53,7 +54,7 @@ impl Inspect {
         }
         check_page(self.html.as_deref(), &self.source.paths())?;
         let style = if self.markdown { Style::Markdown } else { Style::Text };
-        if let Some(artifacts) = self.source.artifacts(&self.options)? {
+        if let Some(artifacts) = artifacts(&self.source, &self.options)? {
             if self.sizes {
                 artifacts.make_sizes()?;
             }

@@ -3,6 +3,7 @@
 mod artifacts;
 mod cache;
 mod diff;
+mod failure;
 mod generate;
 mod index;
 mod inspect;
@@ -28,17 +29,15 @@ mod thin_wheels;
 mod unbundle;
 mod verify;
 mod why;
+mod writing;
 
-use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use self::failure::{FAILURE, is_broken_pipe, text};
 
 use crate::report::table;
-
-/// Exit code for all errors except a wrong command line (which is 2, clap's).
-const FAILURE: u8 = 1;
 
 /// Shows a fat ROCm wheel or install tree as if it had been split by GPU architecture.
 ///
@@ -76,8 +75,10 @@ pub fn run() -> ExitCode {
     crate::memory::set_up_malloc();
     log::start();
     let arguments: Vec<_> = std::env::args_os().collect();
-    if let Some(caller) = mount8::caller(&arguments) {
-        return mount8::run(caller, arguments);
+    if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
+        return mount8::run(caller, arguments, &Cli::command(), |command| {
+            Ok(Cli::try_parse_from(command)?.command.run())
+        });
     }
     match Cli::parse_from(lists::bind(arguments)).command.run() {
         Ok(code) => code,
@@ -107,30 +108,7 @@ impl Command {
             Self::Kpack(command) => command.run(),
             Self::Index(command) => command.run(),
             Self::Cache(command) => command.run(),
-            Self::Generate(command) => command.run(),
+            Self::Generate(command) => command.run(&Cli::command()),
         }
     }
-}
-
-/// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
-/// error with the same file name is omitted.
-fn text(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| {
-        let cause = cause.to_string();
-        match text.as_str() {
-            "" => cause,
-            text if text.ends_with(&cause) => text.to_owned(),
-            text if cause.starts_with(&format!("{text}: ")) => cause,
-            text => format!("{text}: {cause}"),
-        }
-    })
-}
-
-/// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
-        Some(json) => json.io_error_kind(),
-        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
-    };
-    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::artifacts::artifacts_of;
 use super::json;
 use super::lists::pieces;
-use super::options::{SplitOptions, artifacts_of};
+use super::options::SplitOptions;
 use super::prepare::{Prepared, prepare};
 use super::serving::{Serving, absolute};
 use crate::export::Inputs;

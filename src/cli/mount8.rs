@@ -5,10 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
 use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, USAGE, fuse_source};
 
-use super::Cli;
+use super::failure::text;
 use super::terminal::message;
 use crate::mount::MountError;
 
@@ -20,20 +19,25 @@ const HELPERS: [&str; 2] = ["mount.kpackfs", "mount.fuse.kpackfs"];
 
 /// The caller, if it is one of these: mount(8) through the name of a link, mount.fuse3 as `kpackfs SOURCE DIRECTORY -o
 /// …`. A SOURCE without a slash that does not exist is a misspelt command: `kpackfs splt a.whl -o out`.
-pub(super) fn caller(arguments: &[OsString]) -> Option<Caller> {
+pub(super) fn caller(arguments: &[OsString], cli: &clap::Command) -> Option<Caller> {
     let (program, arguments) = arguments.split_first()?;
     let name = Path::new(program).file_name()?;
     if HELPERS.iter().any(|helper| name == *helper) {
         return Some(Caller::Mount);
     }
     let source = fuse_source(arguments)?;
-    let is_command = source == "help" || Cli::command().find_subcommand(&source).is_some();
+    let is_command = source == "help" || cli.find_subcommand(&source).is_some();
     let is_path = source.as_bytes().contains(&b'/') || Path::new(&source).symlink_metadata().is_ok();
     (is_path && !is_command).then_some(Caller::Fuse)
 }
 
-/// Mounts on behalf of mount(8), and returns mount(8)'s exit codes.
-pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
+/// Mounts on behalf of mount(8) by `run`, which parses a command line and runs it, and returns mount(8)'s exit codes.
+pub(super) fn run(
+    caller: Caller,
+    arguments: Vec<OsString>,
+    cli: &clap::Command,
+    run: impl Fn(Vec<OsString>) -> Result<anyhow::Result<ExitCode>, clap::Error>,
+) -> ExitCode {
     let name = match caller {
         Caller::Mount => "mount.kpackfs",
         Caller::Fuse => "kpackfs",
@@ -43,30 +47,26 @@ pub(super) fn run(caller: Caller, arguments: Vec<OsString>) -> ExitCode {
         ExitCode::from(code)
     };
     if caller == Caller::Mount && arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
-        print!("{}", help(name));
+        print!("{}", help(name, cli));
         return ExitCode::SUCCESS;
     }
-    let request = match MountRequest::parse(caller, arguments.into_iter().skip(1), &options()) {
+    let request = match MountRequest::parse(caller, arguments.into_iter().skip(1), &options(cli)) {
         Ok(request) => request,
         Err(reason) => return fail(USAGE, &reason),
     };
     let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
-    let command = match Cli::try_parse_from(command) {
-        Ok(cli) => cli.command,
-        Err(error) => return fail(USAGE, first_line(&error.to_string())),
-    };
-    match command.run() {
-        Ok(code) => code,
-        Err(error) => {
+    match run(command.collect()) {
+        Ok(Ok(code)) => code,
+        Err(error) => fail(USAGE, first_line(&error.to_string())),
+        Ok(Err(error)) => {
             let is_system = error.downcast_ref::<MountError>().is_some_and(MountError::is_system);
-            fail(if is_system { SYSTEM } else { FAILURE }, &super::text(&error))
+            fail(if is_system { SYSTEM } else { FAILURE }, &text(&error))
         }
     }
 }
 
 /// The mount options: those of `kpackfs mount`.
-pub(super) fn options() -> Vec<KnownOption> {
-    let cli = Cli::command();
+pub(super) fn options(cli: &clap::Command) -> Vec<KnownOption> {
     let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let known = arguments.filter_map(|argument| {
         let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name) && !argument.is_hide_set())?;
@@ -76,9 +76,11 @@ pub(super) fn options() -> Vec<KnownOption> {
 }
 
 /// The text of `mount.kpackfs --help`: usage and options.
-fn help(name: &str) -> String {
-    let names: Vec<_> =
-        options().into_iter().map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name }).collect();
+fn help(name: &str, cli: &clap::Command) -> String {
+    let names: Vec<_> = options(cli)
+        .into_iter()
+        .map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name })
+        .collect();
     format!(
         "Usage: {name} INPUT DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION...]]\n\n\
          Mounts a wheel or an install tree split by GPU architecture; mount(8) calls it for -t kpackfs.\n\n  \
@@ -99,7 +101,10 @@ fn first_line(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, Parser};
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn the_caller_is_told_by_name_or_shape() {
@@ -124,13 +129,13 @@ mod tests {
             (&[], None),
         ] {
             let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
-            assert_eq!(caller(&arguments), expected, "{arguments:?}");
+            assert_eq!(caller(&arguments, &Cli::command()), expected, "{arguments:?}");
         }
     }
 
     #[test]
     fn help_names_the_options() {
-        let help = help("mount.kpackfs");
+        let help = help("mount.kpackfs", &Cli::command());
         for text in
             ["Usage: mount.kpackfs INPUT DIRECTORY", "gpu-targets=VALUE", "no-passthrough,", "kpackfs mount --help"]
         {
@@ -141,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_option_of_mount_is_a_mount_option() {
-        let known = options();
+        let known = options(&Cli::command());
         for (name, takes_value) in [
             ("arch", true),
             ("thin", true),
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn values_are_checked_as_on_the_command_line() {
         let arguments = ["/w", "/m", "-o", "compression=lzma"].map(OsString::from);
-        let request = MountRequest::parse(Caller::Mount, arguments, &options()).unwrap();
+        let request = MountRequest::parse(Caller::Mount, arguments, &options(&Cli::command())).unwrap();
         let command = std::iter::once(OsString::from("kpackfs")).chain(request.to_command());
         let error = Cli::try_parse_from(command).unwrap_err().to_string();
         assert!(first_line(&error).starts_with("invalid value 'lzma' for '--compression"), "{error}");

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 
-use super::artifacts::{PreparedArtifacts, prepare_artifacts};
 use super::selection::Selection;
-use crate::artifact::MANIFEST;
 use crate::index::FrameStore;
 use crate::kpack::{Compression, DEFAULT_LEVEL};
 use crate::source::EntryPath;
@@ -48,27 +46,13 @@ impl InputOptions {
         if self.input.is_empty() { vec![self.path().to_owned()] } else { self.input.clone() }
     }
 
-    /// The artifacts, if the input is one or contains some.
-    pub(super) fn artifacts(&self, options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
+    /// The directory that was named as one of artifacts. Its other name is ignored, with a note, if there is another INPUT.
+    pub(super) fn artifact_directory(&self) -> Option<&Path> {
         let is_named = !self.input.is_empty() || self.named.is_some() || self.artifact_dir.is_some();
         if self.input_dir.is_some() && is_named {
             note("--input-dir");
         }
-        let directory = self.artifact_dir.as_ref().or(self.input_dir.as_ref().filter(|_| !is_named));
-        let found = artifacts_of(&self.paths(), options)?;
-        match (directory, found) {
-            (Some(directory), None) if !directory.exists() => bail!("{}: it does not exist", directory.display()),
-            (Some(directory), None) => bail!("{}: {MANIFEST} not found in it", directory.display()),
-            (_, found) => Ok(found),
-        }
-    }
-}
-
-/// The artifacts, if a single input is one or contains some.
-pub(super) fn artifacts_of(inputs: &[PathBuf], options: &SplitOptions) -> anyhow::Result<Option<PreparedArtifacts>> {
-    match inputs {
-        [input] => prepare_artifacts(input, options),
-        _ => Ok(None),
+        self.artifact_dir.as_deref().or(self.input_dir.as_deref().filter(|_| !is_named))
     }
 }
 

@@ -12,7 +12,7 @@ use super::options::SplitOptions;
 use super::prepare::resources;
 use super::progress::show_bytes;
 use super::serving::{Serving, absolute};
-use super::split::Writing;
+use super::writing::Writing;
 use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
 use crate::packages::{Recombined, Shards};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::failure::text;
 use super::log;
 use crate::artifact::{FoundArtifacts, find, shards};
 use crate::export::Inputs;
@@ -115,7 +116,7 @@ impl Serving {
                 log::to_system();
             }
         };
-        mount::serve(options, || prepare().map_err(|error| super::text(&error)), usable)?;
+        mount::serve(options, || prepare().map_err(|error| text(&error)), usable)?;
         Ok(())
     }
 }

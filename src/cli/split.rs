@@ -7,16 +7,17 @@ use anyhow::{Context, bail};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
+use super::artifacts::artifacts;
 use super::interrupt;
 use super::options::{InputOptions, SplitOptions};
 use super::prepare::{Prepared, prepare, prepare_to_check, save_index};
 use super::progress::show_bytes;
 use super::terminal::message;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
-use crate::export::{self, ExportProgress, Reflink};
-use crate::export::{Inputs, Output, Replace, StatementChange};
+use super::writing::{Writing, clear_set_id, write_with_archives};
+use crate::export::{self, ExportProgress, Inputs, Output, Replace, StatementChange};
 use crate::gpu::{BundleKey, begins_device_part};
-use crate::kpack::{ArchiveRope, make_archives, unmade_size};
+use crate::kpack::{ArchiveRope, unmade_size};
 use crate::source::EntryPath;
 use crate::split::{Packaging, Plan, RESERVED};
 use crate::tree::{ROOT, Tree};
@@ -63,32 +64,6 @@ pub(super) struct Split {
     writing: Writing,
 }
 
-/// Options of writing views.
-#[derive(Clone, Copy, Debug, Args)]
-pub(super) struct Writing {
-    /// Share blocks with the files of an input directory, as `cp --reflink` does: where the filesystem supports it,
-    /// always (or fail), or never
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
-    reflink: When,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum When {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Writing {
-    fn reflink(self) -> Reflink {
-        match self.reflink {
-            When::Auto => Reflink::Auto,
-            When::Always => Reflink::Always,
-            When::Never => Reflink::Never,
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OutputFormat {
     /// A directory for each part
@@ -103,7 +78,7 @@ impl Split {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check_usage()?;
         interrupt::watch()?;
-        if let Some(artifacts) = self.source.artifacts(&self.options)? {
+        if let Some(artifacts) = artifacts(&self.source, &self.options)? {
             return match self.format {
                 OutputFormat::Directory => {
                     artifacts.write(&self.view, &self.output, self.keep_set_id, self.force, self.writing)
@@ -131,9 +106,16 @@ impl Split {
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
+        self.write(&prepared, &tree)?;
+        save_index(&prepared.resources);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes the output in its format.
+    fn write(&self, prepared: &Prepared, tree: &Tree) -> anyhow::Result<()> {
         let views = self.directories(&prepared.plan)?;
         let stated = match self.format {
-            OutputFormat::Directory => Some(self.stated(&prepared, &views)?),
+            OutputFormat::Directory => Some(self.stated(prepared, &views)?),
             // Wheels contain their statement.
             OutputFormat::Wheel | OutputFormat::ThinWheel => None,
         };
@@ -147,14 +129,14 @@ impl Split {
                     };
                     Ok(Some((EntryPath::root().child(name.as_bytes()), self.output.join(name))))
                 };
-                self.write_parts(wheels, &prepared, &tree, Vec::new(), stated.as_ref(), place)?;
+                self.write_parts(wheels, prepared, tree, Vec::new(), stated.as_ref(), place)?;
             }
-            (OutputFormat::Directory, _) => self.write_directories(&prepared, &tree, &views, stated.as_ref())?,
+            (OutputFormat::Directory, _) => self.write_directories(prepared, tree, &views, stated.as_ref())?,
             (OutputFormat::Wheel, Some(wheels)) if !self.view.is_empty() => {
-                self.write_fat_wheel(wheels, &prepared, &tree)?;
+                self.write_fat_wheel(wheels, prepared, tree)?;
             }
-            (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, &prepared, &tree)?,
-            (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, &prepared, &tree)?,
+            (OutputFormat::Wheel, Some(wheels)) => self.write_wheels(wheels, prepared, tree)?,
+            (OutputFormat::ThinWheel, Some(wheels)) => self.write_thin_wheels(wheels, prepared, tree)?,
             (OutputFormat::Wheel | OutputFormat::ThinWheel, None) => {
                 bail!(
                     "{}: wheels can be made of a wheel only, or of a host wheel and device wheels that its extras require",
@@ -165,8 +147,7 @@ impl Split {
         if stated.is_some() && self.view.is_empty() {
             self.warn_of_others(&views);
         }
-        save_index(&prepared.resources);
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// The statement for the output directory.
@@ -376,14 +357,6 @@ fn is_part(path: &EntryPath) -> bool {
     begins_device_part(first) || RESERVED.iter().any(|name| first == name.as_bytes())
 }
 
-/// Clears set-ID bits, and reports the files on stderr: a copy would run with the rights of the user who makes it.
-pub(super) fn clear_set_id(tree: &mut Tree) {
-    if let [first, rest @ ..] = &*tree.clear_set_id() {
-        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        eprintln!("kpackfs: warning: {first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them");
-    }
-}
-
 /// The directories that a mount would show.
 fn names(tree: &Tree) -> String {
     let children = tree.children(ROOT).into_iter().flatten().filter(|child| !child.hidden);
@@ -396,18 +369,4 @@ fn warn_of_missing_devices(wheels: &WheelSet) {
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         eprintln!("kpackfs: warning: {}{more}: not given, so what is written lacks this code", message(first));
     }
-}
-
-/// Makes the archives of these views, all of them together, and writes the views.
-pub(super) fn write_with_archives(
-    tree: &Tree,
-    views: &[(EntryPath, PathBuf)],
-    archives: &[&ArchiveRope],
-    writing: Writing,
-) -> anyhow::Result<()> {
-    let progress = ExportProgress { total: unmade_size(archives).into(), ..ExportProgress::default() };
-    show_bytes("Writing", &progress.done, &progress.total, || {
-        make_archives(archives, &progress.done)?;
-        Ok(export::write_with(tree, views, writing.reflink(), &progress)?)
-    })
 }

@@ -84,7 +84,20 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     }
     writeln!(out, "kpackfs {}, up {}\n", text("version"), indicatif::HumanDuration(Duration::from_secs_f64(uptime)))?;
 
-    let elapsed = before.map_or(0.0, |before| uptime - seconds(before));
+    work(now, before).write(out, Style::Text)?;
+    show_requests(out, now)?;
+    held(now).write(out, Style::Text)?;
+    archives_in_progress(now).write(out, Style::Text)
+}
+
+/// A counter of a status.
+fn counter(now: &Value, name: &str) -> u64 {
+    now.get("counters").and_then(|counters| number(counters, name)).unwrap_or(0)
+}
+
+/// The work so far, and per second since an earlier status.
+fn work(now: &Value, before: Option<&Value>) -> Table {
+    let elapsed = before.map_or(0.0, |before| seconds(now) - seconds(before));
     let rate = |group: &str, name: &str, total: u64| {
         let before = before.and_then(|before| number(before.get(group)?, name));
         let done = before.filter(|_| elapsed > 0.0).map(|before| total.saturating_sub(before))?;
@@ -103,11 +116,13 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
         let rate = rate("counters", name, total).map(unit).unwrap_or_default();
         work.row([name.replace('_', " "), unit(total), rate]);
     }
-    let counter = |name| now.get("counters").and_then(|counters| number(counters, name)).unwrap_or(0);
-    let hits = counter("cache_hits");
-    work.row(["found in a cache".to_owned(), percent(hits, hits + counter("frames_made")), String::new()]);
-    work.write(out, Style::Text)?;
+    let hits = counter(now, "cache_hits");
+    work.row(["found in a cache".to_owned(), percent(hits, hits + counter(now, "frames_made")), String::new()]);
+    work
+}
 
+/// Prints the requests by kind, and the longest one.
+fn show_requests(out: &mut impl Write, now: &Value) -> io::Result<()> {
     let by_kind = now.get("counters").and_then(|counters| counters.get("requests_by_kind"));
     let mut requests = Table::new("Requests", [Column::Text("kind"), Column::Number("so far")]);
     for (name, total) in numbers(by_kind).filter(|&(_, total)| total > 0) {
@@ -116,10 +131,14 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
     requests.write(out, Style::Text)?;
     let longest = now.get("counters").and_then(|counters| counters.get("longest_request")?.as_str());
     if let Some(kind) = longest.filter(|kind| !kind.is_empty()) {
-        let took = Duration::from_micros(counter("longest_request_microseconds"));
+        let took = Duration::from_micros(counter(now, "longest_request_microseconds"));
         writeln!(out, "  The longest one was a {kind} of {took:?}.\n")?;
     }
+    Ok(())
+}
 
+/// What is in use now.
+fn held(now: &Value) -> Table {
     let mut held = Table::new("Now", [Column::Text("what"), Column::Number("")]);
     for (name, total) in numbers(now.get("gauges")) {
         held.row([name.replace('_', " "), total.to_string()]);
@@ -128,8 +147,11 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
         let what = if name == "capacity" { "memory at most".to_owned() } else { format!("memory for {name}") };
         held.row([what, size(total)]);
     }
-    held.write(out, Style::Text)?;
+    held
+}
 
+/// The archives that are being made.
+fn archives_in_progress(now: &Value) -> Table {
     let columns = [Column::Text("archive"), Column::Number("done"), Column::Number("of"), Column::Number("")];
     let mut making = Table::new("Being made", columns);
     for archive in now.get("making").and_then(Value::as_array).into_iter().flatten() {
@@ -137,7 +159,7 @@ fn show(out: &mut impl Write, place: &Path, now: &Value, before: Option<&Value>)
         let name = archive.get("archive").and_then(Value::as_str).unwrap_or_default();
         making.row([name.to_owned(), size(done), size(total), percent(done, total)]);
     }
-    making.write(out, Style::Text)
+    making
 }
 
 fn seconds(status: &Value) -> f64 {

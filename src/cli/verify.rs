@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::failure::text;
 use super::json;
 use super::options::{Ignored, MOST_JOBS};
 use super::prepare::{check_address_space, set_jobs};
@@ -81,7 +82,7 @@ impl Verify {
         let report = match self.verify() {
             Ok(report) => report,
             Err(error) => {
-                eprintln!("kpackfs: {}", message(&super::text(&error)));
+                eprintln!("kpackfs: {}", message(&text(&error)));
                 return Ok(ExitCode::from(UNREADABLE));
             }
         };

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 
+use super::failure::text;
 use super::json;
 use super::lists::pieces;
 use super::terminal::message;
@@ -77,7 +78,7 @@ impl Why {
         let answer = match self.answer() {
             Ok(answer) => answer,
             Err(error) => {
-                eprintln!("kpackfs: {}", message(&super::text(&error)));
+                eprintln!("kpackfs: {}", message(&text(&error)));
                 return Ok(ExitCode::from(UNREADABLE));
             }
         };

@@ -1,0 +1,30 @@
+//! How errors are printed, and the exit code of a command that fails.
+
+use std::error::Error;
+use std::io;
+
+/// Exit code for all errors except a wrong command line (which is 2, clap's).
+pub(super) const FAILURE: u8 = 1;
+
+/// An error with its causes. A cause that is quoted by its error is not repeated, and a file name that precedes an
+/// error with the same file name is omitted.
+pub(super) fn text(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            text if text.ends_with(&cause) => text.to_owned(),
+            text if cause.starts_with(&format!("{text}: ")) => cause,
+            text => format!("{text}: {cause}"),
+        }
+    })
+}
+
+/// Whether the reader of the output has closed it. `serde_json` wraps the error of a writer.
+pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<serde_json::Error>() {
+        Some(json) => json.io_error_kind(),
+        None => cause.downcast_ref::<io::Error>().map(io::Error::kind),
+    };
+    error.chain().any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe))
+}

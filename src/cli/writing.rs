@@ -1,0 +1,59 @@
+//! Writing views to a disk, with a progress bar.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::progress::show_bytes;
+use crate::export::{self, ExportProgress, Reflink};
+use crate::kpack::{ArchiveRope, make_archives, unmade_size};
+use crate::source::EntryPath;
+use crate::tree::Tree;
+
+/// Options of writing views.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Writing {
+    /// Share blocks with the files of an input directory, as `cp --reflink` does: where the filesystem supports it,
+    /// always (or fail), or never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = When::Auto)]
+    reflink: When,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Writing {
+    pub(super) fn reflink(self) -> Reflink {
+        match self.reflink {
+            When::Auto => Reflink::Auto,
+            When::Always => Reflink::Always,
+            When::Never => Reflink::Never,
+        }
+    }
+}
+
+/// Clears set-ID bits, and reports the files on stderr: a copy would run with the rights of the user who makes it.
+pub(super) fn clear_set_id(tree: &mut Tree) {
+    if let [first, rest @ ..] = &*tree.clear_set_id() {
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        eprintln!("kpackfs: warning: {first:?}{more}: the set-ID bits are left out; --keep-set-id keeps them");
+    }
+}
+
+/// Makes the archives of these views, all of them together, and writes the views.
+pub(super) fn write_with_archives(
+    tree: &Tree,
+    views: &[(EntryPath, PathBuf)],
+    archives: &[&ArchiveRope],
+    writing: Writing,
+) -> anyhow::Result<()> {
+    let progress = ExportProgress { total: unmade_size(archives).into(), ..ExportProgress::default() };
+    show_bytes("Writing", &progress.done, &progress.total, || {
+        make_archives(archives, &progress.done)?;
+        Ok(export::write_with(tree, views, writing.reflink(), &progress)?)
+    })
+}
