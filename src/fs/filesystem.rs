@@ -12,7 +12,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::buffers::Buffers;
-use super::directory_readahead::DirectoryReadahead;
+use super::directory_readahead::{DirectoryReadahead, PushFiles};
 use super::failure::{self, Failure, contained};
 use super::limiter::Limiter;
 use super::listing::{self, NameSink, NamesAndAttributes};
@@ -217,7 +217,9 @@ impl Filesystem {
     ) {
         self.look_ahead(node, offset);
         self.answer_now(RequestKind::Readdirplus, |this| {
-            listing::names_and_attributes(this, node, offset, &mut page);
+            let guarded =
+                |node, work: &dyn Fn() -> Result<NodeAttributes, Failure>| this.guarded("readdirplus", node, work);
+            listing::names_and_attributes(&this.nodes, node, offset, &mut page, guarded);
             reply(page);
         });
     }
@@ -337,9 +339,18 @@ impl Filesystem {
             tracing::warn!(request, path = %path.display(), panicked, suppressed, "request failed: {reason}");
         }
     }
+}
 
-    /// Pushes all bytes of a file to the kernel's page cache. Returns whether it succeeded.
-    pub(crate) fn push_to_page_cache(&self, node: NodeId) -> bool {
+impl PushFiles for Filesystem {
+    fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    fn directory_readahead(&self) -> &DirectoryReadahead {
+        &self.directory_readahead
+    }
+
+    fn push_to_page_cache(&self, node: NodeId) -> bool {
         let (Some(pages), Some(content)) = (self.page_cache.get(), self.nodes.original(node)) else { return false };
         let is_given = self.buffers.with(readable(&*content, 0, u32::MAX), |bytes| {
             // A read of the file will meet the same error or panic, and report it.
@@ -347,6 +358,10 @@ impl Filesystem {
         });
         self.resources.counters.files_given.add(is_given.into());
         is_given
+    }
+
+    fn run_in_background(&self, job: impl FnOnce() + Send + 'static) -> bool {
+        self.resources.executor.run_in_background(job)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Directory listings, with and without attributes.
 
-use super::filesystem::Filesystem;
+use rustix::io::Errno;
+
+use super::failure::Failure;
 use super::nodes::{FileKind, NodeAttributes, Nodes};
 use crate::rope::to_usize;
 use crate::tree::NodeId;
@@ -44,20 +46,27 @@ pub(super) fn is_end(nodes: &Nodes, node: NodeId, offset: u64) -> bool {
 /// The kernel asks for attributes at the beginning of every listing, even that of a plain `find` (fs/fuse/readdir.c,
 /// `fuse_use_readdirplus`). So the attributes of a file of unknown size are listed as expired, and the kernel asks
 /// again when a program needs them.
-pub(super) fn names_and_attributes(fs: &Filesystem, node: NodeId, offset: u64, reply: &mut impl NamesAndAttributes) {
-    let nodes = &fs.nodes;
+///
+/// `guarded` is the boundary of panics, and logs why attributes cannot be had.
+pub(super) fn names_and_attributes(
+    nodes: &Nodes,
+    node: NodeId,
+    offset: u64,
+    reply: &mut impl NamesAndAttributes,
+    guarded: impl Fn(NodeId, &dyn Fn() -> Result<NodeAttributes, Failure>) -> Result<NodeAttributes, Errno>,
+) {
     for (position, dots, number) in [(0, b".".as_slice(), node), (1, b"..", nodes.parent(node))] {
         if offset > position {
             continue;
         }
-        let found = fs.guarded("readdirplus", number, || nodes.attributes(number));
+        let found = guarded(number, &|| nodes.attributes(number));
         if found.is_ok_and(|found| reply.add(position + 1, dots, &found)) {
             return;
         }
     }
     for (position, child) in nodes.children(node, child_at(offset)) {
         let number = nodes.number(child.node);
-        let found = fs.guarded("readdirplus", number, || {
+        let found = guarded(number, &|| {
             if nodes.is_sized(number) { nodes.attributes(number) } else { nodes.without_size(number) }
         });
         if let Ok(found) = found {
@@ -88,6 +97,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::fs::filesystem::Filesystem;
     use crate::resources::Resources;
     use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
     use crate::source::{Attributes, EntryPath};
@@ -187,6 +197,11 @@ mod tests {
         }
     }
 
+    fn plus(fs: &Filesystem, node: NodeId, offset: u64, page: &mut ListingPage) {
+        let guarded = |node, work: &dyn Fn() -> Result<NodeAttributes, Failure>| fs.guarded("readdirplus", node, work);
+        names_and_attributes(&fs.nodes, node, offset, page, guarded);
+    }
+
     #[test]
     fn a_listing_is_complete_whatever_its_pages_are() {
         let (fs, view) = filesystem();
@@ -201,7 +216,7 @@ mod tests {
         assert_eq!(at("a"), at("b"), "links are one file");
         for room in 1..10 {
             let plain = listed(room, |offset, page| names(nodes, view, offset, page));
-            let with_attributes = listed(room, |offset, page| names_and_attributes(&fs, view, offset, page));
+            let with_attributes = listed(room, |offset, page| plus(&fs, view, offset, page));
             assert_eq!((&plain.names, &with_attributes.names), (&expected, &expected), "{room}");
             assert_eq!(plain.kinds, with_attributes.kinds);
             assert!(is_end(nodes, view, plain.next) && !is_end(nodes, view, plain.next - 1));
@@ -214,7 +229,7 @@ mod tests {
     #[test]
     fn sizes_that_are_not_known_are_listed_as_outdated() {
         let (fs, view) = filesystem();
-        let page = listed(100, |offset, page| names_and_attributes(&fs, view, offset, page));
+        let page = listed(100, |offset, page| plus(&fs, view, offset, page));
         for ((name, number), answer) in page.names.iter().zip(&page.answers) {
             let is_known = name != "c.kpack";
             assert_eq!(answer.size.is_some(), is_known, "{name}");

@@ -1,9 +1,8 @@
 //! Storage of a tree: every name, node and directory once.
 
-use crate::source::Attributes;
-
-use super::{Node, NodeKind};
+use super::node::{Directory, Name, Node, NodeKind};
 use crate::rope::head;
+use crate::source::Attributes;
 use crate::tree::Origin;
 
 /// Nodes by index. The first one is the root. It is its own parent, and the parent of every layer's root.
@@ -12,24 +11,6 @@ pub(super) struct Arena {
     nodes: Vec<Node>,
     /// The concatenated names of all nodes.
     names: Vec<u8>,
-}
-
-/// The range of a node's name in the names.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Name {
-    at: u32,
-    length: u8,
-}
-
-/// The content of a directory.
-#[derive(Debug, Default)]
-pub struct Directory {
-    /// Indices of the children, sorted by name.
-    children: Vec<u32>,
-    /// Number of subdirectories.
-    subdirectories: u32,
-    /// The number of the view that is shown here; 0 if there is none.
-    pub(super) view: u32,
 }
 
 impl Arena {

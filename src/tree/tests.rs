@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::rope::{Rope, Segment};
+use crate::source::Attributes;
 
 const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 
@@ -97,7 +98,7 @@ proptest! {
         let mut tree = Tree::new(ATTRIBUTES);
         let mut hidden = BTreeSet::new();
         let layers: Vec<_> = (0..).zip(&plans).map(|(number, plan)| store(&mut tree, plan, number, &mut hidden)).collect();
-        let view = View { layers: layers.clone(), hidden: Arc::new(Hidden::new(&tree, hidden.clone())), bodies: None };
+        let view = View { layers: layers.clone(), hidden: Arc::new(tree.hidden(hidden.clone())), bodies: None };
         let other = tree.show(&path("merged/other"), View { layers: vec![layers[0]], ..View::default() }).unwrap();
         let root = tree.show(&path("merged/one"), view).unwrap();
         let models = layers.iter().map(|&layer| built(&tree, layer, &hidden));

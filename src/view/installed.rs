@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use super::error::ViewError;
 use super::items::{Item, ItemKind, add_directories};
-use super::layout::ViewError;
 use crate::gpu::BundleKey;
 use crate::rope::{Content, Materialize, ReadError};
 use crate::source::EntryPath;

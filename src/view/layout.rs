@@ -3,54 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::error::ViewError;
 use super::installed::Installed;
 use super::items::{Item, ItemKind, add_directories, device_part, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::thin::{DistInfo, Layers, ServedGpus, ThinLayout, ThinViews, show_thin};
 use super::thin_wheels::ThinWheels;
 use crate::gpu::{BundleKey, Level};
-use crate::rope::{Materialize, ReadError};
+use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
-use crate::tree::{Body, NodeId, NodeKind, ROOT, Tree, TreeError, View};
-use crate::tree::{Origin, OriginKind, PartRecord};
-use crate::wheel::WheelError;
-use crate::wheelparts::WheelPart;
-use crate::wheelparts::WheelSet;
-use crate::wheelparts::{RecordFile, WheelBody};
+use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS};
+use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, PartRecord, ROOT, Tree, TreeError, View};
+use crate::wheelparts::{RecordFile, WheelBody, WheelPart, WheelSet};
 
 /// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";
-
-/// Why a split cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum ViewError {
-    /// Two files claim one path: a file of the input is in the place of an archive.
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    /// The input's dist-info cannot be used.
-    #[error(transparent)]
-    Wheel(#[from] WheelError),
-    /// A file of the input cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The input has nothing for a requested target.
-    #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.there))]
-    NoSuchArch {
-        /// The target.
-        wanted: BundleKey,
-        /// The targets of the input.
-        there: Vec<BundleKey>,
-    },
-    /// The input has nothing for a requested thin view.
-    #[error("--thin {wanted}: the input has nothing for it; there are thin views for {there}")]
-    NoSuchThin {
-        /// The requested GPUs.
-        wanted: String,
-        /// The GPUs for which there are views.
-        there: String,
-    },
-}
 
 /// The tree of a mount. `arch` is overlaid on `host/` itself.
 pub fn lay_out(
@@ -72,6 +39,49 @@ pub fn lay_out_with(
     thin_views: &ThinViews,
     reports: Vec<(&str, Body)>,
 ) -> Result<Tree, ViewError> {
+    let root = Attributes { mode: 0o755, ..input.root };
+    let mut tree = Tree::new(root);
+    let (host, devices) = parts(input, plan, wheels)?;
+    // A merged tree is shown as installed, and so is the host part if others are laid over it.
+    let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
+    let is_installed = installed.is_some();
+    let host_layer = layer(&mut tree, input.root, host)?;
+    let overlay = Overlay::new(&mut tree, input, host_layer, devices, installed)?;
+    let served = ServedGpus::new(plan);
+    for target in &merged_targets(plan, &served) {
+        let view = overlay.view(&tree, &chain(plan, target))?;
+        tree.show(&path(&[MERGED, target.as_str()]), view)?;
+    }
+    if let Some(wheels) = wheels {
+        show_wheels(&mut tree, input, wheels)?;
+    }
+    show_reports(&mut tree, root, reports)?;
+    // With `arch` and without it, host is a view, so that its nodes have the same numbers.
+    let host_view = if arch.is_empty() {
+        View { layers: vec![host_layer], ..View::default() }
+    } else {
+        overlay.view(&tree, &chain_of_all(plan, arch)?)?
+    };
+    let mut layers = Layers { dist_info: None, wheel: None, host: overlay.host, devices: overlay.devices };
+    let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
+    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
+    if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
+        lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
+    }
+    show_fat(&mut tree, input, plan, wheels)?;
+    let thin = ThinLayout::new(&tree, served, layers, binaries, thin);
+    show_thin(&mut tree, &thin, root, thin_views)?;
+    tree.show(&path(&[HOST]), host_view)?;
+    tree.shrink();
+    Ok(tree)
+}
+
+/// The files of the host part, and of the device parts by key. Those of a wheel are that wheel unpacked.
+fn parts<'a>(
+    input: &Input,
+    plan: &'a Plan,
+    wheels: Option<&WheelSet>,
+) -> Result<(Vec<Item>, BTreeMap<&'a BundleKey, Vec<Item>>), ViewError> {
     let mut host = host_part(input, plan);
     let mut devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
     if let Some(wheels) = wheels {
@@ -87,70 +97,64 @@ pub fn lay_out_with(
     for items in devices.values_mut() {
         add_directories(items, |path| input.entry(path).map(|entry| entry.attributes));
     }
-    let root = Attributes { mode: 0o755, ..input.root };
-    let mut tree = Tree::new(root);
+    Ok((host, devices))
+}
 
-    // A merged tree is shown as installed, and so is the host part if others are laid over it.
-    let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
-    let is_installed = installed.is_some();
-    let host_layer = layer(&mut tree, input.root, host)?;
-    let mut device_layers = BTreeMap::new();
-    for (key, items) in devices {
-        let place = directory(&mut tree, key.as_str(), input.root)?;
-        fill(&mut tree, place, items)?;
-        device_layers.insert(key, place);
-        let target = format!("../{key}").into_bytes().into();
-        tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
-    }
-    let mut whole = host_layer;
-    if let Some(Installed { host, mut devices }) = installed {
-        whole = layer(&mut tree, input.root, host)?;
-        for (key, place) in &mut device_layers {
-            *place = layer(&mut tree, input.root, devices.remove(*key).unwrap_or_default())?;
+/// The layers of an installation.
+struct Overlay {
+    host: NodeId,
+    devices: BTreeMap<BundleKey, NodeId>,
+}
+
+impl Overlay {
+    /// Adds the directories of the device parts to the tree, and, if files are installed elsewhere, layers for these.
+    fn new(
+        tree: &mut Tree,
+        input: &Input,
+        host: NodeId,
+        devices: BTreeMap<&BundleKey, Vec<Item>>,
+        installed: Option<Installed>,
+    ) -> Result<Self, ViewError> {
+        let mut overlay = Self { host, devices: BTreeMap::new() };
+        let root = Attributes { mode: 0o755, ..input.root };
+        for (key, items) in devices {
+            let place = directory(tree, key.as_str(), input.root)?;
+            fill(tree, place, items)?;
+            overlay.devices.insert(key.clone(), place);
+            let target = format!("../{key}").into_bytes().into();
+            tree.insert(ROOT, &path(&[DEVICE, key.as_str()]), root, NodeKind::Symlink(target))?;
         }
+        if let Some(Installed { host, mut devices }) = installed {
+            overlay.host = layer(tree, input.root, host)?;
+            for (key, place) in &mut overlay.devices {
+                *place = layer(tree, input.root, devices.remove(key).unwrap_or_default())?;
+            }
+        }
+        Ok(overlay)
     }
-    let overlaid = |tree: &Tree, keys: &[BundleKey]| -> Result<View, TreeError> {
-        let devices = keys.iter().filter_map(|key| device_layers.get(key).copied());
-        let layers: Vec<_> = [whole].into_iter().chain(devices).collect();
+
+    /// The host part with these device parts.
+    fn view(&self, tree: &Tree, keys: &[BundleKey]) -> Result<View, TreeError> {
+        let devices = keys.iter().filter_map(|key| self.devices.get(key).copied());
+        let layers: Vec<_> = [self.host].into_iter().chain(devices).collect();
         tree.are_disjoint(&layers)?;
         Ok(View { layers, ..View::default() })
-    };
-    let served = ServedGpus::new(plan);
-    for target in &merged_targets(plan, &served) {
-        let view = overlaid(&tree, &chain(plan, target))?;
-        tree.show(&path(&[MERGED, target.as_str()]), view)?;
     }
-    if let Some(wheels) = wheels {
-        show_wheels(&mut tree, input, wheels)?;
-    }
-    show_reports(&mut tree, root, reports)?;
-    // With `arch` and without it, host is a view, so that its nodes have the same numbers.
-    let host_view = if arch.is_empty() {
-        View { layers: vec![host_layer], ..View::default() }
-    } else {
-        overlaid(&tree, &chain_of_all(plan, arch)?)?
-    };
-    let devices = device_layers.into_iter().map(|(key, layer)| (key.clone(), layer)).collect();
-    let mut layers = Layers { dist_info: None, wheel: None, host: whole, devices };
-    let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
-    let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, is_installed));
-    if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
-        lay_out_thin_wheel(&mut tree, input, wheels, thin, &mut layers)?;
-    }
+}
+
+/// Shows split input as the fat binaries that it came from.
+fn show_fat(tree: &mut Tree, input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Result<(), ViewError> {
     let fat_wheel = wheels.and_then(|wheels| wheels.fat.as_ref().zip(Some(wheels)));
-    if !plan.joined.is_empty() || fat_wheel.is_some() {
-        let mut items = fat_items(input, plan);
-        if let Some((part, wheels)) = fat_wheel {
-            become_unpacked_wheel(&mut items, input, wheels, part)?;
-        }
-        let fat = layer(&mut tree, input.root, items)?;
-        tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
+    if plan.joined.is_empty() && fat_wheel.is_none() {
+        return Ok(());
     }
-    let thin = ThinLayout::new(&tree, served, layers, binaries, thin);
-    show_thin(&mut tree, &thin, root, thin_views)?;
-    tree.show(&path(&[HOST]), host_view)?;
-    tree.shrink();
-    Ok(tree)
+    let mut items = fat_items(input, plan);
+    if let Some((part, wheels)) = fat_wheel {
+        become_unpacked_wheel(&mut items, input, wheels, part)?;
+    }
+    let fat = layer(tree, input.root, items)?;
+    tree.show(&path(&[FAT]), View { layers: vec![fat], ..View::default() })?;
+    Ok(())
 }
 
 /// The layers of thin wheels. Views replace the files that differ between sets of GPUs.

@@ -2,6 +2,7 @@
 //!
 //! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 
+mod error;
 mod installed;
 pub(crate) mod items;
 pub(crate) mod layout;
@@ -11,7 +12,8 @@ mod thin_wheels;
 mod watch;
 
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, THIN, THIN_WHEELS, WHEELS};
-pub use layout::{REPORTS, ViewError, lay_out, lay_out_with};
+pub use error::ViewError;
+pub use layout::{REPORTS, lay_out, lay_out_with};
 
 pub use report::{JSON_VERSION, Metrics, Status, fixed};
 

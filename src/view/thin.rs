@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::layout::ViewError;
+use super::error::ViewError;
 use super::report::fixed;
 use super::thin_wheels::ThinWheels;
 use crate::gpu::{BundleKey, GpuSet, Level, TARGETS, TargetId};
@@ -71,7 +71,7 @@ impl ThinLayout {
         wheels: Option<Arc<ThinWheels>>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            hidden: Arc::new(Hidden::new(tree, hidden(tree, &layers))),
+            hidden: Arc::new(tree.hidden(hidden(tree, &layers))),
             paths: cut_down(tree, &binaries),
             binaries,
             served,

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::payload::{device_payload, fat_payload, host_payload};
+use super::payload::{Payload, device_payload, fat_payload, host_payload};
 use super::wheel_part::WheelPart;
-use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, Wheels};
+use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
 use crate::kpack::make_archives;
 use crate::resources::Resources;
@@ -78,23 +78,8 @@ impl WheelSet {
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &options.names)?;
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
         let wheels = wheels.with_statement(statement);
-        let host = host_payload(input, plan, &wheels)?;
-        let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
-        let mut contents = vec![(SplitWheel::Host, host)];
-        contents.extend(variant);
-        for key in &plan.keys {
-            contents.push((SplitWheel::Device(key.clone()), device_payload(input, plan, &wheels, key)?));
-        }
-        if is_split {
-            contents.push((SplitWheel::Fat, fat_payload(input, plan, &wheels)?));
-        }
-        let contents = contents.into_iter().map(|(part, payload)| {
-            let paths = wheels.paths(&part)?;
-            let dist_info = wheels.dist_info(&part, payload.iter().filter_map(|payload| payload.path(&paths)))?;
-            Ok((part, payload, dist_info))
-        });
-        let contents = contents.collect::<Result<Vec<_>, WheelError>>()?;
+        let contents = payloads(input, plan, &wheels, options, is_split)?;
         let places = input.entries.iter().zip(&plan.places);
         let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
             (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
@@ -115,12 +100,7 @@ impl WheelSet {
             }
         }
         let mut warnings = wheels.warnings();
-        if let [first, rest @ ..] = &*not_given {
-            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-            warnings.push(format!(
-                "its device wheels were not given, so it has no device code; name them, too: {first}{more}"
-            ));
-        }
+        warnings.extend(warning_of_missing(&not_given));
         if let Some(host) = hosts.first() {
             warnings.extend(host.warnings()?);
         }
@@ -208,4 +188,37 @@ fn symlinks(input: &Input) -> Vec<String> {
         EntryKind::Directory | EntryKind::File { .. } => None,
     };
     input.entries.iter().filter_map(link).collect()
+}
+
+/// The wheels to make, with their payload and dist-info.
+fn payloads(
+    input: &Input,
+    plan: &Plan,
+    wheels: &Wheels,
+    options: &WheelOptions,
+    is_split: bool,
+) -> Result<Vec<(SplitWheel, Vec<Payload>, Vec<WheelEntry>)>, WheelError> {
+    let host = host_payload(input, plan, wheels)?;
+    let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
+    let mut contents = vec![(SplitWheel::Host, host)];
+    contents.extend(variant);
+    for key in &plan.keys {
+        contents.push((SplitWheel::Device(key.clone()), device_payload(input, plan, wheels, key)?));
+    }
+    if is_split {
+        contents.push((SplitWheel::Fat, fat_payload(input, plan, wheels)?));
+    }
+    let contents = contents.into_iter().map(|(part, payload)| {
+        let paths = wheels.paths(&part)?;
+        let dist_info = wheels.dist_info(&part, payload.iter().filter_map(|payload| payload.path(&paths)))?;
+        Ok((part, payload, dist_info))
+    });
+    contents.collect()
+}
+
+/// The warning that device wheels of a host wheel are missing.
+fn warning_of_missing(not_given: &[String]) -> Option<String> {
+    let (first, rest) = not_given.split_first()?;
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    Some(format!("its device wheels were not given, so it has no device code; name them, too: {first}{more}"))
 }

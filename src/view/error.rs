@@ -1,0 +1,37 @@
+//! Why a split cannot be shown.
+
+use crate::gpu::BundleKey;
+use crate::rope::ReadError;
+use crate::split::join;
+use crate::tree::TreeError;
+use crate::wheel::WheelError;
+
+/// Why a split cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Two files claim one path: a file of the input is in the place of an archive.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The input's dist-info cannot be used.
+    #[error(transparent)]
+    Wheel(#[from] WheelError),
+    /// A file of the input cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The input has nothing for a requested target.
+    #[error("--arch {wanted}: the input has nothing for it; it has code for {}", join(.there))]
+    NoSuchArch {
+        /// The target.
+        wanted: BundleKey,
+        /// The targets of the input.
+        there: Vec<BundleKey>,
+    },
+    /// The input has nothing for a requested thin view.
+    #[error("--thin {wanted}: the input has nothing for it; there are thin views for {there}")]
+    NoSuchThin {
+        /// The requested GPUs.
+        wanted: String,
+        /// The GPUs for which there are views.
+        there: String,
+    },
+}
