@@ -222,40 +222,9 @@ impl Shards {
             let (place, there) = (self.place.clone(), self.names.clone());
             return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), there });
         }
-        let (notes, witnesses) = (self.notes.clone(), self.witnesses.clone());
-        let mut result = Recombined { parts: Vec::new(), notes, witnesses };
-        for duplicate in &decision.duplicates {
-            let (Some(first), Some(second)) = (part(duplicate.first), part(duplicate.second)) else { continue };
-            if holds(first, second)? {
-                continue;
-            }
-            let (first, second, name) = named_duplicate(first, second);
-            if config.validation.error_on_duplicate_device_code {
-                return Err(RecombineError::Duplicate { name, first, second });
-            }
-            result.notes.push(format!("{first} and {second}: both are device code for {name}; the first is used"));
-        }
-        for left_out in self.left_out(config, &decision) {
-            if config.validation.error_on_left_out_host_code {
-                return Err(RecombineError::LeftOut { left_out });
-            }
-            result.notes.push(left_out.to_string());
-        }
-        for missing in &decision.missing {
-            let (place, config_path) = (self.place.clone(), config_path.to_owned());
-            let (name, group) = (missing.name.clone(), missing.group.clone());
-            let error = RecombineError::Missing { place, config: config_path, name, group };
-            if config.validation.error_on_missing_architecture {
-                return Err(error);
-            }
-            // Many components skip some processors. A processor that no component has is probably misspelt.
-            if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
-                result.notes.push(error.to_string());
-            }
-        }
-        for ungrouped in decision.ungrouped.iter().filter_map(|&number| part(number)) {
-            result.notes.push(format!("{}: left out: no group has it", ungrouped.origin));
-        }
+        let mut notes = self.notes.clone();
+        notes.extend(self.notes_about(config, config_path, &decision)?);
+        let mut result = Recombined { parts: Vec::new(), notes, witnesses: self.witnesses.clone() };
         for generic in decision.generic.iter().filter_map(|&number| part(number)) {
             if config.validation.verify_generic_artifacts_match {
                 self.compare_generic(generic)?;
@@ -280,6 +249,50 @@ impl Shards {
             result.parts.extend(package);
         }
         Ok(result)
+    }
+
+    /// What packages lack or hold twice. Fails if the configuration forbids it.
+    fn notes_about(
+        &self,
+        config: &PackagingConfig,
+        config_path: &Path,
+        decision: &Recombination,
+    ) -> Result<Vec<String>, RecombineError> {
+        let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
+        let mut notes = Vec::new();
+        for duplicate in &decision.duplicates {
+            let (Some(first), Some(second)) = (part(duplicate.first), part(duplicate.second)) else { continue };
+            if holds(first, second)? {
+                continue;
+            }
+            let (first, second, name) = named_duplicate(first, second);
+            if config.validation.error_on_duplicate_device_code {
+                return Err(RecombineError::Duplicate { name, first, second });
+            }
+            notes.push(format!("{first} and {second}: both are device code for {name}; the first is used"));
+        }
+        for left_out in self.left_out(config, decision) {
+            if config.validation.error_on_left_out_host_code {
+                return Err(RecombineError::LeftOut { left_out });
+            }
+            notes.push(left_out.to_string());
+        }
+        for missing in &decision.missing {
+            let (place, config_path) = (self.place.clone(), config_path.to_owned());
+            let (name, group) = (missing.name.clone(), missing.group.clone());
+            let error = RecombineError::Missing { place, config: config_path, name, group };
+            if config.validation.error_on_missing_architecture {
+                return Err(error);
+            }
+            // Many components skip some processors. A processor that no component has is probably misspelt.
+            if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
+                notes.push(error.to_string());
+            }
+        }
+        for ungrouped in decision.ungrouped.iter().filter_map(|&number| part(number)) {
+            notes.push(format!("{}: left out: no group has it", ungrouped.origin));
+        }
+        Ok(notes)
     }
 
     /// The host code of all shards that goes into no package.

@@ -41,7 +41,7 @@ pub fn lay_out_with(
 ) -> Result<Tree, ViewError> {
     let root = Attributes { mode: 0o755, ..input.root };
     let mut tree = Tree::new(root);
-    let (host, devices) = parts(input, plan, wheels)?;
+    let PartItems { host, devices } = parts(input, plan, wheels)?;
     // A merged tree is shown as installed, and so is the host part if others are laid over it.
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
     let is_installed = installed.is_some();
@@ -76,12 +76,13 @@ pub fn lay_out_with(
     Ok(tree)
 }
 
-/// The files of the host part, and of the device parts by key. Those of a wheel are that wheel unpacked.
-fn parts<'a>(
-    input: &Input,
-    plan: &'a Plan,
-    wheels: Option<&WheelSet>,
-) -> Result<(Vec<Item>, BTreeMap<&'a BundleKey, Vec<Item>>), ViewError> {
+/// The files of the parts. Those of a wheel are that wheel unpacked.
+struct PartItems<'a> {
+    host: Vec<Item>,
+    devices: BTreeMap<&'a BundleKey, Vec<Item>>,
+}
+
+fn parts<'a>(input: &Input, plan: &'a Plan, wheels: Option<&WheelSet>) -> Result<PartItems<'a>, ViewError> {
     let mut host = host_part(input, plan);
     let mut devices: BTreeMap<_, _> = plan.keys.iter().map(|key| (key, device_part(input, plan, key))).collect();
     if let Some(wheels) = wheels {
@@ -97,7 +98,7 @@ fn parts<'a>(
     for items in devices.values_mut() {
         add_directories(items, |path| input.entry(path).map(|entry| entry.attributes));
     }
-    Ok((host, devices))
+    Ok(PartItems { host, devices })
 }
 
 /// The layers of an installation.

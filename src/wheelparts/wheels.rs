@@ -79,7 +79,7 @@ impl WheelSet {
         let statement = options.statement.is_restricted().then(|| options.statement.to_json());
         let wheels = wheels.with_statement(statement);
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
-        let contents = payloads(input, plan, &wheels, options, is_split)?;
+        let contents = wheel_files(input, plan, &wheels, options, is_split)?;
         let places = input.entries.iter().zip(&plan.places);
         let originals = places.filter_map(|(entry, place)| match (&entry.kind, place) {
             (EntryKind::File { content, .. }, Destination::Rewritten { .. }) => {
@@ -91,7 +91,7 @@ impl WheelSet {
         wheels.forget_claims();
         let wheels = Arc::new(wheels);
         let (mut hosts, mut devices, mut fat) = (Vec::new(), BTreeMap::new(), None);
-        for (part, payload, dist_info) in contents {
+        for WheelFiles { part, payload, dist_info } in contents {
             let part = WheelPart::new(part, &wheels, payload, dist_info, options.stamp, resources);
             match part.part() {
                 SplitWheel::Device(key) => drop(devices.insert(key.clone(), part)),
@@ -190,14 +190,21 @@ fn symlinks(input: &Input) -> Vec<String> {
     input.entries.iter().filter_map(link).collect()
 }
 
-/// The wheels to make, with their payload and dist-info.
-fn payloads(
+/// What a wheel is made of.
+struct WheelFiles {
+    part: SplitWheel,
+    payload: Vec<Payload>,
+    dist_info: Vec<WheelEntry>,
+}
+
+/// The wheels to make.
+fn wheel_files(
     input: &Input,
     plan: &Plan,
     wheels: &Wheels,
     options: &WheelOptions,
     is_split: bool,
-) -> Result<Vec<(SplitWheel, Vec<Payload>, Vec<WheelEntry>)>, WheelError> {
+) -> Result<Vec<WheelFiles>, WheelError> {
     let host = host_payload(input, plan, wheels)?;
     let variant = options.variant.as_ref().map(|label| (SplitWheel::Variant(label.clone()), host.clone()));
     let mut contents = vec![(SplitWheel::Host, host)];
@@ -211,7 +218,7 @@ fn payloads(
     let contents = contents.into_iter().map(|(part, payload)| {
         let paths = wheels.paths(&part)?;
         let dist_info = wheels.dist_info(&part, payload.iter().filter_map(|payload| payload.path(&paths)))?;
-        Ok((part, payload, dist_info))
+        Ok(WheelFiles { part, payload, dist_info })
     });
     contents.collect()
 }
