@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kpackfs::binary::{FatBinary, SplitBinary};
+use kpackfs::binary::{FatBinary, SplitBinary, marker, read_marker};
 use kpackfs::fatbin::{CodeObject, read_bundle};
-use kpackfs::kpack::{BundleJobs, marker, read_marker};
+use kpackfs::kpack::BundleJobs;
 use kpackfs::rope::{Content, Edit, Rope, Segment};
 use kpackfs::split::ThinBinary;
 

@@ -1,6 +1,7 @@
 //! Reads arbitrary bytes as a marker, encodes the marker, and reads it again.
 
-use kpackfs::kpack::{Marker, read_marker};
+use kpackfs::binary::read_marker;
+use rocm_kpack::Marker;
 
 /// Checks bytes that may be a marker.
 pub(crate) fn run(bytes: &[u8]) {

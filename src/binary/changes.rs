@@ -52,6 +52,12 @@ impl Patch {
         Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![PatchPiece::literal(bytes)] }
     }
 
+    /// Replaces a symbol table.
+    pub(super) fn symbols(symbols: Symbols) -> Self {
+        let range = symbols.range();
+        Self { start: range.start, end: range.end, replacement: vec![PatchPiece::Symbols(symbols)] }
+    }
+
     /// Removes `start..end`.
     pub(super) fn cut(start: u64, end: u64) -> Self {
         Self { start, end, replacement: Vec::new() }

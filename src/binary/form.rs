@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::BinaryError;
+use super::bundle_layout::READ_BY_HIP;
 use super::changes::{Patch, PatchPiece};
-use super::{BinaryError, FATBIN_WRAPPER_MAGIC, HIPK_MAGIC};
+use super::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields};
 use crate::fatbin::{BundlePart, CODE_ALIGNMENT, ThinBundle};
-
-/// Bytes that HIP reads from the beginning of a bundle, whatever its length (`hip_fatbin.cpp` of CLR).
-const READ_BY_HIP: u64 = 4096;
 
 /// A bundle of a binary, and its replacement.
 #[derive(Clone, Debug)]
@@ -137,16 +136,10 @@ impl CodeForm {
     /// The wrapper's fields from its beginning on, with a pointer to `address`. A split wrapper has its index in a
     /// field that fat ones do not use; in a thin binary the field stays as it is.
     pub(super) fn wrapper(&self, index: usize, address: u64) -> Vec<u8> {
-        let (magic, index) = match self.kind {
-            FormKind::Host => (HIPK_MAGIC, Some(index as u64)),
-            FormKind::Thin(_) => (FATBIN_WRAPPER_MAGIC, None),
-        };
-        let mut bytes = Vec::with_capacity(24);
-        bytes.extend(magic.to_le_bytes());
-        bytes.extend(1_u32.to_le_bytes());
-        bytes.extend(address.to_le_bytes());
-        bytes.extend(index.into_iter().flat_map(u64::to_le_bytes));
-        bytes
+        match self.kind {
+            FormKind::Host => WrapperFields::encode(HIPK_MAGIC, address, Some(index as u64)),
+            FormKind::Thin(_) => WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, None),
+        }
     }
 
     /// The changes that put the form and `behind` in place of the bytes `range`. Code that stays in place, or moves

@@ -2,90 +2,36 @@
 //!
 //! It does not know where code objects go. Its callers provide the marker or the bundle for each wrapper.
 
+mod bundle_layout;
 mod changes;
 mod coff;
 mod data;
 mod elf;
+mod error;
 mod form;
 mod joined;
+mod marker;
+mod ranges;
 mod rewritten;
 mod split;
+mod wrapper;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use self::changes::Patch;
 use self::form::CodeForm;
 use crate::fatbin::{MAGIC_SIZE, is_bundle};
-use crate::rope::{Content, Edit, ReadError, Rope, head_mut, to_usize};
+use crate::rope::{Content, Edit, Rope, head_mut, to_usize};
 
 pub use data::data_ranges;
+pub use error::BinaryError;
 pub use form::Replaced;
 pub use joined::join;
+pub use marker::{marker, read_marker};
 pub use rewritten::{Rewritten, ThinChanges};
 pub use split::{SplitBinary, SplitWrapper};
-
-/// Magic of a fat binary wrapper that points to an offload bundle (`HIPF`, `__CudaFatBinaryWrapper` of clang).
-pub const FATBIN_WRAPPER_MAGIC: u32 = 0x4849_5046;
-/// Magic of a fat binary wrapper that points to a marker (`HIPK`, rocm-kpack).
-pub const HIPK_MAGIC: u32 = 0x4B50_4948;
-/// Bytes of a wrapper: u32 magic, u32 version, u64 pointer, u64 unused or index.
-const FATBIN_WRAPPER_SIZE: u64 = 24;
-
-/// The most bytes that wrappers may take.
-const MAX_WRAPPER_BYTES: u64 = 16 << 20;
-/// The most wrappers. There is one for each translation unit.
-pub const MAX_WRAPPERS: usize = 1 << 16;
-
-/// Why a binary is not split. It is then shown unchanged.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum BinaryError {
-    /// Its headers contradict each other or the file.
-    #[error("malformed: {0}")]
-    Malformed(String),
-    /// kpackfs does not rewrite binaries of this form.
-    #[error("{0}")]
-    Unsupported(String),
-    /// Its bytes cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
-/// Whether two of these ranges of bytes overlap; each is a start and an end.
-fn any_overlap(mut ranges: Vec<(u64, u64)>) -> bool {
-    ranges.sort_unstable();
-    ranges.iter().zip(ranges.iter().skip(1)).any(|((_, end), (next, _))| next < end)
-}
-
-/// `range` without the ranges of `holes`, which may overlap each other.
-fn without(range: Range<u64>, holes: &BTreeMap<u64, u64>) -> Vec<Range<u64>> {
-    let mut rest = Vec::new();
-    let mut at = range.start;
-    for (&start, &end) in holes.range(..range.end) {
-        if end <= at {
-            continue;
-        }
-        if start > at {
-            rest.push(at..start);
-        }
-        at = end;
-    }
-    if at < range.end {
-        rest.push(at..range.end);
-    }
-    rest
-}
-
-impl BinaryError {
-    fn malformed(reason: impl Into<String>) -> Self {
-        Self::Malformed(reason.into())
-    }
-
-    fn unsupported(reason: impl Into<String>) -> Self {
-        Self::Unsupported(reason.into())
-    }
-}
+pub use wrapper::{MAX_WRAPPERS, Wrapper};
 
 /// A binary with device code.
 #[derive(Debug)]
@@ -100,15 +46,6 @@ enum BinaryFormat {
     Coff(Box<coff::FatCoff>),
     /// An offload bundle that is a file of its own, without host code. Programs load it by name.
     Bundle,
-}
-
-/// A fat binary wrapper. Its index is its position in [`FatBinary::wrappers`].
-#[derive(Clone, Copy, Debug)]
-pub struct Wrapper {
-    /// File offset of its offload bundle.
-    pub bundle: u64,
-    /// File offset at which the bundle ends at the latest.
-    pub limit: u64,
 }
 
 impl FatBinary {
@@ -199,4 +136,36 @@ impl FatBinary {
     pub fn edited(&self, edits: Vec<Edit>) -> Result<Rope, BinaryError> {
         changes::rope(&self.content, edits)
     }
+}
+
+impl SplitBinary {
+    /// Looks for split wrappers. `Ok(None)` if there are none: the file is not a binary, has never had device code, or
+    /// still has it.
+    pub fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        if starts_with(content, &object::elf::ELFMAG)? {
+            elf::read_split(content)
+        } else if starts_with(content, b"MZ")? {
+            coff::read_split(content)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Like [`SplitBinary::read`], for a file that may be compressed. If it cannot have device code, not all of it is
+    /// decompressed.
+    pub fn find(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
+        if starts_with(content, &object::elf::ELFMAG)? && !elf::may_have_code(content)? {
+            return Ok(None);
+        }
+        Self::read(content)
+    }
+}
+
+fn starts_with(content: &Arc<dyn Content>, magic: &[u8]) -> Result<bool, BinaryError> {
+    let mut bytes = vec![0; magic.len()];
+    if content.size() < magic.len() as u64 {
+        return Ok(false);
+    }
+    content.peek(&mut bytes)?;
+    Ok(bytes == magic)
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rocm_kpack::search::PLACEHOLDER;
 
-use crate::binary::SplitBinary;
-use crate::kpack::{begins_archive, named_target, read_marker};
+use crate::binary::{SplitBinary, read_marker};
+use crate::kpack::{begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, begins_binary, open_file, resolve_links};

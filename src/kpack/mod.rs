@@ -51,7 +51,7 @@ pub use jobs::BundleJobs;
 pub use layout::{ArchiveEntry, ArchiveRope};
 pub(crate) use places::{Reach, SearchPath, begins_archive, is_archive, linked_archives, named_target, resolve};
 pub use reader::ArchiveReader;
-pub use rocm_kpack::{Error as KpackError, MAGIC, Marker, Toc, TocEntry, toc_key};
+pub use rocm_kpack::{Error as KpackError, MAGIC, Toc, TocEntry, toc_key};
 pub(crate) use selection::PackedBundle;
 
 use crate::rope::ReadError;
@@ -94,17 +94,6 @@ impl FromStr for Compression {
             other => Err(format!("unknown compression {other:?}; there are \"zstd\" and \"none\"")),
         }
     }
-}
-
-/// The marker that the wrappers of a split binary point to. Paths are relative to the binary's directory.
-pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
-    Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()
-}
-
-/// Parses a marker. Bytes after it are ignored.
-pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), KpackError> {
-    let marker = Marker::decode(bytes)?;
-    Ok((marker.kernel_name, marker.kpack_search_paths))
 }
 
 /// Makes the frames that several archives lack: those of unknown length, or, if all frames are kept for output, those

@@ -115,16 +115,6 @@ fn nothing_is_made_before_it_is_asked_for() {
 }
 
 #[test]
-fn a_marker_is_read_whatever_stands_behind_it() {
-    let mut bytes = marker("lib/x.so", &["../.kpack/a_@GFXARCH@.kpack".to_owned()]);
-    bytes.extend([0xC1; 40]);
-    let (name, paths) = read_marker(&bytes).unwrap();
-    assert_eq!((name.as_str(), paths.as_slice()), ("lib/x.so", &["../.kpack/a_@GFXARCH@.kpack".to_owned()][..]));
-    assert!(read_marker(&[0x80]).is_err());
-    assert!(read_marker(&[]).is_err());
-}
-
-#[test]
 fn broken_archives_are_errors() {
     let good = bytes(&archive("gfx942", Compression::default(), &codes(), 1 << 20));
     let patched = |at: usize, value: &[u8]| {

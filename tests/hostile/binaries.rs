@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kpackfs::binary::{BinaryError, FatBinary, SplitBinary};
-use kpackfs::kpack::marker;
+use kpackfs::binary::{BinaryError, FatBinary, SplitBinary, marker};
 use kpackfs::rope::{Content, Rope, Segment};
 
 use crate::Kind;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kpackfs::kpack::{Toc, TocEntry, marker};
+use kpackfs::binary::marker;
+use kpackfs::kpack::{Toc, TocEntry};
 use rocm_kpack::Archive;
 
 use crate::{Kind, split_input};

@@ -1,6 +1,6 @@
 //! Markers, dist-info files and mount options, malformed in every way.
 
-use kpackfs::kpack::marker;
+use kpackfs::binary::marker;
 use kpackfs::source::EntryPath;
 use kpackfs::wheel::{Claims, Metadata, WheelFile, WheelName};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use kpackfs::binary::FatBinary;
-use kpackfs::kpack::{Compression, marker};
+use kpackfs::binary::{FatBinary, marker};
+use kpackfs::kpack::Compression;
 
 use crate::common::fixture;
 use crate::shown::{

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use kpackfs::binary::SplitBinary;
+use kpackfs::binary::{SplitBinary, read_marker};
 use kpackfs::database::Databases;
 use kpackfs::gpu::TargetId;
-use kpackfs::kpack::{ArchiveReader, Compression, read_marker, toc_key};
+use kpackfs::kpack::{ArchiveReader, Compression, toc_key};
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};

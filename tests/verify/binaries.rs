@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use kpackfs::kpack::marker;
+use kpackfs::binary::marker;
 use kpackfs::verify::Check;
 
 use crate::splits::{Elf, PLAIN, Segment, edit, offset_of, run, write_at};

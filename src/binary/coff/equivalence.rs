@@ -9,7 +9,9 @@ use object::pe::{self, ImageDebugDirectory};
 
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, FatCoff, MARKER, UNUSED};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
+use crate::binary::BinaryError;
+use crate::binary::ranges::without;
+use crate::binary::wrapper::FATBIN_WRAPPER_SIZE;
 use crate::rope::{Content, to_usize};
 
 /// Bytes compared at a time.
@@ -32,9 +34,9 @@ impl FatCoff {
                 continue;
             }
             // A section without bytes has the same address as the one after it.
-            let there = other.sections.iter().filter(|counterpart| counterpart.address == section.address);
+            let candidates = other.sections.iter().filter(|counterpart| counterpart.address == section.address);
             let is_other = |counterpart: &&PeSection| attributes(counterpart) != attributes(section);
-            let Some(counterpart) = there.min_by_key(is_other) else {
+            let Some(counterpart) = candidates.min_by_key(is_other) else {
                 return Ok(Some(format!("the section at {:#x} is missing", section.address)));
             };
             // A joined image has another section for device code, and the section of the marker in `other` is unused.

@@ -16,8 +16,9 @@ use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::{FATBIN, MARKER, MAX_SECTIONS, Places, UNUSED, WRAPPERS, check, only, relocation};
 use crate::binary::BinaryError;
+use crate::binary::bundle_layout::BundleLayout;
 use crate::binary::changes::{Patch, PatchPiece};
-use crate::binary::joined::{Placed, wrapper};
+use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, WrapperFields};
 use crate::rope::Content;
 
 /// Bytes of a section header.
@@ -28,7 +29,7 @@ const HEADER: u64 = size_of::<ImageSectionHeader>() as u64;
 const LARGEST: u64 = 1 << 31;
 
 /// The changes that put bundles into a split image.
-pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> Result<Vec<Patch>, BinaryError> {
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &BundleLayout) -> Result<Vec<Patch>, BinaryError> {
     let image = PeImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     check(&image)?;
     let others = || BinaryError::malformed("its wrappers have changed");
@@ -48,7 +49,8 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, bundles: &Placed) -> R
         .iter()
         .zip(&bundles.bundles)
         .map(|(offset, (inside, _))| {
-            Patch::overwrite(*offset, wrapper(image.base().wrapping_add(home.address + inside)))
+            let address = image.base().wrapping_add(home.address + inside);
+            Patch::overwrite(*offset, WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, Some(0)))
         })
         .collect();
     changes.push(home.content(bundles));
@@ -134,7 +136,7 @@ impl PePlacement {
         Ok(Self { number: image.sections.len(), header, address, replaced: end..end, before, length, layout })
     }
 
-    fn content(&self, bundles: &Placed) -> Patch {
+    fn content(&self, bundles: &BundleLayout) -> Patch {
         let mut replacement = bundles.pieces(self.length);
         if self.before > 0 {
             replacement.insert(0, PatchPiece::Zeros(self.before));

@@ -21,11 +21,10 @@ pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
 use self::image::{PeImage, PeSection};
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
-use super::{
-    BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPER_BYTES, MAX_WRAPPERS, Wrapper,
-    any_overlap,
-};
-use crate::rope::{Content, tail, to_usize};
+use super::ranges::any_overlap;
+use super::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields, check_count, check_size};
+use super::{BinaryError, Wrapper};
+use crate::rope::Content;
 
 /// Section with the offload bundles. Object files may call it `.hip_fatbin`; linkers truncate names in images to eight
 /// bytes.
@@ -137,11 +136,7 @@ fn only(image: &PeImage, name: [u8; 8]) -> Result<Option<(usize, &PeSection)>, B
 /// The bytes of the section that holds wrappers.
 fn read_wrappers(image: &PeImage, section: &PeSection) -> Result<Vec<u8>, BinaryError> {
     let size = section.loaded_size();
-    if size > MAX_WRAPPER_BYTES {
-        return Err(BinaryError::unsupported(format!(
-            "its fat binary wrappers take {size} bytes; the limit is {MAX_WRAPPER_BYTES}"
-        )));
-    }
+    check_size(size)?;
     image.read_at_address(section.address, size)
 }
 
@@ -155,7 +150,7 @@ struct Places {
 }
 
 impl Places {
-    /// Finds the wrappers in their section. There may be zeros between them, as in instrumented builds of ELF files.
+    /// Finds the wrappers in their section.
     fn find(image: &PeImage, section: &PeSection) -> Result<Self, BinaryError> {
         let size = section.loaded_size();
         if size == 0 {
@@ -166,27 +161,14 @@ impl Places {
         }
         let bytes = read_wrappers(image, section)?;
         let mut places = Self::default();
-        let mut rest = bytes.as_slice();
-        let mut offset = section.offset;
-        while rest.len() as u64 >= FATBIN_WRAPPER_SIZE {
-            let word = |at| rest.get(at..).and_then(<[u8]>::first_chunk).map(|bytes| u32::from_le_bytes(*bytes));
-            let step = match (word(0), word(4)) {
-                (Some(FATBIN_WRAPPER_MAGIC), Some(1)) => {
-                    places.offsets.push(offset);
-                    FATBIN_WRAPPER_SIZE
-                }
-                (Some(HIPK_MAGIC), Some(1)) => {
-                    places.split.push(offset);
-                    FATBIN_WRAPPER_SIZE
-                }
-                (Some(0), Some(0)) => 8,
+        for (at, wrapper) in WrapperFields::in_section(&bytes) {
+            let offset = section.offset + at;
+            match (wrapper.magic, wrapper.version) {
+                (FATBIN_WRAPPER_MAGIC, 1) => places.offsets.push(offset),
+                (HIPK_MAGIC, 1) => places.split.push(offset),
                 _ => return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}"))),
-            };
-            rest = tail(rest, to_usize(step));
-            offset += step;
-            if places.offsets.len() + places.split.len() > MAX_WRAPPERS {
-                return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
             }
+            check_count(places.offsets.len() + places.split.len())?;
         }
         if !places.split.is_empty() && !places.offsets.is_empty() {
             return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));

@@ -8,25 +8,21 @@ use object::pe;
 
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
-use crate::binary::split::{Markers, Problems};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
+use crate::binary::BinaryError;
+use crate::binary::marker::{MAX_MARKER, Markers};
+use crate::binary::split::{Problems, SplitBinary, SplitWrapper};
+use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields, mixed};
 use crate::rope::Content;
-
-/// Bytes of the longest marker that loaders read.
-const MAX_MARKER: u64 = 64 << 10;
 
 /// Bytes read at a time.
 const STEP: u64 = 1 << 20;
 
-/// The fields of a wrapper in the file.
+/// A wrapper in the file. Its pointer is an absolute address.
 struct RawPeWrapper {
     offset: u64,
     /// RVA of its pointer.
     slot: u64,
-    version: u32,
-    /// As linked: an absolute address.
-    pointer: u64,
-    index: u64,
+    fields: WrapperFields,
 }
 
 /// Looks for split wrappers, or a marker without any.
@@ -71,15 +67,16 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         if !is_fixed && relocated.as_ref().is_some_and(|relocated| !relocated.contains(&found.slot)) {
             problems.push(format!("the pointer of wrapper {position} has no base relocation"));
         }
-        let target = found.pointer.checked_sub(image.base());
+        let target = found.fields.pointer.checked_sub(image.base());
         if let (Some(section), Some(target)) = (marker, target)
             && !contains(section, target)
         {
-            let (address, expected) = (found.pointer, image.base().saturating_add(section.address));
+            let (address, expected) = (found.fields.pointer, image.base().saturating_add(section.address));
             problems.push(format!("wrapper {position} points at {address:#x}, outside of .kpackrf at {expected:#x}"));
         }
-        let marker = markers.get(found.pointer, || read_marker(&image, &found));
-        wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
+        let marker = markers.get(found.fields.pointer, || read_marker(&image, &found));
+        let RawPeWrapper { offset, fields, .. } = found;
+        wrappers.push(SplitWrapper { offset, version: fields.version, index: fields.index, marker });
     }
     problems.extend(relocated.and_then(|relocated| strangers(named(WRAPPERS)?, &wrappers, &relocated)));
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
@@ -99,36 +96,18 @@ fn wrappers(image: &PeImage, section: &PeSection, problems: &mut Problems) -> Re
     let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
-    let mut at = 0;
-    while let Some(wrapper) = bytes.get(at..).and_then(|rest| rest.first_chunk::<24>()) {
-        let (words, _) = wrapper.as_chunks::<8>();
-        let [start, pointer, index] = [0, 1, 2].map(|word| words.get(word).map_or(0, |word| u64::from_le_bytes(*word)));
-        let magic = u32::try_from(start & u64::from(u32::MAX)).unwrap_or(0);
-        let inside = at as u64;
-        match magic {
-            HIPK_MAGIC => found.push(RawPeWrapper {
-                offset: section.offset + inside,
-                slot: section.address + inside + 8,
-                version: u32::try_from(start >> 32).unwrap_or(0),
-                pointer,
-                index,
-            }),
+    for (at, fields) in WrapperFields::in_section(&bytes) {
+        let (offset, slot) = (section.offset + at, section.address + at + 8);
+        match fields.magic {
+            HIPK_MAGIC => found.push(RawPeWrapper { offset, slot, fields }),
             FATBIN_WRAPPER_MAGIC => with_code += 1,
-            _ if start == 0 => {
-                at += 8;
-                continue;
-            }
             other => {
-                problems.push(format!("there is no wrapper at {:#x} but {other:#010x}", section.offset + inside));
+                problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
                 break;
             }
         }
-        at += usize::try_from(FATBIN_WRAPPER_SIZE).unwrap_or(24);
     }
-    if with_code > 0 && !found.is_empty() {
-        let all = with_code + found.len();
-        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
-    }
+    problems.extend(mixed(with_code, found.len()));
     Ok(found)
 }
 
@@ -151,10 +130,10 @@ fn contains(section: &PeSection, address: u64) -> bool {
 /// The bytes at a pointer, up to the end of its section in the file.
 fn read_marker(image: &PeImage, found: &RawPeWrapper) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || {
-        let pointer = found.pointer;
+        let pointer = found.fields.pointer;
         BinaryError::malformed(format!("its pointer leads to {pointer:#x}, where nothing is loaded from the file"))
     };
-    let address = found.pointer.checked_sub(image.base()).ok_or_else(unmapped)?;
+    let address = found.fields.pointer.checked_sub(image.base()).ok_or_else(unmapped)?;
     let section = image.section_at(address).ok_or_else(unmapped)?;
     let rest = section.loaded_size().checked_sub(address - section.address).filter(|&rest| rest > 0);
     let length = rest.ok_or_else(unmapped)?.min(MAX_MARKER);

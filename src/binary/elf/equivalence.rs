@@ -7,12 +7,15 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64, Rela64};
 
+use super::device::MappedDevice;
 use super::image::{ElfImage, ElfSection, ElfSegment};
-use super::layout::MappedDevice;
 use super::relocation::PointerEncoding;
-use super::{FatElf, WRAPPERS, look_through, symbols};
-use crate::binary::changes;
-use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, without};
+use super::sections::WRAPPERS;
+use super::{FatElf, look_through, symbols};
+use crate::binary::BinaryError;
+use crate::binary::changes::{self, Patch};
+use crate::binary::ranges::without;
+use crate::binary::wrapper::FATBIN_WRAPPER_SIZE;
 use crate::rope::{Content, to_usize};
 
 /// Bytes compared at a time.
@@ -107,8 +110,9 @@ impl FatElf {
     /// This file as it may look afterwards, with symbols of the device code moved.
     fn old(&self, moves: &[(u64, u64)]) -> Old {
         let content = Arc::clone(&self.image.content);
-        let symbols = self.section.map(|section| symbols::replace(&self.image, section, self.addresses.start, moves));
-        let edits = symbols.and_then(|changes| changes::edits(&content, &changes, &[]).ok());
+        let tables = self.section.map(|section| symbols::tables(&self.image, section, self.addresses.start, moves));
+        let patches = tables.map(|tables| tables.into_iter().map(Patch::symbols).collect::<Vec<_>>());
+        let edits = patches.and_then(|patches| changes::edits(&content, &patches, &[]).ok());
         let moved_symbols = edits.and_then(|edits| changes::rope(&content, edits).ok());
         Old { content, moved_symbols: moved_symbols.map(|rope| Arc::new(rope) as Arc<dyn Content>) }
     }

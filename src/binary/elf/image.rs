@@ -9,7 +9,7 @@ use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType
 use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
 use object::{LittleEndian as LE, U32, U64};
 
-use crate::binary::{BinaryError, MAX_WRAPPER_BYTES};
+use crate::binary::BinaryError;
 use crate::rope::{Content, to_usize};
 
 /// The most section headers that are read. The largest real libraries have a few hundred thousand.
@@ -255,17 +255,6 @@ pub(crate) fn encode_sections(sections: &[ElfSection]) -> Vec<u8> {
     sections.iter().flat_map(|section| bytes_of(&section.header)).copied().collect()
 }
 
-/// The bytes of the section that holds wrappers.
-pub(super) fn read_wrappers(image: &ElfImage, section: &ElfSection) -> Result<Vec<u8>, BinaryError> {
-    let size = section.size;
-    if size > MAX_WRAPPER_BYTES {
-        return Err(BinaryError::unsupported(format!(
-            "its fat binary wrappers take {size} bytes; the limit is {MAX_WRAPPER_BYTES}"
-        )));
-    }
-    read_table(&image.content, section.offset, size)
-}
-
 /// Reads one structure at a file offset.
 pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Result<T, BinaryError> {
     let mut bytes = vec![0; size_of::<T>()];
@@ -371,41 +360,4 @@ fn name_at(names: &[u8], offset: u32) -> Result<&[u8], BinaryError> {
         return Err(BinaryError::unsupported(format!("the name of a section is longer than {MAX_NAME} bytes")));
     }
     Ok(name)
-}
-
-/// Reads neighbouring words of loaded memory through a buffer.
-pub(super) struct ElfWindow<'a> {
-    image: &'a ElfImage,
-    /// Address of the first byte in the buffer.
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl<'a> ElfWindow<'a> {
-    const SIZE: u64 = 64 << 10;
-
-    pub(super) fn new(image: &'a ElfImage) -> Self {
-        Self { image, start: 0, bytes: Vec::new() }
-    }
-
-    /// The word at an address. Fails if it is not in the file.
-    pub(super) fn word(&mut self, address: u64) -> Result<u64, BinaryError> {
-        if let Some(word) = self.held(address) {
-            return Ok(word);
-        }
-        let missing = || BinaryError::malformed(format!("a relocated word at {address:#x} is not in the file"));
-        let length = [Self::SIZE, 4096, 8].into_iter().find(|&length| self.image.offset_of(address, length).is_some());
-        let length = length.ok_or_else(missing)?;
-        let offset = self.image.offset_of(address, length).ok_or_else(missing)?;
-        self.bytes.resize(to_usize(length), 0);
-        self.image.content.read_at(offset, &mut self.bytes)?;
-        self.start = address;
-        self.held(address).ok_or_else(missing)
-    }
-
-    fn held(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let word = self.bytes.get(at..at.checked_add(8)?)?;
-        Some(u64::from_le_bytes(word.try_into().ok()?))
-    }
 }

@@ -11,12 +11,15 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHead
 use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
-use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments, read_wrappers};
+use super::device::WrapperPlace;
+use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments};
 use super::relocation::{self, Machine, Pointer};
-use super::{FATBIN, MARKER, WRAPPERS, WrapperPlace, phdr_slot, split, wrapper_at};
+use super::sections::{FATBIN, MARKER, WRAPPERS, read_wrappers};
+use super::{phdr_slot, sectionless};
+use crate::binary::BinaryError;
+use crate::binary::bundle_layout::BundleLayout;
 use crate::binary::changes::{Patch, PatchPiece};
-use crate::binary::joined::{Placed, wrapper};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS};
+use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, check_count};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::Content;
 
@@ -30,7 +33,7 @@ const LONGEST: u64 = 1 << 60;
 const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The changes that put bundles into a split file.
-pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Result<Vec<Patch>, BinaryError> {
+pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &BundleLayout) -> Result<Vec<Patch>, BinaryError> {
     let image = ElfImage::read(content)?.ok_or_else(|| BinaryError::unsupported("it is not for a loader"))?;
     image.check_bounds()?;
     let places = places(&image)?;
@@ -51,29 +54,21 @@ pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &Placed) -> Re
 /// The locations of the wrappers, all of which have to be split.
 fn places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
     if image.sections.is_empty() {
-        return split::headerless_places(image);
+        return sectionless::split_places(image);
     }
     let Some((_, section)) = image.section(WRAPPERS).filter(|(_, section)| !section.is_nobits()) else {
         return Ok(Vec::new());
     };
     let bytes = read_wrappers(image, section)?;
     let mut places = Vec::new();
-    let mut at = 0_u64;
-    while let Some(fields) = wrapper_at(&bytes, at) {
+    for (at, fields) in WrapperFields::in_section(&bytes) {
         let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
-        at += match (fields.magic, fields.version) {
-            (HIPK_MAGIC, 1) if image.offset_of(address, FATBIN_WRAPPER_SIZE) == Some(offset) => {
-                places.push(WrapperPlace { offset, address });
-                FATBIN_WRAPPER_SIZE
-            }
-            (0, 0) => 8,
-            _ => {
-                return Err(BinaryError::unsupported(format!("there is no split wrapper at {offset:#x}")));
-            }
-        };
-        if places.len() > MAX_WRAPPERS {
-            return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
+        let is_loaded = image.offset_of(address, FATBIN_WRAPPER_SIZE) == Some(offset);
+        if (fields.magic, fields.version) != (HIPK_MAGIC, 1) || !is_loaded {
+            return Err(BinaryError::unsupported(format!("there is no split wrapper at {offset:#x}")));
         }
+        places.push(WrapperPlace { offset, address });
+        check_count(places.len())?;
     }
     Ok(places)
 }
@@ -82,14 +77,14 @@ fn point_wrappers(
     image: &ElfImage,
     places: &[WrapperPlace],
     pointers: &[Pointer],
-    layout: &Placed,
+    layout: &BundleLayout,
     start: u64,
 ) -> Result<Vec<Patch>, BinaryError> {
     let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
     let mut changes = Vec::new();
     for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
         let address = start.wrapping_add(*inside);
-        changes.push(Patch::overwrite(place.offset, wrapper(address)));
+        changes.push(Patch::overwrite(place.offset, WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, Some(0))));
         changes.extend(pointer.encoding.lead_to(address, machine, image)?);
     }
     Ok(changes)
@@ -238,23 +233,23 @@ impl ElfPlacement {
     }
 
     /// Offset of the bundles in the new file.
-    fn offset(&self, layout: &Placed) -> u64 {
+    fn offset(&self, layout: &BundleLayout) -> u64 {
         self.replaced.start + self.before + self.in_front(layout)
     }
 
     /// Bytes between the beginning of the inserted part and the bundles.
-    fn in_front(&self, layout: &Placed) -> u64 {
+    fn in_front(&self, layout: &BundleLayout) -> u64 {
         if self.table.is_some() { self.length - layout.size } else { 0 }
     }
 
     /// Zeros between a table and the bundles. They belong to the section, as do the zeros after the bundles, so that
     /// nothing else is new in memory.
-    fn lead(&self, layout: &Placed) -> u64 {
+    fn lead(&self, layout: &BundleLayout) -> u64 {
         let table = if self.table.is_some() { self.segments.len() as u64 * ENTRY } else { 0 };
         self.in_front(layout).saturating_sub(table)
     }
 
-    fn changes(&self, image: &ElfImage, layout: &Placed) -> Result<Vec<Patch>, BinaryError> {
+    fn changes(&self, image: &ElfImage, layout: &BundleLayout) -> Result<Vec<Patch>, BinaryError> {
         let mut header = image.header;
         let count = u16::try_from(self.segments.len()).ok().filter(|&count| count < elf::PN_XNUM);
         header.e_phnum = U16::new(LE, count.ok_or_else(|| BinaryError::unsupported("too many program headers"))?);
@@ -295,7 +290,7 @@ impl ElfPlacement {
     }
 
     /// The section names and headers, which go to the end of the file at `file`, and the offset of the headers.
-    fn sections(&self, image: &ElfImage, layout: &Placed, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
+    fn sections(&self, image: &ElfImage, layout: &BundleLayout, file: u64) -> Result<(Vec<u8>, u64), BinaryError> {
         let nameless = || BinaryError::unsupported("its sections have no names");
         let table = image.sections.get(image.names_index).filter(|it| !it.is_nobits() && !it.is_null() && it.size > 0);
         let table = table.ok_or_else(nameless)?;

@@ -10,6 +10,7 @@ use std::ops::Range;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramHeader64};
 
+use super::device::MappedDevice;
 use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::phdr_slot::{self, PhdrSlot};
 use crate::binary::BinaryError;
@@ -49,15 +50,6 @@ pub(super) struct ElfLayout {
 struct Insertion {
     offset: u64,
     bytes: u64,
-}
-
-/// The device code and the segment that maps it.
-#[derive(Clone, Debug)]
-pub(super) struct MappedDevice {
-    /// Offsets of the device code.
-    pub(super) offsets: Range<u64>,
-    /// Index of the program header of the segment that maps it.
-    pub(super) load: usize,
 }
 
 /// A place where bytes are replaced by `zeros` zero bytes.

@@ -4,7 +4,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64};
 
 use super::image::{ElfImage, ElfSection, ElfSegment, read_pod};
-use super::{FATBIN, MARKER};
+use super::sections::{FATBIN, MARKER};
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
 

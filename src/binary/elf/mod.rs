@@ -1,15 +1,19 @@
 //! ELF executables and shared libraries with device code.
 
+mod device;
+mod dynamic;
 mod equivalence;
 mod image;
 mod joined;
 mod layout;
 mod lint;
+mod marker;
 mod phdr_slot;
 mod prefilter;
 mod relocation;
 mod rewrite;
 mod sectionless;
+mod sections;
 mod split;
 mod symbols;
 
@@ -19,21 +23,16 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf;
 
-use self::image::{ElfImage, ElfSection, ElfSegment, read_wrappers};
+use self::device::{MappedDevice, WrappedCode, WrapperPlace};
+use self::image::{ElfImage, ElfSection, ElfSegment};
 pub(super) use self::joined::join;
-use self::layout::MappedDevice;
 use self::relocation::{Pointer, PointerEncoding};
+use self::sections::{FATBIN, MARKER, WRAPPERS};
 pub(super) use self::split::read_split;
 pub(super) use self::symbols::Symbols;
-use super::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, MAX_WRAPPERS, Wrapper, any_overlap};
+use super::ranges::any_overlap;
+use super::{BinaryError, Wrapper};
 use crate::rope::Content;
-
-/// Section with the offload bundles.
-const FATBIN: &[u8] = b".hip_fatbin";
-/// Section with the fat binary wrappers.
-const WRAPPERS: &[u8] = b".hipFatBinSegment";
-/// Section with the marker of a file that has been split.
-const MARKER: &[u8] = b".rocm_kpack_ref";
 
 /// Whether a file may have device code or may have been split. A compressed file is judged by a small part of it;
 /// others are not read.
@@ -102,7 +101,7 @@ pub(super) fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>,
 
 /// The device code of an image, and its wrappers with their bundles.
 fn look_through(image: &ElfImage) -> Result<Option<(WrappedCode, Vec<ElfWrapper>)>, BinaryError> {
-    let found = if image.sections.is_empty() { sectionless::find(image)? } else { find(image)? };
+    let found = if image.sections.is_empty() { sectionless::find(image)? } else { sections::find(image)? };
     let Some(found) = found else { return Ok(None) };
     check_segments(image, &found.device)?;
     let slots: Vec<_> = found.places.iter().map(WrapperPlace::pointer).collect();
@@ -110,27 +109,6 @@ fn look_through(image: &ElfImage) -> Result<Option<(WrappedCode, Vec<ElfWrapper>
     let lead = |(place, pointer)| wrapper(place, pointer, &found.addresses, &found.device);
     let wrappers = found.places.iter().zip(pointers).map(lead).collect::<Result<_, _>>()?;
     Ok(Some((found, wrappers)))
-}
-
-/// Device code and its wrappers.
-struct WrappedCode {
-    section: Option<usize>,
-    places: Vec<WrapperPlace>,
-    device: MappedDevice,
-    addresses: Range<u64>,
-}
-
-/// The location of a wrapper: file offset and virtual address.
-struct WrapperPlace {
-    offset: u64,
-    address: u64,
-}
-
-impl WrapperPlace {
-    /// The address of the pointer: the third field, after two of four bytes.
-    fn pointer(&self) -> u64 {
-        self.address.wrapping_add(8)
-    }
 }
 
 /// gABI, "Program Header": loadable segments are in ascending order of address. A change in one must not be visible in
@@ -155,131 +133,6 @@ fn check_segments(image: &ElfImage, device: &MappedDevice) -> Result<(), BinaryE
         return Err(BinaryError::unsupported("two of its segments load the same bytes"));
     }
     Ok(())
-}
-
-/// The fields of a wrapper.
-struct Fields {
-    magic: u32,
-    version: u32,
-    pointer: u64,
-    index: u64,
-}
-
-/// The wrapper at `at` in these bytes of a section; `None` if they end before it does.
-fn wrapper_at(bytes: &[u8], at: u64) -> Option<Fields> {
-    let rest = bytes.get(usize::try_from(at).ok()?..)?.first_chunk::<24>()?;
-    let ([start, pointer, index], _) = rest.as_chunks::<8>().0.split_first_chunk()?;
-    let (magic, version) = start.split_first_chunk()?;
-    Some(Fields {
-        magic: u32::from_le_bytes(*magic),
-        version: u32::from_le_bytes(*version.first_chunk()?),
-        pointer: u64::from_le_bytes(*pointer),
-        index: u64::from_le_bytes(*index),
-    })
-}
-
-/// The only section with this name. Further ones would be left behind.
-fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSection)>, BinaryError> {
-    let first = image.section(name);
-    let has_bytes = |section: &&ElfSection| !section.is_null() && !section.is_nobits();
-    if image.sections.iter().filter(has_bytes).filter(|section| section.name == name).count() > 1 {
-        let name = String::from_utf8_lossy(name);
-        return Err(BinaryError::unsupported(format!("it has more than one {name} section")));
-    }
-    Ok(first)
-}
-
-/// Finds device code and wrappers by section names.
-fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError> {
-    let (fatbin, wrappers) = (only(image, FATBIN)?, only(image, WRAPPERS)?);
-    let has_bytes = |found: &(usize, &ElfSection)| !found.1.is_nobits();
-    if fatbin.as_ref().is_some_and(has_bytes) || wrappers.as_ref().is_some_and(has_bytes) {
-        image.check_bounds()?;
-    }
-    // In a .debug file both are NOBITS. After a split the wrappers have the magic HIPK.
-    let places = match wrappers {
-        Some((_, section)) if !section.is_nobits() => wrapper_places(image, section)?,
-        _ => Vec::new(),
-    };
-    let has_code = fatbin.is_some_and(|(_, section)| !section.is_nobits() && section.size > 0);
-    let Some((section, fatbin)) = fatbin.filter(|_| has_code) else {
-        return if places.is_empty() {
-            Ok(None)
-        } else {
-            Err(BinaryError::unsupported("it has fat binary wrappers but no .hip_fatbin section"))
-        };
-    };
-    if places.is_empty() {
-        return Err(BinaryError::unsupported("it has a .hip_fatbin section but no fat binary wrappers"));
-    }
-    if section == image.names_index {
-        return Err(BinaryError::malformed("its .hip_fatbin section is that of the section names"));
-    }
-    if image.section(MARKER).is_some() {
-        return Err(BinaryError::unsupported("it has a section .rocm_kpack_ref already"));
-    }
-    let (device, addresses) = device(image, section, fatbin)?;
-    Ok(Some(WrappedCode { section: Some(section), places, device, addresses }))
-}
-
-/// Finds the wrappers in their section. Instrumented builds pad each wrapper with zeros (ROCm/llvm-project#2544).
-fn wrapper_places(image: &ElfImage, section: &ElfSection) -> Result<Vec<WrapperPlace>, BinaryError> {
-    let bytes = read_wrappers(image, section)?;
-    let mut places = Vec::new();
-    let mut split = false;
-    let mut at = 0_u64;
-    while let Some(wrapper) = wrapper_at(&bytes, at) {
-        let offset = section.offset + at;
-        at += match (wrapper.magic, wrapper.version) {
-            (FATBIN_WRAPPER_MAGIC, 1) => {
-                let address = section.address.wrapping_add(at);
-                if image.offset_of(address, FATBIN_WRAPPER_SIZE) != Some(offset) {
-                    return Err(BinaryError::malformed("its fat binary wrappers are not loaded"));
-                }
-                if places.len() == MAX_WRAPPERS {
-                    return Err(BinaryError::unsupported(format!("it has more than {MAX_WRAPPERS} wrappers")));
-                }
-                places.push(WrapperPlace { offset, address });
-                FATBIN_WRAPPER_SIZE
-            }
-            (HIPK_MAGIC, 1) => {
-                split = true;
-                FATBIN_WRAPPER_SIZE
-            }
-            (0, 0) => 8,
-            _ => {
-                return Err(BinaryError::unsupported(format!("there is no fat binary wrapper at {offset:#x}")));
-            }
-        };
-    }
-    if split && !places.is_empty() {
-        return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
-    }
-    Ok(places)
-}
-
-/// The device code's location in the file, the segment that maps it, and its virtual addresses.
-fn device(image: &ElfImage, index: usize, section: &ElfSection) -> Result<(MappedDevice, Range<u64>), BinaryError> {
-    let malformed = || BinaryError::malformed("its .hip_fatbin section is not loaded");
-    let addresses = section.address..section.address.checked_add(section.size).ok_or_else(malformed)?;
-    let (load, _) = image
-        .loads()
-        .find(|(_, load)| {
-            let inside = section.address.checked_sub(load.address);
-            inside.is_some_and(|inside| {
-                load.offset.checked_add(inside) == Some(section.offset)
-                    && inside.saturating_add(section.size) <= load.file_size
-            })
-        })
-        .ok_or_else(malformed)?;
-    let offsets = section.offset..section.end();
-    let overlaps = |other: &ElfSection| {
-        !other.is_null() && !other.is_nobits() && other.offset < offsets.end && other.end() > offsets.start
-    };
-    if image.sections.iter().enumerate().any(|(other, section)| other != index && overlaps(section)) {
-        return Err(BinaryError::unsupported("another section overlaps its device code"));
-    }
-    Ok((MappedDevice { offsets, load }, addresses))
 }
 
 fn wrapper(

@@ -8,6 +8,7 @@ use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags};
 
 use super::image::{ElfImage, ElfSegment};
+use super::sections::FATBIN;
 
 /// A way to map the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
 
 /// Whether an executable segment has code after the device code.
 fn tail_has_code(image: &ElfImage, segment: &ElfSegment) -> bool {
-    let device = image.sections.iter().find(|section| section.name == super::FATBIN).map_or(0, |it| it.address);
+    let device = image.sections.iter().find(|section| section.name == FATBIN).map_or(0, |it| it.address);
     let end = segment.address.saturating_add(segment.memory_size);
     image
         .sections

@@ -43,7 +43,8 @@ impl FatElf {
             let headers = self.section_headers(section, &layout, names.as_ref(), form.size());
             changes.push(Patch::overwrite(offset, headers));
             let moves = form.moves(self.device.offsets.start);
-            changes.extend(symbols::replace(&self.image, section, self.addresses.start, &moves));
+            let tables = symbols::tables(&self.image, section, self.addresses.start, &moves);
+            changes.extend(tables.into_iter().map(Patch::symbols));
             changes.extend(names.map(|names| names.change));
         } else {
             // Without section headers, their offset would be wrong in the new file.

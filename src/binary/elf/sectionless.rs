@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use object::LittleEndian as LE;
 use object::elf;
 
+use super::device::{MappedDevice, WrappedCode, WrapperPlace};
 use super::image::{ElfImage, ElfSegment, read_table};
-use super::layout::MappedDevice;
-use super::relocation;
-use super::{WrappedCode, WrapperPlace, split};
-use crate::binary::split::MAX_MARKERS;
-use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
+use super::{marker, relocation};
+use crate::binary::BinaryError;
+use crate::binary::marker::{MAX_MARKERS, Markers, read_marker};
+use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC};
 use crate::fatbin::{MAGIC_SIZE, bundle_size, is_bundle};
 use crate::rope::to_usize;
 
@@ -38,7 +38,7 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
         return Ok(None);
     };
     let places = found.into_iter().filter(|(_, offset)| bundles.contains_key(offset)).map(|(place, _)| place).collect();
-    if !split::headerless_places(image)?.is_empty() {
+    if !split_places(image)?.is_empty() {
         return Err(BinaryError::unsupported("some of its fat binary wrappers are split already and some are not"));
     }
     check_padding(image, &bundles)?;
@@ -54,6 +54,19 @@ pub(super) fn find(image: &ElfImage) -> Result<Option<WrappedCode>, BinaryError>
         return Err(BinaryError::unsupported("there is something that looks like wrappers which have been split"));
     }
     Ok(Some(WrappedCode { section: None, places, device: MappedDevice { offsets: start..end, load }, addresses }))
+}
+
+/// The wrappers that lead to a readable marker.
+pub(super) fn split_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
+    let mut markers = Markers::default();
+    let mut places = Vec::new();
+    for (place, address) in candidates(image, HIPK_MAGIC)? {
+        let marker = markers.get(address, || marker::read_marker(image, None, address));
+        if marker.is_ok_and(|bytes| read_marker(&bytes).is_ok()) {
+            places.push(place);
+        }
+    }
+    Ok(places)
 }
 
 /// Those `places` at which a bundle begins, with its end. A bundle ends at the next one at the latest, so no part of
@@ -77,7 +90,7 @@ fn bundles(image: &ElfImage, places: BTreeSet<u64>) -> Result<BTreeMap<u64, u64>
 }
 
 /// The places that look like wrappers with this magic and hold a pointer, with the address that it holds.
-pub(super) fn candidates(image: &ElfImage, magic: u32) -> Result<Vec<(WrapperPlace, u64)>, BinaryError> {
+fn candidates(image: &ElfImage, magic: u32) -> Result<Vec<(WrapperPlace, u64)>, BinaryError> {
     // In a file without relocations, wrappers may be read-only.
     let is_fixed = image.header.e_type.get(LE) == elf::ET_EXEC;
     let mut places = Vec::new();

@@ -2,35 +2,29 @@
 
 use std::sync::Arc;
 
-use super::image::{ElfImage, ElfSection, read_table, read_wrappers};
+use super::device::WrapperPlace;
+use super::image::{ElfImage, ElfSection, read_table};
+use super::marker::{contains, read_marker};
 use super::relocation::{self, Pointer, PointerEncoding};
-use super::{FATBIN, Fields, MARKER, WRAPPERS, WrapperPlace, lint, sectionless, wrapper_at};
-use crate::binary::split::{Markers, Problems};
-use crate::binary::{BinaryError, FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, SplitBinary, SplitWrapper};
-use crate::kpack;
-use crate::rope::{Content, to_usize};
+use super::sections::{FATBIN, MARKER, WRAPPERS, read_wrappers};
+use super::{lint, sectionless};
+use crate::binary::BinaryError;
+use crate::binary::marker::Markers;
+use crate::binary::split::{Problems, SplitBinary, SplitWrapper};
+use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, mixed};
+use crate::rope::Content;
 
-/// Bytes of the longest marker that loaders read.
-const MAX_MARKER: u64 = 64 << 10;
-
-/// The fields of a wrapper in the file.
+/// A wrapper in the file.
 struct RawElfWrapper {
-    offset: u64,
-    address: u64,
-    version: u32,
-    pointer: u64,
-    index: u64,
+    place: WrapperPlace,
+    fields: WrapperFields,
 }
 
 impl RawElfWrapper {
-    fn read(image: &ElfImage, place: &WrapperPlace) -> Result<Self, BinaryError> {
+    fn read(image: &ElfImage, place: WrapperPlace) -> Result<Self, BinaryError> {
         let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
-        let fields = wrapper_at(&bytes, 0).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
-        Ok(Self::new(place.offset, place.address, &fields))
-    }
-
-    fn new(offset: u64, address: u64, fields: &Fields) -> Self {
-        Self { offset, address, version: fields.version, pointer: fields.pointer, index: fields.index }
+        let fields = WrapperFields::decode(&bytes).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
+        Ok(Self { place, fields })
     }
 }
 
@@ -74,31 +68,18 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
 /// Looks for split wrappers in a file without section names.
 fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError> {
     image.check_bounds()?;
-    let places = headerless_places(image)?;
+    let places = sectionless::split_places(image)?;
     if places.is_empty() {
         return Ok(None);
     }
     let mut problems = Problems::default();
     lint::check(image, &mut problems)?;
-    let found = places.iter().map(|place| RawElfWrapper::read(image, place)).collect::<Result<_, _>>()?;
+    let found = places.into_iter().map(|place| RawElfWrapper::read(image, place)).collect::<Result<_, _>>()?;
     if let Err(error) = sectionless::find(image) {
         problems.push(error.to_string());
     }
     let wrappers = follow(image, found, None, &mut problems);
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
-}
-
-/// The wrappers that lead to a readable marker, in a file without section names.
-pub(super) fn headerless_places(image: &ElfImage) -> Result<Vec<WrapperPlace>, BinaryError> {
-    let mut markers = Markers::default();
-    let mut places = Vec::new();
-    for (place, address) in sectionless::candidates(image, HIPK_MAGIC)? {
-        let marker = markers.get(address, || read_marker(image, None, address));
-        if marker.is_ok_and(|bytes| kpack::read_marker(&bytes).is_ok()) {
-            places.push(place);
-        }
-    }
-    Ok(places)
 }
 
 /// Follows the pointers of all wrappers.
@@ -123,12 +104,13 @@ fn follow(
         }
         let read = |at| move || read_marker(image, marker, at);
         let marker = pointer.and_then(|pointer| markers.get(pointer.value, read(pointer.value)));
-        wrappers.push(SplitWrapper { offset: found.offset, version: found.version, index: found.index, marker });
+        let RawElfWrapper { place, fields } = found;
+        wrappers.push(SplitWrapper { offset: place.offset, version: fields.version, index: fields.index, marker });
     }
     wrappers
 }
 
-/// The split wrappers of the section. Instrumented builds pad each wrapper with zeros.
+/// The split wrappers of the section.
 fn wrappers(
     image: &ElfImage,
     section: &ElfSection,
@@ -137,29 +119,18 @@ fn wrappers(
     let bytes = read_wrappers(image, section)?;
     let mut found = Vec::new();
     let mut with_code = 0;
-    let mut at = 0;
-    while let Some(fields) = wrapper_at(&bytes, at) {
-        let offset = section.offset + at;
-        at += match fields.magic {
-            HIPK_MAGIC => {
-                found.push(RawElfWrapper::new(offset, section.address.wrapping_add(at), &fields));
-                FATBIN_WRAPPER_SIZE
-            }
-            FATBIN_WRAPPER_MAGIC => {
-                with_code += 1;
-                FATBIN_WRAPPER_SIZE
-            }
-            0 if fields.version == 0 => 8,
+    for (at, fields) in WrapperFields::in_section(&bytes) {
+        let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
+        match fields.magic {
+            HIPK_MAGIC => found.push(RawElfWrapper { place: WrapperPlace { offset, address }, fields }),
+            FATBIN_WRAPPER_MAGIC => with_code += 1,
             other => {
                 problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
                 break;
             }
-        };
+        }
     }
-    if with_code > 0 && !found.is_empty() {
-        let all = with_code + found.len();
-        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
-    }
+    problems.extend(mixed(with_code, found.len()));
     Ok(found)
 }
 
@@ -172,36 +143,15 @@ fn leftovers(image: &ElfImage) -> Option<String> {
 
 /// The pointer of each wrapper, as the loader relocates it.
 fn resolve(image: &ElfImage, found: &[RawElfWrapper]) -> Vec<Result<Pointer, BinaryError>> {
-    let slots: Vec<_> = found.iter().map(|wrapper| wrapper.address.wrapping_add(8)).collect();
+    let slots: Vec<_> = found.iter().map(|wrapper| wrapper.place.pointer()).collect();
     relocation::resolve_each(image, &slots)
 }
 
 /// Tools that do not relocate read the value in place. It may be 0, but must not be another value.
 fn disagreement(position: usize, found: &RawElfWrapper, pointer: Pointer) -> Option<String> {
     let PointerEncoding::Addend { .. } = pointer.encoding else { return None };
-    (found.pointer != 0 && found.pointer != pointer.value).then(|| {
-        let (in_place, relocated) = (found.pointer, pointer.value);
+    let (in_place, relocated) = (found.fields.pointer, pointer.value);
+    (in_place != 0 && in_place != relocated).then(|| {
         format!("the pointer of wrapper {position} is {in_place:#x} in place but {relocated:#x} when relocated")
     })
-}
-
-fn contains(section: &ElfSection, address: u64) -> bool {
-    address.checked_sub(section.address).is_some_and(|inside| inside < section.size)
-}
-
-/// The bytes at a pointer that are mapped from the file, up to the end of the marker's section if the pointer is in it.
-fn read_marker(image: &ElfImage, section: Option<&ElfSection>, address: u64) -> Result<Arc<[u8]>, BinaryError> {
-    let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
-    let mapped = |load: &super::image::ElfSegment| {
-        let inside = address.checked_sub(load.address)?;
-        load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
-    };
-    let rest = image.loads().find_map(|(_, load)| mapped(load)).ok_or_else(unmapped)?;
-    let in_section = section.filter(|section| contains(section, address));
-    let limit = in_section.map_or(u64::MAX, |section| section.size - (address - section.address));
-    let length = rest.min(limit).min(MAX_MARKER);
-    let offset = image.offset_of(address, length).ok_or_else(unmapped)?;
-    let mut bytes = vec![0; to_usize(length)];
-    image.content.read_at(offset, &mut bytes)?;
-    Ok(bytes.into())
 }

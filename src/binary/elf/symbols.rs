@@ -8,9 +8,8 @@ use object::pod::{bytes_of, from_bytes};
 use object::{LittleEndian as LE, U64};
 use serde::{Deserialize, Serialize};
 
+use super::dynamic::symbol_table;
 use super::image::{ElfImage, ElfSection};
-use super::relocation;
-use crate::binary::changes::{Patch, PatchPiece};
 use crate::rope::{Content, Extent, ExtentSource, ReadError, Segment, check_range, head, tail, to_usize};
 
 /// Bytes of a symbol.
@@ -43,14 +42,14 @@ struct Changed {
     symbols: Symbols,
 }
 
-/// Replaces all symbol tables. Symbols of section number `section`, at `address`, move with the last of `moves` at or
+/// All symbol tables, changed. Symbols of section number `section`, at `address`, move with the last of `moves` at or
 /// before their place. `moves` are offsets in the section before and after.
-pub(super) fn replace(image: &ElfImage, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Patch> {
+pub(super) fn tables(image: &ElfImage, section: usize, address: u64, moves: &[(u64, u64)]) -> Vec<Symbols> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {
         return Vec::new();
     };
     // Section headers may declare anything a table. A loaded one counts only if the loader uses it.
-    let dynamic = relocation::symbol_table(image);
+    let dynamic = symbol_table(image);
     let is_dynamic = |table: &ElfSection| {
         dynamic == Some(table.address) && image.offset_of(table.address, table.size) == Some(table.offset)
     };
@@ -62,22 +61,22 @@ pub(super) fn replace(image: &ElfImage, section: usize, address: u64, moves: &[(
     let tables = image.sections.iter().filter(is_table).filter(|table| {
         table.header.sh_entsize.get(LE) == ENTRY && table.end() <= image.content.size() && table.size > 0
     });
-    tables
-        .map(|table| {
-            let size = table.size / ENTRY * ENTRY;
-            let replacement = vec![PatchPiece::Symbols(Symbols {
-                offset: table.offset,
-                size,
-                section,
-                address,
-                moves: moves.to_vec(),
-            })];
-            Patch { start: table.offset, end: table.offset + size, replacement }
-        })
-        .collect()
+    let changed = |table: &ElfSection| Symbols {
+        offset: table.offset,
+        size: table.size / ENTRY * ENTRY,
+        section,
+        address,
+        moves: moves.to_vec(),
+    };
+    tables.map(changed).collect()
 }
 
 impl Symbols {
+    /// File offsets of the table.
+    pub(in crate::binary) fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.size
+    }
+
     /// The changed table in place of the one in `original`.
     pub(in crate::binary) fn of(&self, original: &Arc<dyn Content>) -> Result<Segment, ReadError> {
         let end = self.offset.checked_add(self.size).filter(|&end| end <= original.size());

@@ -1,0 +1,64 @@
+//! Markers: the names that the wrappers of a split binary point to, by which loaders find its code objects.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rocm_kpack::{Error, Marker};
+
+use super::BinaryError;
+
+/// Bytes of the longest marker that loaders read.
+pub(super) const MAX_MARKER: u64 = 64 << 10;
+
+/// The most markers of one binary. The wrappers of real ones share one.
+pub(super) const MAX_MARKERS: usize = 64;
+
+/// The bytes of a marker. Search paths are relative to the binary's directory.
+pub fn marker(kernel_name: &str, search_paths: &[String]) -> Vec<u8> {
+    Marker { kpack_search_paths: search_paths.to_vec(), kernel_name: kernel_name.to_owned() }.encode()
+}
+
+/// Parses a marker into the binary's name and the search paths. Bytes after it are ignored.
+pub fn read_marker(bytes: &[u8]) -> Result<(String, Vec<String>), Error> {
+    let marker = Marker::decode(bytes)?;
+    Ok((marker.kernel_name, marker.kpack_search_paths))
+}
+
+/// The markers of wrappers, by pointer.
+#[derive(Debug, Default)]
+pub(super) struct Markers(HashMap<u64, Arc<[u8]>>);
+
+impl Markers {
+    /// The marker at a pointer, read by `read` at the first call.
+    pub(super) fn get(
+        &mut self,
+        pointer: u64,
+        read: impl FnOnce() -> Result<Arc<[u8]>, BinaryError>,
+    ) -> Result<Arc<[u8]>, BinaryError> {
+        if let Some(known) = self.0.get(&pointer) {
+            return Ok(Arc::clone(known));
+        }
+        if self.0.len() == MAX_MARKERS {
+            let reason = format!("its wrappers point at more than {MAX_MARKERS} markers");
+            return Err(BinaryError::unsupported(reason));
+        }
+        let marker = read()?;
+        self.0.insert(pointer, Arc::clone(&marker));
+        Ok(marker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{marker, read_marker};
+
+    #[test]
+    fn a_marker_is_read_whatever_follows_it() {
+        let paths = ["../.kpack/a_@GFXARCH@.kpack".to_owned()];
+        let mut bytes = marker("lib/x.so", &paths);
+        bytes.extend([0xC1; 40]);
+        assert_eq!(read_marker(&bytes).unwrap(), ("lib/x.so".to_owned(), paths.to_vec()));
+        assert!(read_marker(&[0x80]).is_err());
+        assert!(read_marker(&[]).is_err());
+    }
+}
