@@ -1,8 +1,10 @@
 //! The bytes that edits really change. An edit that replaces a table with another one of the same length may change
 //! only a few entries.
 
-use super::WINDOW;
 use crate::rope::{Content, Edit, ReadError, Rope, Segment, to_usize};
+
+/// The longest distance that a match can reach back (RFC 1951, section 2).
+pub(super) const WINDOW: u64 = 32 << 10;
 
 /// Bytes read at a time.
 const PIECE: u64 = 128 << 10;

@@ -4,16 +4,30 @@ use std::ops::Range;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
+use super::change::WINDOW;
 use super::digests::StreamDigests;
-use super::{DeflateError, WINDOW};
 use crate::metrics::Counters;
-use crate::rope::{Content, to_usize};
+use crate::rope::{Content, EditError, ReadError, to_usize};
 
 /// The default level of zip programs.
 const LEVEL: u32 = 6;
 
 /// Bytes read at a time.
 const INPUT: u64 = 128 << 10;
+
+/// Why no deflate stream can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum DeflateError {
+    /// The edits cannot be applied.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The content cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The library reported an error.
+    #[error("cannot deflate: {0}")]
+    Encoder(#[from] flate2::CompressError),
+}
 
 /// A deflated range.
 pub(super) struct Encoded {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_bits_is_taken_over_as_it_is() {
+    fn a_range_of_bits_is_reused_unchanged() {
         let bytes: Vec<u8> = (0..40_u8).map(|byte| byte.wrapping_mul(151) ^ 0x5a).collect();
         let packed: Arc<dyn Content> = Arc::new(Rope::new([crate::rope::Segment::literal(&bytes[..])]).unwrap());
         let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (at % 8) & 1;

@@ -22,16 +22,15 @@ use self::encode::encode;
 use self::join::Joiner;
 use self::plan::{StreamPart, plan};
 use crate::metrics::Counters;
-use crate::rope::{BlockBoundary, Content, Edit, EditError, ReadError, Rope, edited};
+use crate::rope::{BlockBoundary, Content, Edit, Rope, edited};
 
-/// The longest distance that a match can reach back (RFC 1951, section 2).
-const WINDOW: u64 = 32 << 10;
+pub use self::encode::DeflateError;
 
 /// The most bytes that are encoded again for one splice. The result is held in memory.
-const MOST_SPLICED: u64 = 64 << 20;
+const MAX_SPLICED: u64 = 64 << 20;
 
 /// The longest content that is deflated as a whole. The result is held in memory.
-const MOST_WHOLE: u64 = 8 << 20;
+const MAX_WHOLE: u64 = 8 << 20;
 
 /// A raw deflate stream, with the fields that a zip file needs for it.
 #[derive(Debug)]
@@ -46,20 +45,6 @@ pub struct Deflation {
     pub sha256: Option<[u8; 32]>,
 }
 
-/// Why no deflate stream can be made.
-#[derive(Debug, thiserror::Error)]
-pub enum DeflateError {
-    /// The edits cannot be applied.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// The content cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The library reported an error.
-    #[error("cannot deflate: {0}")]
-    Encoder(#[from] flate2::CompressError),
-}
-
 /// Deflates the result of `edits` on `original`, and reuses as much as possible of the original's deflate stream.
 /// `Ok(None)` if the original has no such stream, or if too little can be reused.
 pub fn splice(
@@ -70,7 +55,7 @@ pub fn splice(
     splice_with(original, edits, None, counters)
 }
 
-/// The same, with a SHA-256. What is taken over is inflated for it, in the pass in which the rest is encoded.
+/// The same, with a SHA-256. Reused blocks are inflated for it, in the pass in which the rest is encoded.
 pub fn splice_and_hash(
     original: &Arc<dyn Content>,
     edits: &[Edit],
@@ -89,8 +74,9 @@ fn splice_with(
     let Some(packed) = original.packed().filter(|packed| packed.deflated) else { return Ok(None) };
     let Some(boundaries) = original.block_boundaries()? else { return Ok(None) };
     let parts = plan(&changes(&**original, edits)?, &boundaries, original.size());
-    let anew = parts.iter().map(|part| if let StreamPart::Anew(range) = part { range.end - range.start } else { 0 });
-    if anew.sum::<u64>() > MOST_SPLICED {
+    let encoded =
+        parts.iter().map(|part| if let StreamPart::Encoded(range) = part { range.end - range.start } else { 0 });
+    if encoded.sum::<u64>() > MAX_SPLICED {
         return Ok(None);
     }
     let mut joiner = Joiner::default();
@@ -100,14 +86,14 @@ fn splice_with(
     let mut at = 0;
     for (number, part) in parts.iter().enumerate() {
         match part {
-            StreamPart::Anew(range) => {
+            StreamPart::Encoded(range) => {
                 ended = number + 1 == parts.len();
                 let encoded = encode(&content, range.clone(), ended, sums.as_mut(), counters)?;
                 joiner.stream(&encoded.bytes);
                 crc.combine(&encoded.crc);
                 at = range.end;
             }
-            StreamPart::TakenOver(from, to) => {
+            StreamPart::Reused(from, to) => {
                 ended = boundaries.last() == Some(to);
                 joiner.range(&packed.bytes, from.bit, to.bit)?;
                 crc.combine(&crc_between(from, to));
@@ -126,7 +112,7 @@ fn splice_with(
 /// Deflates a content that is not deflated in the input. `Ok(None)` if it is too long.
 pub fn deflate(content: &dyn Content, counters: &Counters) -> Result<Option<Deflation>, DeflateError> {
     let size = content.size();
-    if size > MOST_WHOLE {
+    if size > MAX_WHOLE {
         return Ok(None);
     }
     let encoded = encode(content, 0..size, true, None, counters)?;

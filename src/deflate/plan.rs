@@ -2,23 +2,22 @@
 
 use std::ops::Range;
 
-use super::WINDOW;
-use super::change::ChangedRange;
+use super::change::{ChangedRange, WINDOW};
 use crate::rope::BlockBoundary;
 
 /// Shorter ranges, in bytes, are not reused: after each one the encoder has to begin a new block.
-const WORTH: u64 = 4 << 10;
+const MIN_REUSED: u64 = 4 << 10;
 
 /// The least compressed bits of a reused range, so that it has at least one byte of its own.
-const WORTH_BITS: u64 = 16;
+const MIN_REUSED_BITS: u64 = 16;
 
 /// A piece of the new stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StreamPart {
     /// These bytes of the new content are encoded again.
-    Anew(Range<u64>),
+    Encoded(Range<u64>),
     /// The blocks between these boundaries are reused.
-    TakenOver(BlockBoundary, BlockBoundary),
+    Reused(BlockBoundary, BlockBoundary),
 }
 
 /// An unchanged range of the original, and its offset in the new content.
@@ -44,17 +43,17 @@ pub(super) fn plan(changes: &[ChangedRange], boundaries: &[BlockBoundary], size:
         let first = usable.partition_point(|boundary| boundary.output < reach);
         let end = usable.partition_point(|boundary| boundary.output <= range.old.end);
         let Some([from, .., to]) = usable.get(first..end) else { continue };
-        if to.output - from.output < WORTH || to.bit.saturating_sub(from.bit) < WORTH_BITS {
+        if to.output - from.output < MIN_REUSED || to.bit.saturating_sub(from.bit) < MIN_REUSED_BITS {
             continue;
         }
         if moved(from.output) > at {
-            parts.push(StreamPart::Anew(at..moved(from.output)));
+            parts.push(StreamPart::Encoded(at..moved(from.output)));
         }
-        parts.push(StreamPart::TakenOver(*from, *to));
+        parts.push(StreamPart::Reused(*from, *to));
         at = moved(to.output);
     }
     if at < new_size {
-        parts.push(StreamPart::Anew(at..new_size));
+        parts.push(StreamPart::Encoded(at..new_size));
     }
     parts
 }

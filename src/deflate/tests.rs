@@ -153,11 +153,11 @@ proptest! {
         let mut at = 0;
         for part in plan(&changes, &boundaries, size) {
             match part {
-                StreamPart::Anew(range) => {
+                StreamPart::Encoded(range) => {
                     prop_assert!(range.start == at && range.end > at);
                     at = range.end;
                 }
-                StreamPart::TakenOver(from, to) => {
+                StreamPart::Reused(from, to) => {
                     // The final block is only at the end.
                     prop_assert!(to.output < size || to != boundaries[boundaries.len() - 1] || at + to.output - from.output == new_size);
                     // Neither the blocks nor the 32 KiB before them are changed.
@@ -173,7 +173,7 @@ proptest! {
 }
 
 #[test]
-fn little_is_encoded_anew() {
+fn little_is_encoded_again() {
     let whole = data(8 << 20, 5);
     let packed = deflated(&whole, 6, whole.len(), Z_NO_FLUSH);
     let original = deflated_member(&packed, whole.len() as u64, crc32fast::hash(&whole));
@@ -220,7 +220,7 @@ fn little_is_encoded_anew() {
 }
 
 #[test]
-fn what_edits_do_not_change_is_not_encoded_anew() {
+fn what_edits_do_not_change_is_not_encoded_again() {
     let content = literal(&data(1 << 20, 9));
     let mut bytes = data(1 << 20, 9);
     for at in [1000, 1300, 30_000, 62_999, 200_000, 800_000] {
@@ -241,7 +241,7 @@ fn what_cannot_be_spliced_is_left_to_the_caller() {
     let whole = vec![0; 100];
     let original = deflated_member(&deflated(&whole, 6, 100, Z_NO_FLUSH), 100, crc32fast::hash(&whole));
     assert!(splice(&original, &[Edit::cut(90, 101)], &counters).is_err());
-    let zeros = Edit { start: 0, end: 100, replacement: vec![Segment::zeros(super::MOST_SPLICED + 1)] };
+    let zeros = Edit { start: 0, end: 100, replacement: vec![Segment::zeros(super::MAX_SPLICED + 1)] };
     assert!(splice(&original, &[zeros], &counters).unwrap().is_none());
     let nothing = splice(&original, &[Edit::cut(0, 100)], &counters).unwrap().unwrap();
     assert_eq!(check(&nothing, &[]), [3, 0]);
@@ -257,6 +257,6 @@ fn small_contents_are_deflated_as_a_whole() {
         check(&deflate(&*literal(&whole), &counters).unwrap().unwrap(), &whole);
         assert_eq!(counters.bytes_deflated.get(), size as u64);
     }
-    let long = Rope::new([Segment::zeros(super::MOST_WHOLE + 1)]).unwrap();
+    let long = Rope::new([Segment::zeros(super::MAX_WHOLE + 1)]).unwrap();
     assert!(deflate(&long, &Counters::default()).unwrap().is_none());
 }
