@@ -2,7 +2,7 @@
 
 use crate::gpu::{BundleKey, Level};
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::PathNames;
 
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {

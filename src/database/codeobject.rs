@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::{archs, whole_arch};
 use crate::fatbin::{Bundle, CODE_HEADER, code_target, is_bundle, is_code};
 use crate::gpu::{BundleKey, Processor, TargetId};

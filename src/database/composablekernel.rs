@@ -1,6 +1,6 @@
 //! Composable Kernel: static libraries of convolutions, one for each architecture.
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::{PathNames, number_at};
 
 /// `[lib]device_conv_operations_<processor>[_strict][_<feature><sign>…].a` or `.lib`. The build system writes signs as

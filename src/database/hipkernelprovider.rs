@@ -1,6 +1,6 @@
 //! hipDNN's kernel provider: `engines/arch_content/<provider>/…/<arch>/…`.
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::{PathNames, whole_arch};
 
 /// Code for generic ISAs stays in the host part, where every processor finds it.

@@ -1,6 +1,6 @@
 //! The rocjitsu hot-swap cache: gfx1250 code translated between steppings, in files named after SHA-256 digests.
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::PathNames;
 
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {

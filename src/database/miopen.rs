@@ -1,6 +1,6 @@
 //! MIOpen: tuning databases and models in `miopen/db/`, and libraries of composable kernels.
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::{PathNames, arch_at, starts};
 
 /// Suffixes of binary caches, models, tuning and find databases, and users' own tuning results.

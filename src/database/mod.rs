@@ -7,6 +7,7 @@
 //! It does not know the split. It returns the architecture of a file, or nothing.
 
 mod aotriton;
+mod arch;
 mod codeobject;
 #[cfg(test)]
 mod codeobject_tests;
@@ -25,13 +26,14 @@ use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 
-use crate::gpu::{BundleKey, TargetId};
+use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::source::EntryPath;
 
 use codeobject::LooseCode;
 use names::PathNames;
 
+pub use arch::Arch;
 pub use codeobject::NamedFile;
 
 /// A library whose databases can be separated by architecture.
@@ -55,15 +57,6 @@ pub enum Handler {
     HotswapCache,
     /// Loose code objects of any library, with their tables.
     Codeobject,
-}
-
-/// The architecture of a database file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Arch {
-    /// One target, with the features in the name.
-    Target(TargetId),
-    /// All targets of a family or sub-family.
-    Bundle(BundleKey),
 }
 
 /// A file that belongs to a database.
@@ -170,25 +163,6 @@ impl FromStr for Handler {
 impl fmt::Display for Handler {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.name())
-    }
-}
-
-impl Arch {
-    /// The key whose package the file belongs to.
-    pub fn key(&self) -> BundleKey {
-        match self {
-            Self::Target(target) => BundleKey::of(target),
-            Self::Bundle(key) => key.clone(),
-        }
-    }
-}
-
-impl fmt::Display for Arch {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Target(target) => target.fmt(formatter),
-            Self::Bundle(key) => key.fmt(formatter),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! rocBLAS, hipBLASLt and hipSPARSELt: libraries of kernels made by Tensile, in `<library>/library/`.
 
-use super::Arch;
+use super::arch::Arch;
 use super::names::{PathNames, find_arch, whole_arch};
 
 /// Kernels and their catalogues. hipBLASLt also reads compressed catalogues.

@@ -1,0 +1,33 @@
+//! The architecture of a database file.
+
+use std::fmt;
+
+use crate::gpu::{BundleKey, TargetId};
+
+/// The architecture of a database file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Arch {
+    /// One target, with the features in the name.
+    Target(TargetId),
+    /// All targets of a family or sub-family.
+    Bundle(BundleKey),
+}
+
+impl Arch {
+    /// The key whose package the file belongs to.
+    pub fn key(&self) -> BundleKey {
+        match self {
+            Self::Target(target) => BundleKey::of(target),
+            Self::Bundle(key) => key.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(target) => target.fmt(formatter),
+            Self::Bundle(key) => key.fmt(formatter),
+        }
+    }
+}
