@@ -130,19 +130,21 @@ impl ElfLayout {
         let in_place = image.header.e_phoff.get(LE);
         let mut table = in_place;
         let mut kept = kept;
-        if slot == PhdrSlot::Moved {
+        if slot == PhdrSlot::RelocateTable {
             table = kept.next_multiple_of(8);
             kept = table + (image.segments.len() as u64 + 1) * ENTRY;
         }
         let gap = match slot {
-            PhdrSlot::WithNext { next, .. } => Gap::between(image, load, image.segment(next)?),
-            PhdrSlot::Joined { first, second } => Gap::between(image, image.segment(first)?, image.segment(second)?),
-            PhdrSlot::NotNeeded | PhdrSlot::Entry(_) | PhdrSlot::Moved => Some(Gap::none(image)),
+            PhdrSlot::MergeIntoRelro { next, .. } => Gap::between(image, load, image.segment(next)?),
+            PhdrSlot::MergeLoads { first, second } => {
+                Gap::between(image, image.segment(first)?, image.segment(second)?)
+            }
+            PhdrSlot::NotNeeded | PhdrSlot::ReuseUnread(_) | PhdrSlot::RelocateTable => Some(Gap::none(image)),
         };
         let (Some(gap), Some(cut)) = (gap, cut(image, device, load, kept, slot != PhdrSlot::NotNeeded)?) else {
             return Ok(None);
         };
-        let table_moved = slot == PhdrSlot::Moved;
+        let table_moved = slot == PhdrSlot::RelocateTable;
         let mut layout = Self { cut, gap, segments: Vec::new(), table, table_moved, added: Insertion::default() };
         // Linux before 5.18 tells an executable's interpreter that the table is at the load base + `e_phoff`.
         let is_table_pushed = layout.moved(table) != table && phdr_slot::is_executable(image);
@@ -163,21 +165,22 @@ impl ElfLayout {
                     let before = self.cut.start - load.offset;
                     let front = ElfSegment { file_size: before, memory_size: before, ..here };
                     self.segments.push(front.with_flags_of_sections(image));
-                    if matches!(slot, PhdrSlot::Entry(_) | PhdrSlot::Joined { .. } | PhdrSlot::Moved) {
+                    if matches!(slot, PhdrSlot::ReuseUnread(_) | PhdrSlot::MergeLoads { .. } | PhdrSlot::RelocateTable)
+                    {
                         self.segments.push(tail.clone());
                     }
                 }
-                PhdrSlot::Entry(free) if index == free => {}
+                PhdrSlot::ReuseUnread(free) if index == free => {}
                 // The tail takes the permissions of the next segment, and becomes read-only with it after relocation.
-                PhdrSlot::WithNext { next, .. } if index == next => self.segments.push(tail.joined(&here)),
-                PhdrSlot::WithNext { protection, .. } if index == protection => {
-                    self.segments.push(ElfSegment { flags: here.flags, ..tail.joined(&here) });
+                PhdrSlot::MergeIntoRelro { next, .. } if index == next => self.segments.push(tail.merged(&here)),
+                PhdrSlot::MergeIntoRelro { protection, .. } if index == protection => {
+                    self.segments.push(ElfSegment { flags: here.flags, ..tail.merged(&here) });
                 }
-                PhdrSlot::Joined { first, second } if index == first => {
+                PhdrSlot::MergeLoads { first, second } if index == first => {
                     let second = image.segment(second)?;
-                    self.segments.push(here.joined(second));
+                    self.segments.push(here.merged(second));
                 }
-                PhdrSlot::Joined { second, .. } if index == second => {}
+                PhdrSlot::MergeLoads { second, .. } if index == second => {}
                 _ if old.file_size > 0 && old.offset < device.offsets.end && old.end() > device.offsets.start => {
                     return Err(BinaryError::unsupported("another program header covers a part of its device code"));
                 }
@@ -238,7 +241,7 @@ impl ElfLayout {
 
 impl ElfSegment {
     /// Both segments as one, with the permissions of the second.
-    fn joined(&self, second: &Self) -> Self {
+    fn merged(&self, second: &Self) -> Self {
         let distance = second.address.wrapping_sub(self.address);
         Self {
             kind: second.kind,

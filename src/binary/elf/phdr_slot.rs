@@ -16,33 +16,33 @@ pub(super) enum PhdrSlot {
     /// There is no tail.
     NotNeeded,
     /// In an unused or unread entry.
-    Entry(usize),
+    ReuseUnread(usize),
     /// In the next segment, which is writable. Its beginning becomes read-only after relocation, together with the
     /// tail.
-    WithNext {
+    MergeIntoRelro {
         /// The program header of the next segment.
         next: usize,
         /// The program header of the part that becomes read-only.
         protection: usize,
     },
     /// In the entry that is freed when two adjacent segments with the same permissions are merged.
-    Joined {
+    MergeLoads {
         /// The program header of the first neighbour.
         first: usize,
         /// The program header of the second neighbour.
         second: usize,
     },
     /// In a longer table, which moves into the device code.
-    Moved,
+    RelocateTable,
 }
 
 /// The slots to try, best first.
 pub(super) fn candidates(image: &ElfImage, load: usize) -> Vec<PhdrSlot> {
     let mut slots = Vec::new();
-    slots.extend(unread_entry(image).map(PhdrSlot::Entry));
+    slots.extend(unread_entry(image).map(PhdrSlot::ReuseUnread));
     slots.extend(protected_next(image, load));
     slots.extend(neighbours(image, load));
-    slots.extend(may_move(image, load).then_some(PhdrSlot::Moved));
+    slots.extend(may_move(image, load).then_some(PhdrSlot::RelocateTable));
     slots
 }
 
@@ -76,7 +76,7 @@ fn protected_next(image: &ElfImage, load: usize) -> Option<PhdrSlot> {
         && !is_writable(segment)
         && segment.memory_size == segment.file_size
         && !may_be_code;
-    fits.then_some(PhdrSlot::WithNext { next, protection })
+    fits.then_some(PhdrSlot::MergeIntoRelro { next, protection })
 }
 
 /// Whether an executable segment has code after the device code.
@@ -100,7 +100,7 @@ fn neighbours(image: &ElfImage, load: usize) -> Vec<PhdrSlot> {
             let device_is_apart = *first != load && *second != load;
             let follows = a.offset >= device_end;
             (device_is_apart && follows && permissions(a.flags) == permissions(b.flags))
-                .then_some(PhdrSlot::Joined { first: *first, second: *second })
+                .then_some(PhdrSlot::MergeLoads { first: *first, second: *second })
         }
         _ => None,
     });
