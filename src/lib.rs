@@ -81,6 +81,7 @@ pub mod wheelparts;
 mod diff;
 mod disk;
 mod executor;
+mod loader;
 mod memory;
 mod page;
 mod report;

@@ -8,7 +8,8 @@ use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
 use super::side::{Side, SidePart};
 use super::{Amount, DiffError, DiffProgress};
 use crate::gpu::TargetId;
-use crate::kpack::{ArchiveReader, MAGIC};
+use crate::kpack::ArchiveReader;
+use crate::loader::begins_archive;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
 use crate::split;
@@ -260,8 +261,7 @@ fn fat_binaries(part: &SidePart, libraries: &mut Libraries) {
 }
 
 fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
-    let mut magic = [0; 4];
-    path.name().ends_with(b".kpack") && content.size() >= 4 && content.peek(&mut magic).is_ok_and(|()| magic == *MAGIC)
+    path.name().ends_with(b".kpack") && begins_archive(content)
 }
 
 fn joined(root: &EntryPath, path: &EntryPath) -> EntryPath {

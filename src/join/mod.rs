@@ -22,7 +22,8 @@ use rayon::prelude::*;
 
 use crate::binary::{self, BinaryError, FatBinary, MAX_WRAPPERS, SplitBinary, SplitWrapper, read_marker};
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
-use crate::kpack::{KpackError, Reach, SearchPath, toc_key};
+use crate::kpack::{KpackError, toc_key};
+use crate::loader::{Reach, SearchPath};
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input};

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use super::archives::InputArchives;
-use crate::kpack::{Reach, SearchPath};
+use crate::loader::{Reach, SearchPath};
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input, InputKind, Resolved, resolve_links};
 

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use rocm_kpack::search::PLACEHOLDER;
 
 use crate::binary::{SplitBinary, read_marker};
-use crate::kpack::{begins_archive, named_target};
+use crate::loader::{begins_archive, named_target};
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, begins_binary, open_file, resolve_links};

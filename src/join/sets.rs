@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::archives::{InputArchive, InputArchives, StoredPlace};
 use crate::fatbin::{CodeObject, StoredObject, code_problem, code_target, tells_features};
 use crate::gpu::{TargetId, UNKNOWN};
-use crate::kpack::{Reach, TocEntry};
+use crate::kpack::TocEntry;
+use crate::loader::Reach;
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError, Rope, Segment, Sha256, equal, read_all};
 

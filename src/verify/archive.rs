@@ -10,7 +10,8 @@ use super::report::{Check, Findings, enumerate};
 use super::{Choices, VerifyProgress};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
-use crate::kpack::{ArchiveReader, named_target};
+use crate::kpack::ArchiveReader;
+use crate::loader::named_target;
 use crate::memory::Budget;
 
 /// Checks an archive that was named by the user.

@@ -15,8 +15,9 @@ use super::input::{Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use crate::gpu::TargetId;
 
-use crate::kpack::{ArchiveReader, linked_archives, named_target, toc_key};
-pub(super) use crate::kpack::{is_archive, resolve};
+use crate::kpack::{ArchiveReader, toc_key};
+pub(super) use crate::loader::{is_archive, resolve};
+use crate::loader::{linked_archives, named_target};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Resolved, resolve_links};
 

@@ -11,7 +11,7 @@ use super::libraries::LibraryFile;
 use super::{Cause, Lookup, device, installed, quoted};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
-use crate::kpack::named_target;
+use crate::loader::named_target;
 use crate::rope::to_usize;
 
 /// A place where a runtime looks for an archive.

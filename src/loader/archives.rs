@@ -1,0 +1,47 @@
+//! Which files of an input are archives.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::kpack::MAGIC;
+use crate::rope::Content;
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
+
+/// Whether a file is an archive by its name or its magic.
+pub(crate) fn is_archive(path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+    // Names are checked first, since that reads nothing. Only files in a `.kpack` directory are opened.
+    path.as_bytes().ends_with(b".kpack") || (is_in_kpack(path.directory()) && begins_archive(content))
+}
+
+/// Whether a file begins with the magic of archives.
+pub(crate) fn begins_archive(content: &Arc<dyn Content>) -> bool {
+    let mut magic = [0; 4];
+    content.size() >= 4 && content.peek(&mut magic).is_ok() && magic == *MAGIC
+}
+
+/// The archives of an input to which symlinks called `*.kpack` lead, whatever the names of the archives are.
+pub(crate) fn linked_archives(input: &Input) -> HashSet<EntryPath> {
+    let kind = |path: &EntryPath| input.entry(path).map(|entry| &entry.kind);
+    let is_link =
+        |entry: &&Entry| matches!(entry.kind, EntryKind::Symlink(_)) && entry.path.name().ends_with(b".kpack");
+    let archive = |link: &Entry| match resolve_links(&link.path, Some(&input.location), kind) {
+        Resolved::Entry(path) => match kind(&path) {
+            Some(EntryKind::File { content, .. }) if begins_archive(content) => Some(path),
+            _ => None,
+        },
+        Resolved::Outside(_) | Resolved::Nothing => None,
+    };
+    input.entries.iter().filter(is_link).filter_map(archive).collect()
+}
+
+/// Whether a directory is called `.kpack`.
+fn is_in_kpack(directory: &[u8]) -> bool {
+    directory.strip_suffix(b".kpack").is_some_and(|above| above.is_empty() || above.ends_with(b"/"))
+}
+
+/// The target at the end of an archive's name.
+pub(crate) fn named_target(name: &str) -> Option<&str> {
+    let stem = name.trim_end_matches(".kpack");
+    let start = ["_gfx", "_amdgcnspirv", "_unknown-"].iter().filter_map(|start| Some(stem.rfind(start)? + 1)).max()?;
+    stem.get(start..)
+}
