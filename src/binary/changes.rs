@@ -46,7 +46,7 @@ impl PatchPiece {
 }
 
 impl Patch {
-    /// Overwrites the bytes at `start` with as many others.
+    /// Overwrites the bytes at `start`; the length stays.
     pub(super) fn overwrite(start: u64, bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         Self { start, end: start.saturating_add(bytes.len() as u64), replacement: vec![PatchPiece::literal(bytes)] }

@@ -24,7 +24,7 @@ impl StreamDigests {
         read_range(content, range, |piece| self.update(piece))
     }
 
-    /// The SHA-256. Fails if the CRC-32 of what was read is another one than was put together.
+    /// The SHA-256. Fails if the CRC-32 differs from the one combined for the stream.
     pub(super) fn finish(self, crc32: u32, counters: &Counters, size: u64) -> Result<[u8; 32], ReadError> {
         counters.bytes_hashed.add(size);
         if self.crc32.finalize() != crc32 {

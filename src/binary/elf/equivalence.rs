@@ -24,7 +24,7 @@ const STEP: u64 = 1 << 20;
 /// Bytes of the file header.
 const HEADER: u64 = 64;
 
-/// What the rewritten file may look like, apart from required changes.
+/// The original, as the unchanged parts of the rewritten file may show it.
 struct Old {
     content: Arc<dyn Content>,
     /// With symbols of the device code moved to its new place. Not every splitter moves them.
@@ -147,26 +147,19 @@ impl FatElf {
         while at < range.end {
             let Some(address) = self.image.address_of(at) else { return Ok(None) };
             let length = STEP.min(range.end - at);
-            match other.offset_of(address, length) {
-                Some(offset) => {
-                    if let Some(difference) = old.differ(at, &other.content, offset, length)? {
-                        return Ok(Some(address + difference));
-                    }
-                    at += length;
-                }
+            let (offset, length) = match (other.offset_of(address, length), other.loaded_from(address)) {
+                (Some(offset), _) => (offset, length),
                 // The other file may split the segment here. Then compare up to the end of its piece.
-                None => match piece(other, address) {
-                    Some(length) => {
-                        let length = length.min(range.end - at);
-                        let offset = other.offset_of(address, length).unwrap_or(u64::MAX);
-                        if let Some(difference) = old.differ(at, &other.content, offset, length)? {
-                            return Ok(Some(address + difference));
-                        }
-                        at += length;
-                    }
-                    None => return Ok(Some(address)),
-                },
+                (None, Some(rest)) => {
+                    let length = rest.min(range.end - at);
+                    (other.offset_of(address, length).unwrap_or(u64::MAX), length)
+                }
+                (None, None) => return Ok(Some(address)),
+            };
+            if let Some(difference) = old.differ(at, &other.content, offset, length)? {
+                return Ok(Some(address + difference));
             }
+            at += length;
         }
         Ok(None)
     }
@@ -223,14 +216,6 @@ impl Old {
             _ => Ok(difference),
         }
     }
-}
-
-/// The number of bytes from `address` on that the file loads without a gap.
-fn piece(image: &ElfImage, address: u64) -> Option<u64> {
-    image.loads().find_map(|(_, load)| {
-        let inside = address.checked_sub(load.address)?;
-        load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
-    })
 }
 
 /// The first position at which two ranges of files differ.

@@ -115,10 +115,13 @@ impl ElfImage {
 
     /// The file offset of `length` bytes at a virtual address, if all of them are in the file.
     pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
-        self.loads().find_map(|(_, load)| {
-            let inside = address.checked_sub(load.address)?;
-            (inside.checked_add(length)? <= load.file_size).then(|| load.offset.checked_add(inside))?
-        })
+        self.loads().find_map(|(_, load)| load.offset_of(address, length))
+    }
+
+    /// The number of bytes from a virtual address on that one segment loads from the file.
+    pub(crate) fn loaded_from(&self, address: u64) -> Option<u64> {
+        let rest = |load: &ElfSegment| load.file_size.checked_sub(address.checked_sub(load.address)?);
+        self.loads().find_map(|(_, load)| rest(load).filter(|&rest| rest > 0))
     }
 
     /// File offsets of the section header table.
@@ -213,6 +216,12 @@ impl ElfSegment {
             p_memsz: U64::new(LE, self.memory_size),
             p_align: U64::new(LE, self.alignment),
         }
+    }
+
+    /// The file offset of `length` bytes at a virtual address, if it has all of them in the file.
+    pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
+        let inside = address.checked_sub(self.address)?;
+        (inside.checked_add(length)? <= self.file_size).then(|| self.offset.checked_add(inside))?
     }
 
     /// The offset after the last byte in the file.

@@ -113,10 +113,7 @@ impl ElfLayout {
     /// The offset in the new file of an address, if bytes of the file are mapped there.
     pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         let mut loads = self.segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
-        loads.find_map(|load| {
-            let inside = address.checked_sub(load.address).filter(|&inside| inside < load.file_size)?;
-            load.offset.checked_add(inside)
-        })
+        loads.find_map(|load| load.offset_of(address, 1))
     }
 
     /// The layout with this slot; `None` if the slot turns out to be unusable or if nothing is gained.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::image::{ElfImage, ElfSection, ElfSegment};
+use super::image::{ElfImage, ElfSection};
 use crate::binary::BinaryError;
 use crate::binary::marker::MAX_MARKER;
 use crate::rope::to_usize;
@@ -19,11 +19,7 @@ pub(super) fn read_marker(
     address: u64,
 ) -> Result<Arc<[u8]>, BinaryError> {
     let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
-    let mapped = |load: &ElfSegment| {
-        let inside = address.checked_sub(load.address)?;
-        load.file_size.checked_sub(inside).filter(|&rest| rest > 0)
-    };
-    let rest = image.loads().find_map(|(_, load)| mapped(load)).ok_or_else(unmapped)?;
+    let rest = image.loaded_from(address).ok_or_else(unmapped)?;
     let in_section = section.filter(|section| contains(section, address));
     let limit = in_section.map_or(u64::MAX, |section| section.size - (address - section.address));
     let length = rest.min(limit).min(MAX_MARKER);

@@ -14,7 +14,7 @@ use memchr::memmem;
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, DynamicTag, FileHeader64};
 
-use super::image::{ElfSegment, read_pod, read_segments, read_table};
+use super::image::{read_pod, read_segments, read_table};
 use crate::binary::BinaryError;
 use crate::rope::Content;
 
@@ -48,15 +48,9 @@ fn registers(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     let entries: Vec<_> = entries.iter().take_while(|entry| tag(entry) != elf::DT_NULL).collect();
     let get = |wanted: DynamicTag| Some(entries.iter().rfind(|entry| tag(entry) == wanted)?.d_val.get(LE));
     let (Some(address), Some(size)) = (get(elf::DT_STRTAB), get(elf::DT_STRSZ)) else { return Ok(true) };
-    let Some(offset) = offset_of(&segments, address, size) else { return Ok(true) };
+    let mut loads = segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
+    let Some(offset) = loads.find_map(|load| load.offset_of(address, size)) else { return Ok(true) };
     contains_any(content, offset, size)
-}
-
-fn offset_of(segments: &[ElfSegment], address: u64, size: u64) -> Option<u64> {
-    segments.iter().filter(|segment| segment.kind == elf::PT_LOAD).find_map(|load| {
-        let inside = address.checked_sub(load.address)?;
-        (inside.checked_add(size)? <= load.file_size).then(|| load.offset.checked_add(inside))?
-    })
 }
 
 fn contains_any(content: &Arc<dyn Content>, offset: u64, size: u64) -> Result<bool, BinaryError> {
