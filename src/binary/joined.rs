@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use super::bundle_layout::BundleLayout;
 use super::changes::{self, Patch};
+use super::form::BundleLayout;
 use super::{BinaryError, FatBinary, coff, elf};
 use crate::rope::{Content, Rope, head_mut, to_usize};
 

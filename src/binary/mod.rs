@@ -2,7 +2,6 @@
 //!
 //! It does not know where code objects go. Its callers provide the marker or the bundle for each wrapper.
 
-mod bundle_layout;
 mod changes;
 mod coff;
 mod data;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::BinaryError;
+use super::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields};
 
 /// The most problems that are reported for one binary.
 const MAX_PROBLEMS: usize = 100;
@@ -54,4 +55,25 @@ impl Problems {
         list.extend((more > 0).then(|| format!("and {more} more problems")));
         list
     }
+}
+
+/// The split wrappers in the bytes of their section, each with its offset there. `start` is the section's file offset.
+pub(super) fn split_wrappers(bytes: &[u8], start: u64, problems: &mut Problems) -> Vec<(u64, WrapperFields)> {
+    let mut found = Vec::new();
+    let mut with_code = 0;
+    for (at, fields) in WrapperFields::in_section(bytes) {
+        match fields.magic {
+            HIPK_MAGIC => found.push((at, fields)),
+            FATBIN_WRAPPER_MAGIC => with_code += 1,
+            other => {
+                problems.push(format!("there is no wrapper at {:#x} but {other:#010x}", start + at));
+                break;
+            }
+        }
+    }
+    if with_code > 0 && !found.is_empty() {
+        let all = with_code + found.len();
+        problems.push(format!("{with_code} of its {all} wrappers still have the magic HIPF, the others HIPK"));
+    }
+    found
 }

@@ -89,9 +89,3 @@ pub(super) fn check_count(count: usize) -> Result<(), BinaryError> {
     }
     Ok(())
 }
-
-/// The problem of a file that has `split` wrappers with the magic HIPK and `fat` ones with HIPF.
-pub(super) fn mixed(fat: usize, split: usize) -> Option<String> {
-    let all = fat + split;
-    (fat > 0 && split > 0).then(|| format!("{fat} of its {all} wrappers still have the magic HIPF, the others HIPK"))
-}

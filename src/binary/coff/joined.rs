@@ -16,8 +16,8 @@ use super::layout::PeLayout;
 use super::offsets::{drop_signature, move_debug_data, moved_headers, moved_section, patch_headers};
 use super::{FATBIN, MARKER, MAX_SECTIONS, Places, UNUSED, WRAPPERS, check, only, relocation};
 use crate::binary::BinaryError;
-use crate::binary::bundle_layout::BundleLayout;
 use crate::binary::changes::{Patch, PatchPiece};
+use crate::binary::form::BundleLayout;
 use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, WrapperFields};
 use crate::rope::Content;
 

@@ -10,8 +10,8 @@ use super::image::{PeImage, PeSection};
 use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
 use crate::binary::BinaryError;
 use crate::binary::marker::{MAX_MARKER, Markers};
-use crate::binary::split::{Problems, SplitBinary, SplitWrapper};
-use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, HIPK_MAGIC, WrapperFields, mixed};
+use crate::binary::split::{Problems, SplitBinary, SplitWrapper, split_wrappers};
+use crate::binary::wrapper::WrapperFields;
 use crate::rope::Content;
 
 /// Bytes read at a time.
@@ -94,21 +94,9 @@ fn wrappers(image: &PeImage, section: &PeSection, problems: &mut Problems) -> Re
         return Ok(Vec::new());
     }
     let bytes = read_wrappers(image, section)?;
-    let mut found = Vec::new();
-    let mut with_code = 0;
-    for (at, fields) in WrapperFields::in_section(&bytes) {
-        let (offset, slot) = (section.offset + at, section.address + at + 8);
-        match fields.magic {
-            HIPK_MAGIC => found.push(RawPeWrapper { offset, slot, fields }),
-            FATBIN_WRAPPER_MAGIC => with_code += 1,
-            other => {
-                problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
-                break;
-            }
-        }
-    }
-    problems.extend(mixed(with_code, found.len()));
-    Ok(found)
+    let found = split_wrappers(&bytes, section.offset, problems).into_iter();
+    let raw = |(at, fields)| RawPeWrapper { offset: section.offset + at, slot: section.address + at + 8, fields };
+    Ok(found.map(raw).collect())
 }
 
 /// Whether a section has any byte that is not zero. Other splitters leave a piece of `.hip_fat` that is all zeros.

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64, Rela64};
 
-use super::device::MappedDevice;
 use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::relocation::PointerEncoding;
-use super::sections::WRAPPERS;
+use super::sections::{MappedDevice, WRAPPERS};
 use super::{FatElf, look_through, symbols};
 use crate::binary::BinaryError;
 use crate::binary::changes::{self, Patch};

@@ -124,6 +124,16 @@ impl ElfImage {
         self.loads().find_map(|(_, load)| rest(load).filter(|&rest| rest > 0))
     }
 
+    /// Reads what one segment loads at a virtual address, up to `limit` bytes.
+    pub(crate) fn read_loaded(&self, address: u64, limit: u64) -> Result<Arc<[u8]>, BinaryError> {
+        let unmapped = || BinaryError::malformed(format!("its pointer leads to {address:#x}, where nothing is loaded"));
+        let length = self.loaded_from(address).ok_or_else(unmapped)?.min(limit);
+        let offset = self.offset_of(address, length).ok_or_else(unmapped)?;
+        let mut bytes = vec![0; to_usize(length)];
+        self.content.read_at(offset, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
     /// File offsets of the section header table.
     pub(crate) fn section_headers(&self) -> Range<u64> {
         let start = self.header.e_shoff.get(LE);
@@ -234,6 +244,10 @@ impl ElfSection {
     /// The offset after the last byte in the file.
     pub(crate) fn end(&self) -> u64 {
         if self.is_nobits() { self.offset } else { self.offset.saturating_add(self.size) }
+    }
+
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|inside| inside < self.size)
     }
 
     pub(crate) fn is_nobits(&self) -> bool {

@@ -11,14 +11,13 @@ use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHead
 use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
-use super::device::WrapperPlace;
 use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments};
 use super::relocation::{self, Machine, Pointer};
-use super::sections::{FATBIN, MARKER, WRAPPERS, read_wrappers};
+use super::sections::{FATBIN, MARKER, WRAPPERS, WrapperPlace, read_wrappers};
 use super::{phdr_slot, sectionless};
 use crate::binary::BinaryError;
-use crate::binary::bundle_layout::BundleLayout;
 use crate::binary::changes::{Patch, PatchPiece};
+use crate::binary::form::BundleLayout;
 use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, check_count};
 use crate::fatbin::CODE_ALIGNMENT;
 use crate::rope::Content;

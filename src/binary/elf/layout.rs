@@ -10,9 +10,9 @@ use std::ops::Range;
 use object::LittleEndian as LE;
 use object::elf::{self, ProgramFlags, ProgramHeader64};
 
-use super::device::MappedDevice;
 use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::phdr_slot::{self, PhdrSlot};
+use super::sections::MappedDevice;
 use crate::binary::BinaryError;
 
 /// Alignment of what follows in the file if no segment needs more; that of the strictest common section.

@@ -1,13 +1,11 @@
 //! ELF executables and shared libraries with device code.
 
-mod device;
 mod dynamic;
 mod equivalence;
 mod image;
 mod joined;
 mod layout;
 mod lint;
-mod marker;
 mod phdr_slot;
 mod prefilter;
 mod relocation;
@@ -23,11 +21,10 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf;
 
-use self::device::{MappedDevice, WrappedCode, WrapperPlace};
 use self::image::{ElfImage, ElfSection, ElfSegment};
 pub(super) use self::joined::join;
 use self::relocation::{Pointer, PointerEncoding};
-use self::sections::{FATBIN, MARKER, WRAPPERS};
+use self::sections::{FATBIN, MARKER, MappedDevice, WRAPPERS, WrappedCode, WrapperPlace};
 pub(super) use self::split::read_split;
 pub(super) use self::symbols::Symbols;
 use super::ranges::any_overlap;

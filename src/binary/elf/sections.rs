@@ -1,8 +1,7 @@
-//! Files with section headers: device code and wrappers are found by the names of their sections.
+//! Device code and its wrappers, found by the names of sections.
 
 use std::ops::Range;
 
-use super::device::{MappedDevice, WrappedCode, WrapperPlace};
 use super::image::{ElfImage, ElfSection, read_table};
 use crate::binary::BinaryError;
 use crate::binary::wrapper::{
@@ -15,6 +14,38 @@ pub(super) const FATBIN: &[u8] = b".hip_fatbin";
 pub(super) const WRAPPERS: &[u8] = b".hipFatBinSegment";
 /// Section with the marker of a file that has been split.
 pub(super) const MARKER: &[u8] = b".rocm_kpack_ref";
+
+/// The device code and the segment that maps it.
+#[derive(Clone, Debug)]
+pub(super) struct MappedDevice {
+    /// Offsets of the device code.
+    pub(super) offsets: Range<u64>,
+    /// Index of the program header of the segment that maps it.
+    pub(super) load: usize,
+}
+
+/// Device code and its wrappers.
+pub(super) struct WrappedCode {
+    /// Index of the section with the device code, if the file has section headers.
+    pub(super) section: Option<usize>,
+    pub(super) places: Vec<WrapperPlace>,
+    pub(super) device: MappedDevice,
+    /// Virtual addresses of the device code.
+    pub(super) addresses: Range<u64>,
+}
+
+/// The location of a wrapper: file offset and virtual address.
+pub(super) struct WrapperPlace {
+    pub(super) offset: u64,
+    pub(super) address: u64,
+}
+
+impl WrapperPlace {
+    /// The address of the pointer: the third field, after two of four bytes.
+    pub(super) fn pointer(&self) -> u64 {
+        self.address.wrapping_add(8)
+    }
+}
 
 /// The only section with this name. Further ones would be left behind.
 fn only<'a>(image: &'a ElfImage, name: &[u8]) -> Result<Option<(usize, &'a ElfSection)>, BinaryError> {

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use super::device::WrapperPlace;
 use super::image::{ElfImage, ElfSection, read_table};
-use super::marker::{contains, read_marker};
 use super::relocation::{self, Pointer, PointerEncoding};
-use super::sections::{FATBIN, MARKER, WRAPPERS, read_wrappers};
+use super::sections::{FATBIN, MARKER, WRAPPERS, WrapperPlace, read_wrappers};
 use super::{lint, sectionless};
 use crate::binary::BinaryError;
-use crate::binary::marker::Markers;
-use crate::binary::split::{Problems, SplitBinary, SplitWrapper};
-use crate::binary::wrapper::{FATBIN_WRAPPER_MAGIC, FATBIN_WRAPPER_SIZE, HIPK_MAGIC, WrapperFields, mixed};
+use crate::binary::marker::{MAX_MARKER, Markers};
+use crate::binary::split::{Problems, SplitBinary, SplitWrapper, split_wrappers};
+use crate::binary::wrapper::{FATBIN_WRAPPER_SIZE, WrapperFields};
 use crate::rope::Content;
 
 /// A wrapper in the file.
@@ -95,15 +93,18 @@ fn follow(
     for (position, (found, pointer)) in found.into_iter().zip(pointers).enumerate() {
         if let Ok(pointer) = &pointer {
             problems.extend(disagreement(position, &found, *pointer));
-            if let Some(section) = marker.filter(|section| !contains(section, pointer.value)) {
+            if let Some(section) = marker.filter(|section| !section.contains(pointer.value)) {
                 problems.push(format!(
                     "wrapper {position} points at {:#x}, outside of .rocm_kpack_ref at {:#x}",
                     pointer.value, section.address
                 ));
             }
         }
-        let read = |at| move || read_marker(image, marker, at);
-        let marker = pointer.and_then(|pointer| markers.get(pointer.value, read(pointer.value)));
+        let marker = pointer.and_then(|Pointer { value: at, .. }| {
+            let in_section = marker.filter(|section| section.contains(at));
+            let limit = in_section.map_or(MAX_MARKER, |it| MAX_MARKER.min(it.size - (at - it.address)));
+            markers.get(at, || image.read_loaded(at, limit))
+        });
         let RawElfWrapper { place, fields } = found;
         wrappers.push(SplitWrapper { offset: place.offset, version: fields.version, index: fields.index, marker });
     }
@@ -117,21 +118,9 @@ fn wrappers(
     problems: &mut Problems,
 ) -> Result<Vec<RawElfWrapper>, BinaryError> {
     let bytes = read_wrappers(image, section)?;
-    let mut found = Vec::new();
-    let mut with_code = 0;
-    for (at, fields) in WrapperFields::in_section(&bytes) {
-        let (offset, address) = (section.offset + at, section.address.wrapping_add(at));
-        match fields.magic {
-            HIPK_MAGIC => found.push(RawElfWrapper { place: WrapperPlace { offset, address }, fields }),
-            FATBIN_WRAPPER_MAGIC => with_code += 1,
-            other => {
-                problems.push(format!("there is no wrapper at {offset:#x} but {other:#010x}"));
-                break;
-            }
-        }
-    }
-    problems.extend(mixed(with_code, found.len()));
-    Ok(found)
+    let found = split_wrappers(&bytes, section.offset, problems).into_iter();
+    let place = |at| WrapperPlace { offset: section.offset + at, address: section.address.wrapping_add(at) };
+    Ok(found.map(|(at, fields)| RawElfWrapper { place: place(at), fields }).collect())
 }
 
 /// Remaining device code. The section may stay, but without content.
