@@ -10,12 +10,9 @@ use object::pe::{self, ImageDebugDirectory};
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, FatCoff, MARKER, UNUSED};
 use crate::binary::BinaryError;
-use crate::binary::ranges::without;
+use crate::binary::ranges::{STEP, differ, without};
 use crate::binary::wrapper::FATBIN_WRAPPER_SIZE;
-use crate::rope::{Content, to_usize};
-
-/// Bytes compared at a time.
-const STEP: u64 = 1 << 20;
+use crate::rope::Content;
 
 impl FatCoff {
     /// The first unnecessary difference between this file and `split`.
@@ -107,18 +104,8 @@ impl FatCoff {
         if other.content.size().saturating_sub(other_start) != length {
             return Ok(Some("what follows its sections has another length".to_owned()));
         }
-        let mut done = 0;
-        while done < length {
-            let here = to_usize(STEP.min(length - done));
-            let (mut old, mut new) = (vec![0; here], vec![0; here]);
-            self.image.content.read_at(start + done, &mut old)?;
-            other.content.read_at(other_start + done, &mut new)?;
-            if old != new {
-                return Ok(Some("what follows its sections has changed".to_owned()));
-            }
-            done += here as u64;
-        }
-        Ok(None)
+        let difference = differ(&self.image.content, start, &other.content, other_start, length)?;
+        Ok(difference.map(|_| "what follows its sections has changed".to_owned()))
     }
 }
 

@@ -103,9 +103,7 @@ impl PeImage {
 
     /// The section that contains an RVA.
     pub(super) fn section_at(&self, address: u64) -> Option<&PeSection> {
-        self.sections
-            .iter()
-            .find(|section| address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size))
+        self.sections.iter().find(|section| section.contains(address))
     }
 
     /// The file offset of `length` bytes at an RVA, if one section has all of them in the file.
@@ -137,6 +135,11 @@ impl PeImage {
         u64::from(self.headers.optional_header.file_alignment.get(LE)).max(1)
     }
 
+    /// Whether the image is loaded at its linked base or not at all.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.headers.file_header.characteristics.get(LE).0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0
+    }
+
     /// The address for which the image is linked.
     pub(super) fn base(&self) -> u64 {
         self.headers.optional_header.image_base.get(LE)
@@ -153,6 +156,11 @@ impl PeSection {
             size => size.into(),
         };
         Self { header, offset, raw_size, address: header.virtual_address.get(LE).into(), virtual_size }
+    }
+
+    /// Whether an RVA is in the section.
+    pub(super) fn contains(&self, address: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|inside| inside < self.virtual_size)
     }
 
     /// Bytes that are both in the file and in memory, without padding.

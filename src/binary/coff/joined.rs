@@ -82,11 +82,7 @@ impl PePlacement {
     /// The section of the marker, or the remains of the device code's old section, if the next section begins far
     /// enough behind it.
     fn old(image: &PeImage, pointers: &[u64], size: u64) -> Result<Option<Self>, BinaryError> {
-        let marker = only(image, MARKER)?.filter(|(_, it)| {
-            pointers
-                .iter()
-                .all(|pointer| pointer.checked_sub(it.address).is_some_and(|inside| inside < it.virtual_size))
-        });
+        let marker = only(image, MARKER)?.filter(|(_, it)| pointers.iter().all(|pointer| it.contains(*pointer)));
         let Some((number, section)) = only(image, FATBIN)?.or(marker) else { return Ok(None) };
         let end = image.sections.get(number + 1).map_or(LARGEST, |next| next.address);
         let has_room = section.address.checked_add(size).is_some_and(|needed| needed <= end);

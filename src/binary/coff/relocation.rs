@@ -77,10 +77,7 @@ pub(super) fn pointers(image: &PeImage, range: &Range<u64>) -> Result<BTreeSet<u
 fn check_slots(image: &PeImage, slots: &[u64], relocated: &[RelocationSite]) -> Result<(), BinaryError> {
     let mut expected: Vec<_> = slots.iter().map(|&address| RelocationSite { address, width: 8 }).collect();
     expected.sort_unstable();
-    let flags = image.headers.file_header.characteristics.get(LE);
-    // Such an image is loaded at its linked base or not at all, so relocations do not matter.
-    let is_fixed = flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0;
-    if (is_fixed && relocated.is_empty()) || expected == relocated {
+    if (image.is_fixed() && relocated.is_empty()) || expected == relocated {
         return Ok(());
     }
     if let Some(place) = expected.iter().find(|place| relocated.binary_search(place).is_err()) {

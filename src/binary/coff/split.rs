@@ -3,9 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use object::LittleEndian as LE;
-use object::pe;
-
 use super::image::{PeImage, PeSection};
 use super::{FATBIN, MARKER, WRAPPERS, lint, read_wrappers, relocation};
 use crate::binary::BinaryError;
@@ -59,17 +56,16 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
         }
         Ok(relocated) => Some(relocated),
     };
-    let is_fixed = is_fixed(&image);
     let mut markers = Markers::default();
     let mut wrappers = Vec::new();
     for (position, found) in found.into_iter().enumerate() {
         // If the image is moved, the pointer would still hold the marker's linked address.
-        if !is_fixed && relocated.as_ref().is_some_and(|relocated| !relocated.contains(&found.slot)) {
+        if !image.is_fixed() && relocated.as_ref().is_some_and(|relocated| !relocated.contains(&found.slot)) {
             problems.push(format!("the pointer of wrapper {position} has no base relocation"));
         }
         let target = found.fields.pointer.checked_sub(image.base());
         if let (Some(section), Some(target)) = (marker, target)
-            && !contains(section, target)
+            && !section.contains(target)
         {
             let (address, expected) = (found.fields.pointer, image.base().saturating_add(section.address));
             problems.push(format!("wrapper {position} points at {address:#x}, outside of .kpackrf at {expected:#x}"));
@@ -80,12 +76,6 @@ pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option
     }
     problems.extend(relocated.and_then(|relocated| strangers(named(WRAPPERS)?, &wrappers, &relocated)));
     Ok(Some(SplitBinary { wrappers, problems: problems.into_list() }))
-}
-
-/// Whether the image is loaded at its linked base or not at all.
-fn is_fixed(image: &PeImage) -> bool {
-    let flags = image.headers.file_header.characteristics.get(LE);
-    flags.0 & pe::IMAGE_FILE_RELOCS_STRIPPED.0 != 0
 }
 
 /// The split wrappers of the section.
@@ -109,10 +99,6 @@ fn has_content(image: &PeImage, section: &PeSection) -> Result<bool, BinaryError
         }
     }
     Ok(false)
-}
-
-fn contains(section: &PeSection, address: u64) -> bool {
-    address.checked_sub(section.address).is_some_and(|inside| inside < section.virtual_size)
 }
 
 /// The bytes at a pointer, up to the end of its section in the file.

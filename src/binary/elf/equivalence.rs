@@ -13,12 +13,9 @@ use super::sections::{MappedDevice, WRAPPERS};
 use super::{FatElf, look_through, symbols};
 use crate::binary::BinaryError;
 use crate::binary::changes::{self, Patch};
-use crate::binary::ranges::without;
+use crate::binary::ranges::{STEP, differ, without};
 use crate::binary::wrapper::FATBIN_WRAPPER_SIZE;
-use crate::rope::{Content, to_usize};
-
-/// Bytes compared at a time.
-const STEP: u64 = 1 << 20;
+use crate::rope::Content;
 
 /// Bytes of the file header.
 const HEADER: u64 = 64;
@@ -215,28 +212,4 @@ impl Old {
             _ => Ok(difference),
         }
     }
-}
-
-/// The first position at which two ranges of files differ.
-fn differ(
-    a: &Arc<dyn Content>,
-    a_at: u64,
-    b: &Arc<dyn Content>,
-    b_at: u64,
-    length: u64,
-) -> Result<Option<u64>, BinaryError> {
-    let mut done = 0;
-    while done < length {
-        let here = STEP.min(length - done);
-        let mut pieces = [vec![0; to_usize(here)], vec![0; to_usize(here)]];
-        let [left, right] = &mut pieces;
-        a.read_at(a_at + done, left)?;
-        b.read_at(b_at.saturating_add(done), right)?;
-        if left != right {
-            let equal = left.iter().zip(right.iter()).take_while(|(a, b)| a == b).count();
-            return Ok(Some(done + equal as u64));
-        }
-        done += here;
-    }
-    Ok(None)
 }

@@ -7,12 +7,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::elf::{self, FileHeader64, ProgramHeader64, SectionFlags, SectionHeader64};
+use object::elf::{self, FileHeader64, SectionFlags, SectionHeader64};
 use object::pod::bytes_of;
 use object::{LittleEndian as LE, U16, U32, U64};
 
 use super::image::{ElfImage, ElfSection, ElfSegment, encode_sections, encode_segments};
-use super::relocation::{self, Machine, Pointer};
+use super::layout::ENTRY;
+use super::relocation::{self, Pointer};
 use super::sections::{FATBIN, MARKER, WRAPPERS, WrapperPlace, read_wrappers};
 use super::{phdr_slot, sectionless};
 use crate::binary::BinaryError;
@@ -27,9 +28,6 @@ const OLD_MARKER: &[u8] = b".kpack_ref_unused";
 
 /// The longest resulting file, so that sums of offsets do not overflow.
 const LONGEST: u64 = 1 << 60;
-
-/// Bytes of a program header.
-const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The changes that put bundles into a split file.
 pub(in crate::binary) fn join(content: &Arc<dyn Content>, layout: &BundleLayout) -> Result<Vec<Patch>, BinaryError> {
@@ -79,12 +77,11 @@ fn point_wrappers(
     layout: &BundleLayout,
     start: u64,
 ) -> Result<Vec<Patch>, BinaryError> {
-    let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
     let mut changes = Vec::new();
     for ((place, pointer), (inside, _)) in places.iter().zip(pointers).zip(&layout.bundles) {
         let address = start.wrapping_add(*inside);
         changes.push(Patch::overwrite(place.offset, WrapperFields::encode(FATBIN_WRAPPER_MAGIC, address, Some(0))));
-        changes.extend(pointer.encoding.lead_to(address, machine, image)?);
+        changes.extend(pointer.encoding.lead_to(address, image)?);
     }
     Ok(changes)
 }

@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 const LONG: u64 = 1 << 20;
 
 /// Bytes of a program header.
-const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
+pub(super) const ENTRY: u64 = size_of::<ProgramHeader64<LE>>() as u64;
 
 /// The layout of a rewritten file. Offsets are those of the original file unless stated otherwise.
 #[derive(Debug)]

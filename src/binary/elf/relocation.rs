@@ -33,13 +33,9 @@ pub(super) enum PointerEncoding {
 
 impl PointerEncoding {
     /// The changes, in addition to the wrapper's, that make the pointer lead to an address.
-    pub(super) fn lead_to(
-        self,
-        address: u64,
-        machine: Machine,
-        image: &ElfImage,
-    ) -> Result<Option<Patch>, BinaryError> {
+    pub(super) fn lead_to(self, address: u64, image: &ElfImage) -> Result<Option<Patch>, BinaryError> {
         let Self::Addend { entry } = self else { return Ok(None) };
+        let machine = Machine::of(image)?;
         let old: Rela64<LE> = read_pod(&image.content, entry)?;
         let new = Rela64 {
             r_offset: old.r_offset,
@@ -61,20 +57,20 @@ pub(super) struct Pointer {
 
 /// Relocation types of one machine, from its psABI.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+struct Machine {
     /// Base + addend.
-    pub(super) relative: u32,
+    relative: u32,
     /// Symbol + addend, 64 bits.
-    pub(super) absolute: u32,
+    absolute: u32,
 }
 
 impl Machine {
-    /// The relocation types of the file's machine; `None` if kpackfs does not know them.
-    pub(super) fn of(image: &ElfImage) -> Option<Self> {
+    /// The relocation types of the file's machine.
+    fn of(image: &ElfImage) -> Result<Self, BinaryError> {
         match image.header.e_machine.get(LE) {
-            elf::EM_X86_64 => Some(Self { relative: elf::R_X86_64_RELATIVE.0, absolute: elf::R_X86_64_64.0 }),
-            elf::EM_AARCH64 => Some(Self { relative: elf::R_AARCH64_RELATIVE.0, absolute: elf::R_AARCH64_ABS64.0 }),
-            _ => None,
+            elf::EM_X86_64 => Ok(Self { relative: elf::R_X86_64_RELATIVE.0, absolute: elf::R_X86_64_64.0 }),
+            elf::EM_AARCH64 => Ok(Self { relative: elf::R_AARCH64_RELATIVE.0, absolute: elf::R_AARCH64_ABS64.0 }),
+            _ => Err(BinaryError::unsupported("its machine is not supported")),
         }
     }
 }
@@ -104,7 +100,7 @@ pub(super) fn resolve_some(image: &ElfImage, slots: &[u64]) -> Result<Vec<Option
 }
 
 fn walk<'a>(image: &'a ElfImage, slots: &[u64], device: &'a Range<u64>) -> Result<Walk<'a>, BinaryError> {
-    let machine = Machine::of(image).ok_or_else(|| BinaryError::unsupported("its machine is not supported"))?;
+    let machine = Machine::of(image)?;
     let (symbols, found, headers) = (HashMap::new(), HashMap::new(), image.header_addresses());
     let mut walk = Walk { image, machine, device, headers, symbols, slots: Slots::new(slots), found };
     let dynamic = Dynamic::read(image)?;

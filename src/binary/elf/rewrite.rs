@@ -9,7 +9,6 @@ use object::{LittleEndian as LE, U16, U32, U64};
 use super::FatElf;
 use super::image::{ElfImage, ElfSection, encode_sections, encode_segments};
 use super::layout::{ElfLayout, unit_of_move};
-use super::relocation::Machine;
 use super::symbols;
 use crate::binary::BinaryError;
 use crate::binary::changes::{Patch, PatchPiece};
@@ -61,12 +60,11 @@ impl FatElf {
 
     /// Points each wrapper to its place in the form.
     fn point_wrappers(&self, form: &CodeForm) -> Result<Vec<Patch>, BinaryError> {
-        let machine = Machine::of(&self.image).ok_or_else(|| BinaryError::unsupported("unknown machine"))?;
         let mut changes = Vec::new();
         for (index, wrapper) in self.wrappers.iter().enumerate() {
             let address = self.addresses.start.wrapping_add(form.place(wrapper.bundle)?);
             changes.push(Patch::overwrite(wrapper.offset, form.wrapper(index, address)));
-            changes.extend(wrapper.encoding.lead_to(address, machine, &self.image)?);
+            changes.extend(wrapper.encoding.lead_to(address, &self.image)?);
         }
         Ok(changes)
     }

@@ -18,14 +18,6 @@ struct RawElfWrapper {
     fields: WrapperFields,
 }
 
-impl RawElfWrapper {
-    fn read(image: &ElfImage, place: WrapperPlace) -> Result<Self, BinaryError> {
-        let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
-        let fields = WrapperFields::decode(&bytes).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
-        Ok(Self { place, fields })
-    }
-}
-
 /// Looks for split wrappers, or a marker without any.
 pub(in crate::binary) fn read_split(content: &Arc<dyn Content>) -> Result<Option<SplitBinary>, BinaryError> {
     let Some(image) = ElfImage::read(content)? else { return Ok(None) };
@@ -72,7 +64,12 @@ fn read_headerless(image: &ElfImage) -> Result<Option<SplitBinary>, BinaryError>
     }
     let mut problems = Problems::default();
     lint::check(image, &mut problems)?;
-    let found = places.into_iter().map(|place| RawElfWrapper::read(image, place)).collect::<Result<_, _>>()?;
+    let read = |place: WrapperPlace| {
+        let bytes = read_table(&image.content, place.offset, FATBIN_WRAPPER_SIZE)?;
+        let fields = WrapperFields::decode(&bytes).ok_or_else(|| BinaryError::malformed("a wrapper is truncated"))?;
+        Ok(RawElfWrapper { place, fields })
+    };
+    let found = places.into_iter().map(read).collect::<Result<_, BinaryError>>()?;
     if let Err(error) = sectionless::find(image) {
         problems.push(error.to_string());
     }
@@ -87,7 +84,8 @@ fn follow(
     marker: Option<&ElfSection>,
     problems: &mut Problems,
 ) -> Vec<SplitWrapper> {
-    let pointers = resolve(image, &found);
+    let slots: Vec<_> = found.iter().map(|wrapper| wrapper.place.pointer()).collect();
+    let pointers = relocation::resolve_each(image, &slots);
     let mut markers = Markers::default();
     let mut wrappers = Vec::new();
     for (position, (found, pointer)) in found.into_iter().zip(pointers).enumerate() {
@@ -128,12 +126,6 @@ fn leftovers(image: &ElfImage) -> Option<String> {
     let (_, section) = image.section(FATBIN)?;
     let still = !section.is_nobits() && section.size > 0;
     still.then(|| format!("it still holds device code: .hip_fatbin has {} bytes", section.size))
-}
-
-/// The pointer of each wrapper, as the loader relocates it.
-fn resolve(image: &ElfImage, found: &[RawElfWrapper]) -> Vec<Result<Pointer, BinaryError>> {
-    let slots: Vec<_> = found.iter().map(|wrapper| wrapper.place.pointer()).collect();
-    relocation::resolve_each(image, &slots)
 }
 
 /// Tools that do not relocate read the value in place. It may be 0, but must not be another value.
