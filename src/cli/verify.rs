@@ -16,9 +16,10 @@ use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
 use crate::gpu::GpuSet;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::split::Packaging;
-use crate::verify::{self, FindingGroup, VerifyOptions, VerifyProgress, VerifyReport};
+use crate::verify::{self, FindingGroup, VerifyOptions, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
@@ -105,7 +106,7 @@ impl Verify {
         check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
-        let progress = VerifyProgress::default();
+        let progress = Progress::default();
         let report = show_bytes("Verifying", &progress.done, &progress.total, || {
             verify::verify(&paths, self.against.as_deref(), &options, &resources, &progress)
         });

@@ -5,9 +5,11 @@
 mod counters;
 mod gauges;
 mod openmetrics;
+mod progress;
 mod requests;
 
 pub use counters::{Counter, Counters};
 pub use gauges::{Gauges, MemoryClass};
 pub use openmetrics::{MetricsSource, openmetrics};
+pub use progress::Progress;
 pub use requests::{Answering, Begun, RequestKind, Requests};

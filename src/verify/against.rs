@@ -6,15 +6,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use super::binary::Binaries;
+use super::choices::Choices;
+use super::context::Context;
 use super::distributions::{self, Distribution};
-use super::input::{Part, Parts, PartsKind};
-use super::lookup::{OverlaidArchives, names_archive, resolve};
+use super::lookup::{Binaries, OverlaidArchives, names_archive};
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Check, Findings};
 use super::thin::ThinFiles;
-use super::{Choices, Context, VerifyProgress};
 use crate::database::{Databases, NamedFile};
 use crate::gpu::BundleKey;
+use crate::loader::resolve;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
@@ -73,7 +75,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub(super) fn run(&self, progress: &VerifyProgress) {
+    pub(super) fn run(&self, progress: &Progress) {
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
         for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(|entry| !Part::is_metadata(&entry.path)) {
             entries.entry(&entry.path).or_default().push(entry);

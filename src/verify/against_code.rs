@@ -6,8 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::against::Comparison;
-use super::binary::WrapperRequest;
-use super::lookup::LookupStep;
+use super::lookup::{LookupStep, WrapperRequest};
 use super::thin::by_target;
 use crate::binary::{BinaryError, FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::input::{PartsKind, SingleFile};
+use super::choices::Choices;
+use super::input::SingleFile;
 use super::lookup::OverlaidArchives;
+use super::parts::PartsKind;
 use super::report::{Check, Findings, enumerate};
-use super::{Choices, VerifyProgress};
 use crate::fatbin::{CODE_HEADER, code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::named_target;
 use crate::memory::Budget;
+use crate::metrics::Progress;
 
 /// Checks an archive that was named by the user.
-pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &VerifyProgress) {
+pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
     let label = file.path.display().to_string();
     findings.counts.archives.add(1);
     match ArchiveReader::open(Arc::clone(&file.content)) {
@@ -35,7 +37,7 @@ pub(super) fn check_all(
     choices: &Choices,
     budget: &Arc<Budget>,
     findings: &Findings,
-    progress: &VerifyProgress,
+    progress: &Progress,
 ) {
     archives.list.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
@@ -44,9 +46,9 @@ pub(super) fn check_all(
         }
         check_entries(&archive.reader, &archive.label, is_ours, budget, findings, progress);
         // An installation may contain only some of the binaries.
-        let unasked = if archive.is_reached() && kind.is_separate() { archive.unasked() } else { Vec::new() };
-        if !unasked.is_empty() {
-            let reason = format!("no wrapper asks for {}", enumerate(&unasked));
+        let orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
+        if !orphans.is_empty() {
+            let reason = format!("no wrapper asks for {}", enumerate(&orphans));
             findings.add(Check::Lookup, archive.label.as_str(), reason);
         }
         // A database may have its code in archives, which its library opens by itself.
@@ -81,7 +83,7 @@ fn check_entries(
     is_ours: bool,
     budget: &Arc<Budget>,
     findings: &Findings,
-    progress: &VerifyProgress,
+    progress: &Progress,
 ) {
     let offered = &reader.toc().gfx_arches;
     let entries: Vec<_> = reader.entries().collect();

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::input::{Part, Parts, PartsKind, VerifyInput};
+use super::directory::read_directory;
+use super::error::VerifyError;
 use super::installed::install;
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Check, Findings};
-use super::said::{self, Said};
-use super::{VerifyError, VerifyOptions};
+use super::statement::LocatedStatement;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
 };
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, SourceError};
-use crate::split::{STATEMENT, statement_of_component};
+use crate::split::{STATEMENT, component_of_statement, statement_of_component};
+use crate::view::REPORTS;
 
 /// The components of the artifacts in `paths`; `None` if `paths` are not artifacts.
 pub(super) fn open(
@@ -50,18 +52,29 @@ pub(super) fn open(
     components.into_iter().map(open).collect::<Result<_, _>>().map(Some)
 }
 
-/// Checks that the components which were split into a directory are there.
+/// Checks that the components which were split into a directory exist.
 fn check_components_of(
     directory: &Path,
-    there: &BTreeMap<String, Vec<(String, PathBuf)>>,
+    existing: &BTreeMap<String, Vec<(String, PathBuf)>>,
     findings: &Findings,
 ) -> Result<(), VerifyError> {
-    for component in said::components(directory)?.iter().filter(|component| !there.contains_key(*component)) {
-        if let Some(said) = Said::read(directory, &statement_of_component(component))? {
-            said.check_parts(directory, [], Check::Artifact, findings)?;
+    for component in components(directory)?.iter().filter(|component| !existing.contains_key(*component)) {
+        if let Some(located) = LocatedStatement::read(directory, &statement_of_component(component))? {
+            located.check_parts(directory, [], Check::Artifact, findings)?;
         }
     }
     Ok(())
+}
+
+/// The components with statements in a directory of artifacts.
+fn components(directory: &Path) -> Result<Vec<String>, VerifyError> {
+    let reports = directory.join(REPORTS);
+    if !reports.is_dir() {
+        return Ok(Vec::new());
+    }
+    let names = read_directory(&reports)?;
+    let names = names.iter().filter_map(|path| component_of_statement(path.file_name()?.to_str()?));
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Adds the artifact `path` or those in it. `false` if there are none.
@@ -96,10 +109,10 @@ fn open_component(
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
     let is_one = families.len() == 1 && paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::One))));
     let directory = families.first().and_then(|(_, path)| path.parent().map(Path::to_owned));
-    let said = statement(&component, &families, directory.as_deref())?;
-    if let (Some(said), Some(directory)) = (&said, directory.filter(|directory| paths.contains(directory))) {
-        let there = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
-        said.check_parts(&directory, there, Check::Artifact, findings)?;
+    let located = statement(&component, &families, directory.as_deref())?;
+    if let (Some(located), Some(directory)) = (&located, directory.filter(|directory| paths.contains(directory))) {
+        let existing = families.iter().map(|(family, _)| ArtifactName::new(&component, family).to_string());
+        located.check_parts(&directory, existing, Check::Artifact, findings)?;
     }
     let mut parts = Vec::new();
     if !has_generic {
@@ -107,7 +120,7 @@ fn open_component(
             let reason = format!("there are device parts, but no {}", ArtifactName::new(&component, GENERIC));
             findings.add(Check::Artifact, component.as_str(), reason);
         }
-        parts.push(nothing(families.first().map_or(Path::new(""), |(_, path)| path), resources)?);
+        parts.push(missing_host(families.first().map_or(Path::new(""), |(_, path)| path), resources)?);
     }
     for (family, path) in families {
         let label = ArtifactName::new(&component, &family).to_string();
@@ -120,14 +133,14 @@ fn open_component(
             Err(error) => return Err(error),
         }
     }
-    let has_all = said.as_ref().is_none_or(|said| said.statement.views().is_empty());
+    let has_all = located.as_ref().is_none_or(|located| located.statement.views().is_empty());
     let kind = match (is_one || !has_generic, has_all) {
         (true, _) => PartsKind::Fragment,
         (false, true) => PartsKind::Split,
         (false, false) => PartsKind::Partial,
     };
     let all = parts.into_iter().map(Arc::new).collect();
-    Ok(Parts { component: Some(component), said, ..Parts::new(kind, all) })
+    Ok(Parts { component: Some(component), statement: located, ..Parts::new(kind, all) })
 }
 
 /// The statement of a component's split: in its parts, or in the directory around them (kpackfs 0.2.0, mounts).
@@ -135,19 +148,18 @@ fn statement(
     component: &str,
     families: &[(String, PathBuf)],
     directory: Option<&Path>,
-) -> Result<Option<Said>, VerifyError> {
+) -> Result<Option<LocatedStatement>, VerifyError> {
     for (_, part) in families {
-        if let Some(said) = Said::read(part, STATEMENT)? {
-            return Ok(Some(said));
+        if let Some(located) = LocatedStatement::read(part, STATEMENT)? {
+            return Ok(Some(located));
         }
     }
-    let said = directory.map(|directory| Said::read(directory, &statement_of_component(component)));
-    Ok(said.transpose()?.flatten())
+    directory.map_or(Ok(None), |directory| LocatedStatement::read(directory, &statement_of_component(component)))
 }
 
 /// A missing host part.
-fn nothing(beside: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
-    let mut input = Input::open(beside, resources)?;
+fn missing_host(sibling: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
+    let mut input = Input::open(sibling, resources)?;
     input.entries.clear();
     Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, HashMap::new(), resources))
 }
@@ -172,13 +184,13 @@ fn flattened(
 pub(super) fn check_components(
     paths: &[PathBuf],
     against: &Path,
-    inputs: &[VerifyInput],
-    options: &VerifyOptions,
+    existing: &BTreeSet<&str>,
+    components: &[String],
     findings: &Findings,
 ) -> Result<(), VerifyError> {
     let io = |source| SourceError::Io { path: against.to_owned(), source };
     let has_all = paths.iter().any(|path| matches!(find(path), Ok(Some(FoundArtifacts::Several { .. }))));
-    if !has_all || !inputs.iter().all(|input| matches!(input, VerifyInput::Parts(parts) if parts.component.is_some())) {
+    if !has_all {
         return Ok(());
     }
     let mut wanted = BTreeMap::<String, BTreeSet<String>>::new();
@@ -202,15 +214,10 @@ pub(super) fn check_components(
             false
         }
     };
-    let is_there = |component: &String| {
-        inputs
-            .iter()
-            .any(|input| matches!(input, VerifyInput::Parts(parts) if parts.component.as_ref() == Some(component)))
-    };
-    let is_wanted = |component: &String| options.components.is_empty() || options.components.contains(component);
+    let is_wanted = |component: &String| components.is_empty() || components.contains(component);
     let needs_none = |families: &BTreeSet<String>| is_one_shard && families.iter().all(|family| family == GENERIC);
     for (component, families) in wanted {
-        if is_wanted(&component) && !is_there(&component) && !needs_none(&families) {
+        if is_wanted(&component) && !existing.contains(component.as_str()) && !needs_none(&families) {
             let reason = format!("no artifact of it is there, but {} has some", against.display());
             findings.add(Check::Against, component, reason);
         }

@@ -6,41 +6,22 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::input::{PartFile, Parts, SingleFile};
+use super::choices::Choices;
+use super::input::SingleFile;
+use super::lookup::{Binaries, WrapperMarker, WrapperRequest};
+use super::parts::{PartFile, Parts};
 use super::report::{Check, Findings};
-use super::thin::{self, ThinFiles};
-use super::{Choices, VerifyProgress};
+use super::thin::{self, Says, ThinFiles};
 use crate::binary::{BinaryError, FatBinary, SplitBinary, read_marker};
 use crate::database::Handler;
 use crate::gpu::GpuSet;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
 /// Bytes of the smallest file that can be a binary: an ELF header.
 const SMALLEST: u64 = 64;
-
-/// The request of a wrapper.
-#[derive(Clone, Debug)]
-pub(super) struct WrapperRequest {
-    /// The index in the wrapper.
-    pub(super) index: u32,
-    pub(super) marker: Arc<WrapperMarker>,
-}
-
-/// The marker of a wrapper.
-#[derive(Debug)]
-pub(super) struct WrapperMarker {
-    pub(super) kernel_name: String,
-    pub(super) search_paths: Vec<String>,
-}
-
-/// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
-pub(super) type Binaries = HashMap<EntryPath, Vec<Option<WrapperRequest>>>;
-
-/// Reports a problem of a binary.
-pub(super) type Says<'a> = &'a dyn Fn(String);
 
 /// Checks a binary that was named by the user. `false` if it is not split.
 pub(super) fn check_file(file: &SingleFile, resources: &Arc<Resources>, findings: &Findings) -> bool {
@@ -54,7 +35,7 @@ pub(super) fn check_all(
     choices: &Choices,
     resources: &Arc<Resources>,
     findings: &Findings,
-    progress: &VerifyProgress,
+    progress: &Progress,
 ) -> Binaries {
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::input::{Part, Parts, PartsKind};
+use super::devices::{devices, is_of_target, key};
 use super::lookup::{OverlaidArchives, names_archive};
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Check, Findings};
 use crate::database::{Databases, named_arch};
 use crate::gpu::{BundleKey, GpuSet};
@@ -13,7 +14,7 @@ use crate::split::Statement;
 use crate::wheel::{Claims, Metadata, STATEMENT, Stated, accepts, normalise};
 
 /// The longest METADATA and RECORD that are read, in bytes.
-const LONGEST: u64 = 64 << 20;
+const MAX_METADATA_SIZE: u64 = 64 << 20;
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -93,8 +94,11 @@ fn read(part: &Part, path: &EntryPath) -> Result<Option<Vec<u8>>, ReadError> {
     let Some(EntryKind::File { content, .. }) = part.input.entry(path).map(|entry| &entry.kind) else {
         return Ok(None);
     };
-    if content.size() > LONGEST {
-        return Err(ReadError::damaged(&path.to_string().into(), format!("it is longer than {LONGEST} bytes")));
+    if content.size() > MAX_METADATA_SIZE {
+        return Err(ReadError::damaged(
+            &path.to_string().into(),
+            format!("it is longer than {MAX_METADATA_SIZE} bytes"),
+        ));
     }
     let mut bytes = vec![0; to_usize(content.size())];
     content.read_at(0, &mut bytes)?;
@@ -189,46 +193,12 @@ impl Distribution<'_> {
     }
 }
 
-/// The device distributions that each extra of a host distribution installs, with their versions. Those for one target
-/// are under its name, and those for all targets under "all".
-pub fn devices(metadata: &Metadata) -> BTreeMap<String, BTreeSet<(String, String)>> {
-    let mut devices = BTreeMap::<String, BTreeSet<(String, String)>>::new();
-    for (extra, name, version) in metadata.pins_of_extras() {
-        let Some(target) = extra.strip_prefix("device-") else { continue };
-        devices.entry(target.to_owned()).or_default().insert((name, version.to_owned()));
-    }
-    devices
-}
-
-/// Whether a device distribution is that of a target, according to its name. Others are those of the target's families.
-fn is_of_target(target: &str, name: &str) -> bool {
-    name.strip_suffix(target).is_some_and(|rest| rest.ends_with('-'))
-}
-
-/// The bundle key in the name of a device distribution: `gfx942`, or `gfx12_0` for `gfx12-0`.
-pub fn key(name: &str) -> Option<BundleKey> {
-    let (before, last) = name.rsplit_once('-')?;
-    let (_, first) = before.rsplit_once('-').unwrap_or(("", before));
-    let keys = [format!("{first}_{last}"), format!("{first}-{last}"), last.to_owned()];
-    let mut keys = keys.iter().filter(|key| key.starts_with("gfx")).filter_map(|key| key.parse::<BundleKey>().ok());
-    keys.clone().find(BundleKey::is_known).or_else(|| keys.next_back())
-}
-
 /// The bundle keys whose device distributions exist.
 pub(super) fn present_keys(distributions: &[Distribution<'_>]) -> BTreeSet<BundleKey> {
-    let there: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
+    let existing: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
     let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
     let offered = hosts.flat_map(devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);
-    offered.filter(|name| there.contains(name)).filter_map(|name| key(&name)).collect()
-}
-
-/// The device distributions of a host distribution that are not in `there`.
-pub(super) fn missing_devices<'a>(host: &Metadata, there: impl IntoIterator<Item = &'a Metadata>) -> Vec<String> {
-    let there: Vec<_> = there.into_iter().map(|it| (normalise(&it.name), &it.version)).collect();
-    let wanted: BTreeSet<_> = devices(host).into_values().flatten().collect();
-    let is_missing =
-        |(name, wanted): &(String, String)| !there.iter().any(|(there, found)| there == name && accepts(wanted, found));
-    wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
+    offered.filter(|name| existing.contains(name)).filter_map(|name| key(&name)).collect()
 }
 
 /// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
@@ -286,12 +256,12 @@ pub(super) fn check_archives(
 
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
-    let mut there = BTreeMap::<String, BTreeSet<&str>>::new();
+    let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
-        there.entry(name).or_default().insert(version);
+        existing.entry(name).or_default().insert(version);
     }
     let problem = |name: &str, version: &str| {
-        let Some(found) = there.get(name) else { return Some("which is not among what is verified".to_owned()) };
+        let Some(found) = existing.get(name) else { return Some("which is not among what is verified".to_owned()) };
         if found.iter().any(|found| accepts(version, found)) {
             return None;
         }
@@ -309,32 +279,13 @@ pub(super) fn check(distributions: &[Distribution<'_>], findings: &Findings) {
     for host in distributions.iter().filter(|it| it.role == Role::Host) {
         for (target, devices) in host.metadata.iter().flat_map(devices).filter(|(target, _)| target != "all") {
             let own = devices.iter().find(|(name, _)| is_of_target(&target, name));
-            let Some((own, _)) = own.filter(|(name, _)| there.contains_key(name)) else { continue };
+            let Some((own, _)) = own.filter(|(name, _)| existing.contains_key(name)) else { continue };
             for (name, version) in &devices {
                 if let Some(problem) = problem(name, version) {
                     let reason = format!("with {own} it needs {name}=={version}, {problem}");
                     findings.add(Check::Distribution, host.label(), reason);
                 }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::key;
-
-    #[test]
-    fn device_distributions_are_named_after_bundle_keys() {
-        for (name, expected) in [
-            ("amd-torch-device-gfx942", Some("gfx942")),
-            ("amd-torch-device-gfx12-0", Some("gfx12_0")),
-            ("amd-torch-device-gfx115x", Some("gfx115x")),
-            ("x-gfx803", Some("gfx803")),
-            ("gfx942", None),
-            ("amd-torch-device", None),
-        ] {
-            assert_eq!(key(name).map(|key| key.to_string()).as_deref(), expected, "{name}");
         }
     }
 }

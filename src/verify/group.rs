@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::input::{Part, Parts, PartsKind};
+use super::devices;
+use super::distributions::thin_gpus;
+use super::error::VerifyError;
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
-use super::said::Said;
-use super::{VerifyError, distributions};
+use super::statement::LocatedStatement;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::begins_binary;
@@ -50,7 +52,8 @@ pub(super) fn group(
         let theirs = devices.iter().filter(|device| device.belongs_to(host));
         let group: Vec<_> = std::iter::once(host).chain(theirs).map(|it| Arc::clone(&it.part)).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
-        let mut parts = Parts { said: Said::beside(&host.part.input.location)?, ..Parts::new(kind, group) };
+        let mut parts =
+            Parts { statement: LocatedStatement::of_part(&host.part.input.location)?, ..Parts::new(kind, group) };
         let missing = missing_devices(&parts);
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
@@ -86,7 +89,7 @@ pub(super) fn check_complete(parts: &Parts, findings: &Findings) {
 fn missing_devices(parts: &Parts) -> Vec<String> {
     let metadata: Vec<_> = parts.all.iter().map(|part| Metadata::read(&part.input).ok()).collect();
     let (Some(Some(host)), devices) = (metadata.first(), metadata.iter().skip(1)) else { return Vec::new() };
-    distributions::missing_devices(host, devices.flatten())
+    devices::missing_devices(host, devices.flatten())
 }
 
 fn say_missing(label: String, missing: &[String], findings: &Findings) {
@@ -115,7 +118,7 @@ impl PartCandidate {
 /// Whether a part contains archives or databases, and no other code. A host part that still has databases also has
 /// binaries. A thin wheel is self-contained, even if it has nothing but databases.
 fn is_device(part: &Part) -> bool {
-    if part.input.dist_info().is_some_and(|directory| distributions::thin_gpus(part, directory).is_some()) {
+    if part.input.dist_info().is_some_and(|directory| thin_gpus(part, directory).is_some()) {
         return false;
     }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));

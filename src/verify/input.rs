@@ -1,26 +1,20 @@
 //! The input of `verify`: which paths are parts of one split, and which are separate.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::NamedInput;
-use super::installed::{DataDirectories, follow_links_to_caches, install};
-use super::lookup::is_archive;
-use super::report::{Check, Findings};
-use super::said::Said;
+use super::artifacts;
+use super::directory::{is_wheel, wheels_in};
+use super::error::VerifyError;
+use super::group::{NamedInput, group};
+use super::parts::Parts;
+use super::report::Findings;
 use super::views::Views;
-use super::{VerifyError, artifacts, distributions, group};
-use crate::database::Databases;
-use crate::gpu::BundleKey;
-use crate::join;
 use crate::kpack;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, SourceError, begins_binary, open_file};
-use crate::split::Packaging;
+use crate::source::{begins_binary, open_file};
 use crate::view::REPORTS;
-use crate::wheel::{is_elsewhere, normalise};
 
 /// Something to check.
 #[derive(Debug)]
@@ -40,178 +34,13 @@ pub(super) struct SingleFile {
     pub(super) content: Arc<dyn Content>,
 }
 
-/// Directories or wheels that belong together.
-#[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) kind: PartsKind,
+impl VerifyInput {
     /// The component, if these are the parts of an artifact.
-    pub(super) component: Option<String>,
-    /// The statement of the split, if it is not in a wheel.
-    pub(super) said: Option<Said>,
-    /// The parts. The host part, or the whole installation, comes first.
-    pub(super) all: Vec<Arc<Part>>,
-}
-
-/// How architectures are separated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartsKind {
-    /// A host part and device parts.
-    Split,
-    /// A host part and some of its device parts.
-    Partial,
-    /// The host part or device parts of an artifact, without the others. Checks that need both are skipped.
-    Fragment,
-    /// Everything in one tree, as installed.
-    Installation,
-}
-
-/// A directory or wheel.
-#[derive(Debug)]
-pub(super) struct Part {
-    /// The bundle key of a device wheel, the name of the directory, or the family in an artifact's name.
-    pub(super) name: String,
-    /// The prefix of its files in findings, to which a slash and the path are added.
-    pub(super) label: String,
-    pub(super) input: Input,
-    /// Paths in a wheel or an artifact, by installed path, for files that are installed elsewhere.
-    pub(super) origins: HashMap<EntryPath, EntryPath>,
-    /// The data directories of a wheel.
-    pub(super) data: DataDirectories,
-    /// All handlers of databases, for its files.
-    pub(super) databases: Databases,
-}
-
-/// A file of one of the parts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PartFile<'a> {
-    pub(super) part: usize,
-    pub(super) path: &'a EntryPath,
-    pub(super) content: &'a Arc<dyn Content>,
-}
-
-impl Part {
-    pub(super) fn open(
-        path: &Path,
-        label: String,
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<Self, VerifyError> {
-        let mut input = Input::open(path, resources)?;
-        let of_path = |path: &EntryPath| if label.is_empty() { path.to_string() } else { format!("{label}/{path}") };
-        let outside = join::outside(&input, resources);
-        follow_links_to_caches(&mut input, resources);
-        let is_followed =
-            |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
-        for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
-            findings.add(Check::Lookup, of_path(&file.link), file.problem);
+    pub(super) fn component(&self) -> Option<&str> {
+        match self {
+            Self::Parts(parts) => parts.component.as_deref(),
+            Self::Binary(_) | Self::Archive(_) => None,
         }
-        let data = DataDirectories::of(&input);
-        let say = |path: &EntryPath, reason| findings.add(Check::Separation, of_path(path), reason);
-        let origins = install(&mut input, |path| data.installed(path), say);
-        let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
-        let of_wheel = of_wheel.and_then(|name| Some(distributions::key(&normalise(&name))?.to_string()));
-        let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
-        let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
-        let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
-        Ok(Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources))
-    }
-
-    /// A part of an artifact, with files at their installed paths.
-    pub(super) fn of_artifact(
-        name: String,
-        label: String,
-        input: Input,
-        origins: HashMap<EntryPath, EntryPath>,
-        resources: &Arc<Resources>,
-    ) -> Self {
-        let data = DataDirectories::default();
-        Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources)
-    }
-
-    fn with_databases(self, resources: &Arc<Resources>) -> Self {
-        Self { databases: self.databases.of(self.files(), resources), ..self }
-    }
-
-    /// Its files.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
-        self.input.entries.iter().filter_map(|entry| match &entry.kind {
-            EntryKind::File { content, .. } => Some((&entry.path, content)),
-            EntryKind::Directory | EntryKind::Symlink(_) => None,
-        })
-    }
-
-    /// Whether a file of this part is an archive or belongs to a database.
-    pub(super) fn is_device_file(&self, path: &EntryPath, content: &Arc<dyn Content>) -> bool {
-        is_archive(path, content) || self.databases.classify(path).is_some()
-    }
-
-    /// Whether scripts, headers and data are in the tree as well, as in a merged view. Installers put them elsewhere.
-    pub(super) fn holds_all(&self) -> bool {
-        self.files().any(|(path, _)| is_elsewhere(path))
-    }
-
-    /// The path of a file that a RECORD names.
-    pub(super) fn recorded(&self, path: &EntryPath) -> Option<EntryPath> {
-        let is_there = self.input.entry(path).is_some();
-        if is_there { Some(path.clone()) } else { self.data.installed(path) }
-    }
-
-    /// The name of a file of this part in findings.
-    pub(super) fn label(&self, path: &EntryPath) -> String {
-        let path = self.origins.get(path).unwrap_or(path);
-        if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
-    }
-
-    /// Whether a path belongs to a wheel's own metadata, which differs between parts.
-    pub(super) fn is_metadata(path: &EntryPath) -> bool {
-        let first = path.components().next().unwrap_or_default();
-        first.ends_with(b".dist-info") || first == REPORTS.as_bytes()
-    }
-}
-
-impl Parts {
-    pub(super) fn new(kind: PartsKind, parts: Vec<Arc<Part>>) -> Self {
-        Self { kind, component: None, said: None, all: parts }
-    }
-
-    /// The statement of the split, in its directory or mount, or in the host wheel.
-    pub(super) fn said(&self) -> Result<Option<Said>, VerifyError> {
-        match (&self.said, self.all.first()) {
-            (Some(said), _) => Ok(Some(said.clone())),
-            (None, Some(host)) => Said::of_wheel(host),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// Whether binaries of a part are checked. Device parts have none.
-    pub(super) fn is_checked(&self, part: usize) -> bool {
-        part == 0 || self.kind == PartsKind::Installation
-    }
-
-    /// How device code is divided.
-    pub(super) fn packaging(&self) -> Packaging {
-        if self.component.is_some() { Packaging::Processors } else { Packaging::Bundles }
-    }
-
-    /// The files of all parts.
-    pub(super) fn files(&self) -> impl Iterator<Item = PartFile<'_>> {
-        let numbered = self.all.iter().enumerate();
-        numbered.flat_map(|(part, at)| at.files().map(move |(path, content)| PartFile { part, path, content }))
-    }
-
-    /// Whether these can be parts of a split even if none of their binaries is split: by their form, or because they
-    /// contain wheels, archives or databases.
-    pub(super) fn is_split(&self) -> bool {
-        let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
-        let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
-        (self.kind != PartsKind::Installation && self.files().next().is_some())
-            || self.all.iter().any(is_wheel)
-            || self.all.iter().any(is_device)
-    }
-
-    /// The name of a file in findings.
-    pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
-        self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
     }
 }
 
@@ -235,7 +64,7 @@ pub(super) fn open(
         if !wheels.is_empty() {
             parts.extend(wheels.into_iter().map(|path| NamedInput { path, is_listed: true }));
         } else if let Some(views) = Views::of(path)? {
-            inputs.extend(views.open(resources, findings)?);
+            inputs.extend(views.open(resources, findings)?.into_iter().map(VerifyInput::Parts));
         } else if path.is_dir() || is_wheel(path) {
             parts.push(NamedInput { path: path.clone(), is_listed: false });
         } else {
@@ -244,7 +73,7 @@ pub(super) fn open(
     }
     match parts.as_slice() {
         [NamedInput { path, is_listed: false }] => others.push(path.clone()),
-        parts => inputs.extend(group::group(parts, resources, findings)?.into_iter().map(VerifyInput::Parts)),
+        parts => inputs.extend(group(parts, resources, findings)?.into_iter().map(VerifyInput::Parts)),
     }
     for path in others {
         inputs.push(open_one(&path, resources, findings)?);
@@ -252,41 +81,9 @@ pub(super) fn open(
     Ok(inputs)
 }
 
-/// The wheels in a directory that contains wheels and no other directory, so that it is neither a split nor an
-/// installation.
-pub(super) fn wheels_in(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let mut wheels = Vec::new();
-    if !path.is_dir() {
-        return Ok(wheels);
-    }
-    for entry in read_directory(path)? {
-        let is_hidden = entry.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if entry.is_dir() && !is_hidden {
-            return Ok(Vec::new());
-        }
-        if entry.is_file() && is_wheel(&entry) {
-            wheels.push(entry);
-        }
-    }
-    Ok(wheels)
-}
-
-/// The entries of a directory, sorted.
-pub(super) fn read_directory(path: &Path) -> Result<Vec<PathBuf>, SourceError> {
-    let io = |source| SourceError::Io { path: path.to_owned(), source };
-    let entries = std::fs::read_dir(path).map_err(io)?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().map_err(io)?;
-    paths.sort();
-    Ok(paths)
-}
-
-fn is_wheel(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "whl")
-}
-
 fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Result<VerifyInput, VerifyError> {
     if path.is_dir() || is_wheel(path) {
-        return Ok(VerifyInput::Parts(open_installation(path, String::new(), resources, findings)?));
+        return Ok(VerifyInput::Parts(Parts::open_installation(path, String::new(), resources, findings)?));
     }
     let content = open_file(path, resources)?;
     let mut magic = [0; 4];
@@ -301,15 +98,4 @@ fn open_one(path: &Path, resources: &Arc<Resources>, findings: &Findings) -> Res
     } else {
         Err(VerifyError::UnknownKind(path.to_owned()))
     }
-}
-
-pub(super) fn open_installation(
-    path: &Path,
-    label: String,
-    resources: &Arc<Resources>,
-    findings: &Findings,
-) -> Result<Parts, VerifyError> {
-    let part = Part::open(path, label, resources, findings)?;
-    let said = Said::beside(path)?;
-    Ok(Parts { said, ..Parts::new(PartsKind::Installation, vec![Arc::new(part)]) })
 }

@@ -56,8 +56,8 @@ pub(super) fn install(
                 }
                 slot.insert(Entry { path: place, ..entry });
             }
-            Slot::Occupied(there) => {
-                if !matches!(there.get().kind.difference(&entry.kind), Ok(None)) {
+            Slot::Occupied(existing) => {
+                if !matches!(existing.get().kind.difference(&entry.kind), Ok(None)) {
                     let other = origins.get(&place).unwrap_or(&place);
                     say(&entry.path, format!("{other} is installed at the same place"));
                 }

@@ -9,17 +9,32 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 use rocm_kpack::search;
 
-use super::Choices;
-use super::binary::{Binaries, WrapperRequest};
-use super::input::{Parts, PartsKind};
+use super::choices::Choices;
+use super::parts::{Parts, PartsKind};
 use super::report::{Check, Findings, enumerate};
 use crate::gpu::TargetId;
-
 use crate::kpack::{ArchiveReader, toc_key};
-pub(super) use crate::loader::{is_archive, resolve};
-use crate::loader::{linked_archives, named_target};
+use crate::loader::{is_archive, linked_archives, named_target, resolve};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Resolved, resolve_links};
+
+/// The request of a wrapper.
+#[derive(Clone, Debug)]
+pub(super) struct WrapperRequest {
+    /// The index in the wrapper.
+    pub(super) index: u32,
+    pub(super) marker: Arc<WrapperMarker>,
+}
+
+/// The marker of a wrapper.
+#[derive(Debug)]
+pub(super) struct WrapperMarker {
+    pub(super) kernel_name: String,
+    pub(super) search_paths: Vec<String>,
+}
+
+/// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
+pub(super) type Binaries = HashMap<EntryPath, Vec<Option<WrapperRequest>>>;
 
 /// All archives of all parts, at their installed paths.
 #[derive(Debug)]
@@ -61,7 +76,7 @@ impl OverlaidArchive {
     }
 
     /// The names in it that no wrapper asks for.
-    pub(super) fn unasked(&self) -> Vec<&str> {
+    pub(super) fn orphans(&self) -> Vec<&str> {
         let asked = self.asked.lock();
         let names = self.reader.toc().toc.keys().map(String::as_str);
         names.filter(|name| !asked.contains(*name)).collect()
@@ -258,7 +273,6 @@ mod tests {
     use rocm_kpack::search;
 
     use crate::gpu::TargetId;
-
     /// HIP asks the runtime for a target, and then for the generic one with the same features.
     #[test]
     fn candidates_are_those_of_the_runtime() {

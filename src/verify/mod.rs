@@ -8,159 +8,46 @@ mod against_code;
 mod archive;
 mod artifacts;
 mod binary;
+mod choices;
+mod context;
+mod devices;
+mod directory;
 mod distributions;
+mod error;
 mod group;
 mod input;
 mod installed;
 mod lookup;
 mod overlaid;
+mod parts;
 mod record;
 mod report;
-mod said;
 mod separation;
+mod statement;
 mod thin;
 mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::database::Databases;
-use crate::gpu::{BundleKey, GpuSet};
 use crate::join::{self, join};
+use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::ReadError;
-use crate::source::SourceError;
-use crate::split::{Statement, StatementError};
 use crate::wheel::{Metadata, normalise};
 
 use against::Comparison;
-use binary::Binaries;
-use distributions::Distribution;
-pub use distributions::{devices as devices_of, key as key_of_device};
-use input::{Part, Parts, PartsKind, VerifyInput};
+use choices::Choices;
+use context::Context;
+use input::VerifyInput;
 use lookup::OverlaidArchives;
+use parts::{Part, Parts, PartsKind};
 use report::Findings;
-pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
-use said::Said;
 use thin::ThinFiles;
 
-/// The user's choices.
-#[derive(Clone, Debug, Default)]
-pub struct VerifyOptions {
-    /// The databases that were split off the host part. If `None`, those in the split's statement, or all.
-    pub databases: Option<Databases>,
-    /// The targets to which the split was restricted. If `None`, those in the split's statement, or all.
-    pub gpu_targets: Option<Vec<BundleKey>>,
-    /// Omitted targets, in addition to those in the split's statement.
-    pub exclude_targets: Vec<BundleKey>,
-    /// The GPUs of a thin tree, if neither its location nor its statement names them.
-    pub thin: Option<GpuSet>,
-    /// The components of artifacts to compare with `against`; all if empty.
-    pub components: Vec<String>,
-}
-
-/// The restrictions of a split, from its statement or from the user.
-#[derive(Debug)]
-struct Choices {
-    databases: Databases,
-    gpu_targets: Option<Vec<BundleKey>>,
-    exclude_targets: Vec<BundleKey>,
-}
-
-impl Choices {
-    /// Whether the split was restricted to some targets.
-    fn is_restricted(&self) -> bool {
-        self.gpu_targets.is_some() || !self.exclude_targets.is_empty()
-    }
-
-    fn new(options: &VerifyOptions, said: Option<&Said>) -> Result<Self, VerifyError> {
-        let nothing = Said::default();
-        let said = said.unwrap_or(&nothing);
-        Self::with(options, &said.statement).map_err(|error| said.failed(error))
-    }
-
-    /// The same restrictions, with the loose code objects in the files of `parts`.
-    fn of(self, parts: &Parts, resources: &Arc<Resources>) -> Self {
-        let files = parts.files().map(|file| (file.path, file.content));
-        Self { databases: self.databases.of(files, resources), ..self }
-    }
-
-    /// The options, completed by the split's statement.
-    fn with(options: &VerifyOptions, said: &Statement) -> Result<Self, StatementError> {
-        Ok(Self {
-            databases: options.databases.clone().or(said.databases()?).unwrap_or_else(Databases::all),
-            gpu_targets: options.gpu_targets.clone().or(said.gpu_targets()?),
-            exclude_targets: [&*options.exclude_targets, &*said.exclude_targets()?].concat(),
-        })
-    }
-}
-
-/// What is checked, and results so far.
-struct Context<'a> {
-    parts: &'a Parts,
-    archives: &'a OverlaidArchives,
-    thin: &'a ThinFiles,
-    binaries: &'a Binaries,
-    distributions: &'a [Distribution<'a>],
-    choices: &'a Choices,
-    resources: &'a Arc<Resources>,
-    findings: &'a Findings,
-}
-
-/// Progress of checking, for a progress bar, in bytes of files.
-#[derive(Debug, Default)]
-pub struct VerifyProgress {
-    /// Bytes to check.
-    pub total: AtomicU64,
-    /// Bytes checked.
-    pub done: AtomicU64,
-}
-
-impl VerifyProgress {
-    fn expect(&self, bytes: u64) {
-        self.total.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn advance(&self, bytes: u64) {
-        self.done.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
-/// Why nothing can be checked.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    /// A path cannot be listed or opened.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// The beginning of a file cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// It is a file of an unknown kind.
-    #[error("{}: neither a directory, a wheel, a binary nor a .kpack archive", .0.display())]
-    UnknownKind(PathBuf),
-    /// Comparing needs a whole split.
-    #[error("{}: only a split or an installation can be compared with what it was made of", .0.display())]
-    NotComparable(PathBuf),
-    /// The statement of a split cannot be used.
-    #[error("{path}: {source}")]
-    Statement {
-        /// The file.
-        path: String,
-        /// The reason.
-        source: StatementError,
-    },
-    /// An artifact's manifest cannot be used.
-    #[error(transparent)]
-    Manifest(#[from] crate::artifact::ManifestError),
-    /// There is nothing to check.
-    #[error(
-        "{}: there is nothing to verify: no split binary, no .kpack archive, no wheel and no part of a split; \
-         expected is what `kpackfs split` writes or `kpackfs mount` shows, or an installation of that",
-        .0.display()
-    )]
-    Nothing(PathBuf),
-}
+pub use choices::VerifyOptions;
+pub use devices::{devices as devices_of, key as key_of_device};
+pub use error::VerifyError;
+pub use report::{Check, Counts, Finding, FindingGroup, VerifyReport};
 
 /// Checks everything in `paths`, and compares it with the fat wheel, tree, artifacts or shards `against`.
 pub fn verify(
@@ -168,7 +55,7 @@ pub fn verify(
     against: Option<&Path>,
     options: &VerifyOptions,
     resources: &Arc<Resources>,
-    progress: &VerifyProgress,
+    progress: &Progress,
 ) -> Result<VerifyReport, VerifyError> {
     let findings = Findings::default();
     let inputs = input::open(paths, resources, &findings)?;
@@ -199,7 +86,9 @@ pub fn verify(
         if !is_compared {
             findings.add(Check::Against, against.display().to_string(), "nothing that is verified was made of it");
         }
-        artifacts::check_components(paths, against, &inputs, options, &findings)?;
+        if let Some(existing) = inputs.iter().map(VerifyInput::component).collect() {
+            artifacts::check_components(paths, against, &existing, &options.components, &findings)?;
+        }
     }
     match empty {
         Some(path) if findings.number() == 0 => Err(VerifyError::Nothing(path.clone())),
@@ -214,13 +103,13 @@ fn check_parts(
     options: &VerifyOptions,
     resources: &Arc<Resources>,
     findings: &Findings,
-    progress: &VerifyProgress,
+    progress: &Progress,
 ) -> Result<bool, VerifyError> {
     let before = findings.number();
-    let said = parts.said()?;
-    let choices = &Choices::new(options, said.as_ref())?.of(parts, resources);
-    if let Some(said) = said.filter(|said| said.statement.is_restricted()) {
-        findings.note(format!("{}: the split was made with {}", said.path, said.statement));
+    let located = parts.find_statement()?;
+    let choices = &Choices::new(options, located.as_ref(), parts, resources)?;
+    if let Some(located) = located.filter(|located| located.statement.is_restricted()) {
+        findings.note(format!("{}: the split was made with {}", located.path, located.statement));
     }
     let distributions = distributions::find(parts, findings);
     let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::distributions::is_same_record;
-use super::input::Part;
+use super::parts::Part;
 use super::report::{Check, Findings};
 use crate::gpu::BundleKey;
 use crate::rope::{Content, equal};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
+use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
-use super::input::PartsKind;
-use super::lookup::is_archive;
 use super::report::{Check, Findings};
-use super::{Context, VerifyProgress};
+use crate::loader::is_archive;
+use crate::metrics::Progress;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, InputKind, SourceError, open_file};
 use crate::wheel::{Claim, Stated};
@@ -45,7 +45,7 @@ enum Outcome {
 
 impl Context<'_> {
     /// Compares all files that RECORDs name.
-    pub(super) fn check_records(&self, progress: &VerifyProgress) {
+    pub(super) fn check_records(&self, progress: &Progress) {
         let uncompared = Mutex::default();
         let mut rows = Vec::new();
         for distribution in self.distributions {
@@ -276,17 +276,5 @@ impl Uncompared {
         note(&self.without_digest, "it states no SHA-256 or no size of them");
         note(&self.older, "it is older than the split, which changed or moved them");
         note(&self.elsewhere, "they are installed elsewhere");
-    }
-}
-
-impl PartsKind {
-    /// Whether host and device code are separate.
-    pub(super) fn is_separate(self) -> bool {
-        matches!(self, Self::Split | Self::Partial)
-    }
-
-    /// Whether device code for some GPUs may be missing.
-    pub(super) fn is_partial(self) -> bool {
-        matches!(self, Self::Partial | Self::Installation)
     }
 }

@@ -1,12 +1,13 @@
 //! Checks the separation of parts: code for one architecture must not be in the host part or in another architecture's
 //! part.
 
-use super::Choices;
-use super::input::{Part, PartFile, Parts};
-use super::lookup::{OverlaidArchives, is_archive};
+use super::choices::Choices;
+use super::lookup::OverlaidArchives;
+use super::parts::{Part, PartFile, Parts};
 use super::report::{Check, Findings};
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, SPIRV, TargetId};
+use crate::loader::is_archive;
 use crate::split::Packaging;
 
 /// Checks the host part and the device parts.

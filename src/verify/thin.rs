@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use md5::{Digest, Md5};
 
-use super::binary::Says;
 use super::distributions::Distribution;
-use super::input::Parts;
+use super::parts::Parts;
 use super::report::{Findings, enumerate};
 use crate::binary::{FatBinary, Wrapper};
 use crate::fatbin::{Bundle, CodeObject, Compressed, FatbinError};
@@ -17,6 +16,9 @@ use crate::resources::Resources;
 use crate::rope::{Content, ReadError, head, read_all};
 use crate::source::EntryPath;
 use crate::split::THIN;
+
+/// Reports a problem of a binary.
+pub(super) type Says<'a> = &'a dyn Fn(String);
 
 /// Which files are thin, and for which GPUs.
 #[derive(Debug, Default)]

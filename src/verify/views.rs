@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::group::NamedInput;
-use super::input::{Part, Parts, PartsKind, VerifyInput, open_installation, read_directory, wheels_in};
+use super::directory::{read_directory, wheels_in};
+use super::error::VerifyError;
+use super::group::{self, NamedInput};
 use super::overlaid::take_off;
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Check, Findings};
-use super::said::Said;
-use super::{VerifyError, group};
+use super::statement::LocatedStatement;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::resources::Resources;
 use crate::source::SourceError;
@@ -29,7 +30,7 @@ pub(super) struct Views {
     /// Thin wheels, each in a directory for its GPUs.
     thin_wheels: Vec<PathBuf>,
     /// The statement of the split.
-    said: Option<Said>,
+    statement: Option<LocatedStatement>,
     /// Whether it is a mount, whose views show the same files several times.
     is_mount: bool,
 }
@@ -50,8 +51,8 @@ impl Views {
         let is_mount = path.join(REPORTS).join("status.json").exists();
         let is_set = |name: &String| name.parse::<GpuSet>().is_ok();
         let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
-        let said = Said::read(path, STATEMENT)?;
-        let parts = said.as_ref().map(Said::parts).transpose()?;
+        let statement = LocatedStatement::read(path, STATEMENT)?;
+        let parts = statement.as_ref().map(LocatedStatement::parts).transpose()?;
         let is_device = |name: &String| {
             let is_reserved = name == REPORTS || RESERVED.contains(&name.as_str());
             // Other directories may be there if the split has a statement.
@@ -84,25 +85,21 @@ impl Views {
             || !devices.is_empty()
             || !merged.is_empty() && merged.iter().all(is_key)
             || !wheels.is_empty();
-        if is_installation || !is_view && said.is_none() {
+        if is_installation || !is_view && statement.is_none() {
             return Ok(None);
         }
         let path = path.to_owned();
-        Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, said, is_mount }))
+        Ok(Some(Self { path, has_host, devices, merged, wheels, thin, thin_wheels, statement, is_mount }))
     }
 
-    pub(super) fn open(
-        &self,
-        resources: &Arc<Resources>,
-        findings: &Findings,
-    ) -> Result<Vec<VerifyInput>, VerifyError> {
-        let mut inputs = Vec::new();
+    pub(super) fn open(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Vec<Parts>, VerifyError> {
+        let mut opened = Vec::new();
         self.check_parts(findings)?;
         if self.has_host {
-            inputs.push(self.open_split(resources, findings)?);
+            opened.push(self.open_split(resources, findings)?);
         } else {
             for name in &self.devices {
-                inputs.push(open_installation(&self.path.join(name), name.clone(), resources, findings)?);
+                opened.push(Parts::open_installation(&self.path.join(name), name.clone(), resources, findings)?);
             }
         }
         if self.is_mount {
@@ -117,13 +114,13 @@ impl Views {
             }
         } else {
             for name in self.wholes() {
-                inputs.push(open_installation(&self.path.join(&name), name, resources, findings)?);
+                opened.push(Parts::open_installation(&self.path.join(&name), name, resources, findings)?);
             }
             let wheels = self.wheels.iter().chain(&self.thin_wheels);
             let wheels: Vec<_> = wheels.map(|path| NamedInput { path: path.clone(), is_listed: true }).collect();
-            inputs.extend(group::group(&wheels, resources, findings)?);
+            opened.extend(group::group(&wheels, resources, findings)?);
         }
-        Ok(inputs.into_iter().map(VerifyInput::Parts).collect())
+        Ok(opened)
     }
 
     /// The views that show a whole tree.
@@ -134,27 +131,27 @@ impl Views {
 
     /// Checks that exactly the parts in the statement exist.
     fn check_parts(&self, findings: &Findings) -> Result<(), VerifyError> {
-        let Some(said) = &self.said else { return Ok(()) };
+        let Some(located) = &self.statement else { return Ok(()) };
         let host = self.has_host.then(|| HOST.to_owned());
-        let there = host.into_iter().chain(self.devices.iter().cloned()).chain(self.wholes());
-        said.check_parts(&self.path, there.filter(|_| !self.is_mount), Check::Separation, findings)
+        let existing = host.into_iter().chain(self.devices.iter().cloned()).chain(self.wholes());
+        located.check_parts(&self.path, existing.filter(|_| !self.is_mount), Check::Separation, findings)
     }
 
     fn open_split(&self, resources: &Arc<Resources>, findings: &Findings) -> Result<Parts, VerifyError> {
         let names = std::iter::once(HOST).chain(self.devices.iter().map(String::as_str));
         let open = |name: &str| Part::open(&self.path.join(name), name.to_owned(), resources, findings);
         let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
-        if let (Some((host, devices)), Some(said)) = (parts.split_first_mut(), &self.said) {
-            take_off(host, devices, &said.arch()?, findings);
+        if let (Some((host, devices)), Some(located)) = (parts.split_first_mut(), &self.statement) {
+            take_off(host, devices, &located.arch()?, findings);
         }
-        let has_all = self.said.as_ref().is_none_or(|said| said.statement.views().is_empty());
+        let has_all = self.statement.as_ref().is_none_or(|located| located.statement.views().is_empty());
         let kind = if has_all { PartsKind::Split } else { PartsKind::Partial };
-        if self.said.is_none() && parts.first().is_some_and(|host| host.input.dist_info().is_none()) {
+        if self.statement.is_none() && parts.first().is_some_and(|host| host.input.dist_info().is_none()) {
             let place = self.path.join(REPORTS).join(STATEMENT);
             findings.note(format!("{}: not found, so that a part which is missing is not noticed", place.display()));
         }
-        let said = self.said.clone();
-        let parts = Parts { said, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
+        let statement = self.statement.clone();
+        let parts = Parts { statement, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
         group::check_complete(&parts, findings);
         Ok(parts)
     }

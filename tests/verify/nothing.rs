@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
-use kpackfs::verify::{VerifyError, VerifyOptions, VerifyProgress};
+use kpackfs::verify::{VerifyError, VerifyOptions};
 
 use crate::splits::{GFX90A, PLAIN, Split, verify};
 
 fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
-    let result =
-        kpackfs::verify::verify(paths, None, &VerifyOptions::default(), &resources, &VerifyProgress::default());
+    let result = kpackfs::verify::verify(paths, None, &VerifyOptions::default(), &resources, &Progress::default());
     matches!(result, Err(VerifyError::Nothing(_)))
 }
 

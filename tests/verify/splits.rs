@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::Toc;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan};
-use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyProgress, VerifyReport};
+use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
@@ -101,7 +102,7 @@ fn fill(root: &Path) {
 
 /// Verifies without a command line.
 pub(crate) fn verify(paths: &[PathBuf], against: Option<&Path>, options: &VerifyOptions) -> VerifyReport {
-    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &VerifyProgress::default()).unwrap()
+    kpackfs::verify::verify(paths, against, options, &Resources::new(64 << 20), &Progress::default()).unwrap()
 }
 
 /// Copies a file to a directory, which is created if it does not exist.

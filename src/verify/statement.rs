@@ -3,28 +3,25 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::VerifyError;
-use super::input::{Part, read_directory};
+use super::error::VerifyError;
 use super::report::{Check, Findings};
 use crate::disk;
 use crate::gpu::BundleKey;
-use crate::rope::to_usize;
 use crate::source::{EntryPath, SourceError};
-use crate::split::{STATEMENT, Statement, StatementError, component_of_statement};
+use crate::split::{STATEMENT, Statement, StatementError};
 use crate::view::{MERGED, REPORTS, THIN};
-use crate::wheel;
 
 /// The longest statement that is read, in bytes.
-const MOST_STATED: u64 = 1 << 20;
+pub(super) const MAX_STATEMENT_SIZE: u64 = 1 << 20;
 
 /// A statement, and its path.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct LocatedStatement {
     pub(super) path: String,
     pub(super) statement: Statement,
 }
 
-impl Said {
+impl LocatedStatement {
     /// The statement of this name in the output of `split` or in a mount; `None` if there is none.
     pub(super) fn read(directory: &Path, name: &str) -> Result<Option<Self>, VerifyError> {
         let path = directory.join(REPORTS).join(name);
@@ -34,40 +31,24 @@ impl Said {
         let io = |source| SourceError::Io { path: path.clone(), source };
         let mut bytes = Vec::new();
         let (file, _) = disk::open(&path).map_err(io)?;
-        Read::take(file, MOST_STATED).read_to_end(&mut bytes).map_err(io)?;
+        Read::take(file, MAX_STATEMENT_SIZE).read_to_end(&mut bytes).map_err(io)?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 
     /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
-    pub(super) fn beside(part: &Path) -> Result<Option<Self>, VerifyError> {
+    pub(super) fn of_part(part: &Path) -> Result<Option<Self>, VerifyError> {
         let Ok(part) = part.canonicalize() else { return Ok(None) };
         let (Some(name), Some(directory)) = (part.file_name(), part.parent()) else { return Ok(None) };
         let (directory, is_whole) = match directory.parent() {
             Some(above) if directory.ends_with(MERGED) || directory.ends_with(THIN) => (above, true),
             _ => (directory, false),
         };
-        let said = Self::read(directory, STATEMENT)?;
-        let has =
-            |said: &Self| said.parts().is_ok_and(|parts| parts.iter().any(|part| part.as_path() == Path::new(name)));
-        Ok(said.filter(|said| is_whole || has(said)))
+        let is_of =
+            |it: &Self| it.parts().is_ok_and(|parts| parts.iter().any(|part| part.as_path() == Path::new(name)));
+        Ok(Self::read(directory, STATEMENT)?.filter(|it| is_whole || is_of(it)))
     }
 
-    /// The statement in a `*.dist-info` directory of the host part, if there is exactly one.
-    pub(super) fn of_wheel(host: &Part) -> Result<Option<Self>, VerifyError> {
-        let is_it = |path: &EntryPath| {
-            path.depth() == 2 && Part::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
-        };
-        let mut found = host.files().filter(|(path, content)| is_it(path) && content.size() <= MOST_STATED);
-        let (Some((path, content)), None) = (found.next(), found.next()) else { return Ok(None) };
-        let mut bytes = vec![0; to_usize(content.size())];
-        match content.read_at(0, &mut bytes) {
-            Ok(()) => Self::parse(host.label(path), &bytes).map(Some),
-            // Comparing RECORD reports unreadable files.
-            Err(_) => Ok(None),
-        }
-    }
-
-    fn parse(path: String, bytes: &[u8]) -> Result<Self, VerifyError> {
+    pub(super) fn parse(path: String, bytes: &[u8]) -> Result<Self, VerifyError> {
         match Statement::parse(bytes) {
             Ok(statement) => Ok(Self { path, statement }),
             Err(source) => Err(VerifyError::Statement { path, source }),
@@ -106,15 +87,4 @@ impl Said {
         }
         Ok(())
     }
-}
-
-/// The components with statements in a directory of artifacts.
-pub(super) fn components(directory: &Path) -> Result<Vec<String>, VerifyError> {
-    let reports = directory.join(REPORTS);
-    if !reports.is_dir() {
-        return Ok(Vec::new());
-    }
-    let names = read_directory(&reports)?;
-    let names = names.iter().filter_map(|path| component_of_statement(path.file_name()?.to_str()?));
-    Ok(names.map(str::to_owned).collect())
 }

@@ -1,0 +1,235 @@
+//! Directories and wheels that belong together, and their files.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::devices;
+use super::error::VerifyError;
+use super::installed::{DataDirectories, follow_links_to_caches, install};
+use super::report::{Check, Findings};
+use super::statement::{LocatedStatement, MAX_STATEMENT_SIZE};
+use crate::database::Databases;
+use crate::gpu::BundleKey;
+use crate::join;
+use crate::loader::is_archive;
+use crate::resources::Resources;
+use crate::rope::{Content, to_usize};
+use crate::source::{EntryKind, EntryPath, Input};
+use crate::split::Packaging;
+use crate::view::REPORTS;
+use crate::wheel::{self, is_elsewhere, normalise};
+
+/// Directories or wheels that belong together.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) kind: PartsKind,
+    /// The component, if these are the parts of an artifact.
+    pub(super) component: Option<String>,
+    /// The statement of the split, if it is not in a wheel.
+    pub(super) statement: Option<LocatedStatement>,
+    /// The parts. The host part, or the whole installation, comes first.
+    pub(super) all: Vec<Arc<Part>>,
+}
+
+/// How architectures are separated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartsKind {
+    /// A host part and device parts.
+    Split,
+    /// A host part and some of its device parts.
+    Partial,
+    /// The host part or device parts of an artifact, without the others. Checks that need both are skipped.
+    Fragment,
+    /// Everything in one tree, as installed.
+    Installation,
+}
+
+/// A directory or wheel.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The bundle key of a device wheel, the name of the directory, or the family in an artifact's name.
+    pub(super) name: String,
+    /// The prefix of its files in findings, to which a slash and the path are added.
+    pub(super) label: String,
+    pub(super) input: Input,
+    /// Paths in a wheel or an artifact, by installed path, for files that are installed elsewhere.
+    pub(super) origins: HashMap<EntryPath, EntryPath>,
+    /// The data directories of a wheel.
+    pub(super) data: DataDirectories,
+    /// All handlers of databases, for its files.
+    pub(super) databases: Databases,
+}
+
+/// A file of one of the parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartFile<'a> {
+    pub(super) part: usize,
+    pub(super) path: &'a EntryPath,
+    pub(super) content: &'a Arc<dyn Content>,
+}
+
+impl PartsKind {
+    /// Whether host and device code are separate.
+    pub(super) fn is_separate(self) -> bool {
+        matches!(self, Self::Split | Self::Partial)
+    }
+
+    /// Whether device code for some GPUs may be missing.
+    pub(super) fn is_partial(self) -> bool {
+        matches!(self, Self::Partial | Self::Installation)
+    }
+}
+
+impl Part {
+    pub(super) fn open(
+        path: &Path,
+        label: String,
+        resources: &Arc<Resources>,
+        findings: &Findings,
+    ) -> Result<Self, VerifyError> {
+        let mut input = Input::open(path, resources)?;
+        let of_path = |path: &EntryPath| if label.is_empty() { path.to_string() } else { format!("{label}/{path}") };
+        let outside = join::outside(&input, resources);
+        follow_links_to_caches(&mut input, resources);
+        let is_followed =
+            |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
+        for file in outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link)) {
+            findings.add(Check::Lookup, of_path(&file.link), file.problem);
+        }
+        let data = DataDirectories::of(&input);
+        let say = |path: &EntryPath, reason| findings.add(Check::Separation, of_path(path), reason);
+        let origins = install(&mut input, |path| data.installed(path), say);
+        let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
+        let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));
+        let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
+        let is_key = |name: &String| name.parse().is_ok_and(|key: BundleKey| key.is_known());
+        let name = of_path.clone().filter(is_key).or(of_wheel).or(of_path).unwrap_or_default();
+        Ok(Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources))
+    }
+
+    /// A part of an artifact, with files at their installed paths.
+    pub(super) fn of_artifact(
+        name: String,
+        label: String,
+        input: Input,
+        origins: HashMap<EntryPath, EntryPath>,
+        resources: &Arc<Resources>,
+    ) -> Self {
+        let data = DataDirectories::default();
+        Self { name, label, input, origins, data, databases: Databases::all() }.with_databases(resources)
+    }
+
+    fn with_databases(self, resources: &Arc<Resources>) -> Self {
+        Self { databases: self.databases.of(self.files(), resources), ..self }
+    }
+
+    /// Its files.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&EntryPath, &Arc<dyn Content>)> {
+        self.input.entries.iter().filter_map(|entry| match &entry.kind {
+            EntryKind::File { content, .. } => Some((&entry.path, content)),
+            EntryKind::Directory | EntryKind::Symlink(_) => None,
+        })
+    }
+
+    /// Whether a file of this part is an archive or belongs to a database.
+    pub(super) fn is_device_file(&self, path: &EntryPath, content: &Arc<dyn Content>) -> bool {
+        is_archive(path, content) || self.databases.classify(path).is_some()
+    }
+
+    /// Whether scripts, headers and data are in the tree as well, as in a merged view. Installers put them elsewhere.
+    pub(super) fn holds_all(&self) -> bool {
+        self.files().any(|(path, _)| is_elsewhere(path))
+    }
+
+    /// The path of a file that a RECORD names.
+    pub(super) fn recorded(&self, path: &EntryPath) -> Option<EntryPath> {
+        let exists = self.input.entry(path).is_some();
+        if exists { Some(path.clone()) } else { self.data.installed(path) }
+    }
+
+    /// The name of a file of this part in findings.
+    pub(super) fn label(&self, path: &EntryPath) -> String {
+        let path = self.origins.get(path).unwrap_or(path);
+        if self.label.is_empty() { path.to_string() } else { format!("{}/{path}", self.label) }
+    }
+
+    /// The statement in a `*.dist-info` directory, if there is exactly one.
+    fn statement(&self) -> Result<Option<LocatedStatement>, VerifyError> {
+        let is_it = |path: &EntryPath| {
+            path.depth() == 2 && Self::is_metadata(path) && path.name() == wheel::STATEMENT.as_bytes()
+        };
+        let mut found = self.files().filter(|(path, content)| is_it(path) && content.size() <= MAX_STATEMENT_SIZE);
+        let (Some((path, content)), None) = (found.next(), found.next()) else { return Ok(None) };
+        let mut bytes = vec![0; to_usize(content.size())];
+        match content.read_at(0, &mut bytes) {
+            Ok(()) => LocatedStatement::parse(self.label(path), &bytes).map(Some),
+            // Comparing RECORD reports unreadable files.
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether a path belongs to a wheel's own metadata, which differs between parts.
+    pub(super) fn is_metadata(path: &EntryPath) -> bool {
+        let first = path.components().next().unwrap_or_default();
+        first.ends_with(b".dist-info") || first == REPORTS.as_bytes()
+    }
+}
+
+impl Parts {
+    pub(super) fn new(kind: PartsKind, parts: Vec<Arc<Part>>) -> Self {
+        Self { kind, component: None, statement: None, all: parts }
+    }
+
+    /// A single tree or wheel, with everything as installed.
+    pub(super) fn open_installation(
+        path: &Path,
+        label: String,
+        resources: &Arc<Resources>,
+        findings: &Findings,
+    ) -> Result<Self, VerifyError> {
+        let part = Part::open(path, label, resources, findings)?;
+        let statement = LocatedStatement::of_part(path)?;
+        Ok(Self { statement, ..Self::new(PartsKind::Installation, vec![Arc::new(part)]) })
+    }
+
+    /// The statement of the split, in its directory or mount, or in the host wheel.
+    pub(super) fn find_statement(&self) -> Result<Option<LocatedStatement>, VerifyError> {
+        match (&self.statement, self.all.first()) {
+            (Some(statement), _) => Ok(Some(statement.clone())),
+            (None, Some(host)) => host.statement(),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Whether binaries of a part are checked. Device parts have none.
+    pub(super) fn is_checked(&self, part: usize) -> bool {
+        part == 0 || self.kind == PartsKind::Installation
+    }
+
+    /// How device code is divided.
+    pub(super) fn packaging(&self) -> Packaging {
+        if self.component.is_some() { Packaging::Processors } else { Packaging::Bundles }
+    }
+
+    /// The files of all parts.
+    pub(super) fn files(&self) -> impl Iterator<Item = PartFile<'_>> {
+        let numbered = self.all.iter().enumerate();
+        numbered.flat_map(|(part, at)| at.files().map(move |(path, content)| PartFile { part, path, content }))
+    }
+
+    /// Whether these can be parts of a split even if none of their binaries is split: by their form, or because they
+    /// contain wheels, archives or databases.
+    pub(super) fn is_split(&self) -> bool {
+        let is_device = |part: &Arc<Part>| part.files().any(|(path, content)| part.is_device_file(path, content));
+        let is_wheel = |part: &Arc<Part>| part.input.dist_info().is_some();
+        (self.kind != PartsKind::Installation && self.files().next().is_some())
+            || self.all.iter().any(is_wheel)
+            || self.all.iter().any(is_device)
+    }
+
+    /// The name of a file in findings.
+    pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
+        self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
+    }
+}
