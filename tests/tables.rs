@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kpackfs::database::Databases;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
-use kpackfs::split::{Plan, PlanOptions, PlanProgress};
+use kpackfs::split::{Plan, PlanOptions};
 use kpackfs::tree::{Body, NodeId, NodeKind, ROOT, Tree};
 use kpackfs::view::lay_out;
 use kpackfs::wheelparts::{WheelOptions, WheelSet};
@@ -99,7 +100,7 @@ fn held(count: usize) -> usize {
     let tree = {
         let input = Input::open(&location, &resources).unwrap();
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
-        let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
+        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
         let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
         lay_out(&input, &plan, wheels.as_ref(), &[], Vec::new()).unwrap()
     };

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use kpackfs::database::Databases;
 use kpackfs::kpack::Compression;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{EntryKind, Input};
-use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions, PlanProgress};
+use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions};
 use kpackfs::wheel::VariantLabel;
 use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 
@@ -80,7 +81,7 @@ fn split(location: &Path, label: Option<&VariantLabel>, device_requires: Vec<Str
     let input = Input::open(location, &resources).unwrap();
     let options =
         SplitOptions { databases: Databases::all(), compression: Compression::Zstd(3), ..SplitOptions::default() };
-    let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
+    let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
     assert!(!plan.keys.is_empty());
     let fat = FatWheel::read(&input, &resources).unwrap();
     let options = AssemblyOptions { device_prefix: None, device_requires };

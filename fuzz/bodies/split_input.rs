@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::{CODE_HEADER, code_problem, read_bundle};
-use kpackfs::join::{JoinProgress, join};
+use kpackfs::join::join;
 use kpackfs::kpack::ArchiveReader;
+use kpackfs::metrics::Progress;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 
@@ -35,7 +36,7 @@ fn split_and_join(fat: &[u8], marker: &[u8], archives: [&[u8]; 2]) {
     let files = [&split, archives[0], archives[1]];
     let mut input = input(&files);
     let resources = resources();
-    let joined = join(&mut input, &resources, &JoinProgress::default());
+    let joined = join(&mut input, &resources, &Progress::default());
     let find = |place: &str| input.entry(&EntryPath::new(place.as_bytes()).expect("a path"));
     let Some(EntryKind::File { content: binary, .. }) = find(PLACES[0]).map(|entry| &entry.kind) else {
         panic!("the binary is gone");

@@ -22,11 +22,11 @@ use crate::kpack::ArchiveRope;
 use crate::mount::{Served, autosave};
 use crate::packages::{ArtifactError, ArtifactPart, Artifacts, SplitArtifact, lay_out_artifacts};
 use crate::page::Page;
-use crate::report::{MakingProgress, Sizes, Summary};
+use crate::report::{Sizes, Summary};
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::EntryPath;
-use crate::split::{self, Packaging, Statement, statement_of_component};
+use crate::split::{Packaging, Statement, statement_of_component};
 use crate::tree::Body;
 use crate::view::{Metrics, Status, fixed};
 
@@ -68,10 +68,7 @@ fn prepare_artifacts(input: &Path, options: &SplitOptions) -> anyhow::Result<Opt
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }
     let resources = resources(input, options)?;
-    let progress = split::PlanProgress::default();
-    let artifacts = show_bytes("Planning", &progress.done, &progress.total, || {
-        Artifacts::split(input, &choices, &resources, &progress)
-    });
+    let artifacts = show_bytes("Planning", |progress| Artifacts::split(input, &choices, &resources, progress));
     let artifacts = match artifacts {
         // A tar archive named as an artifact may contain any tree.
         Err(ArtifactError::Manifest(ManifestError::Missing(_))) if input.is_file() => return Ok(None),
@@ -140,9 +137,9 @@ impl PreparedArtifacts {
 
     /// Makes the archives, so that their sizes are known.
     pub(super) fn make_sizes(&self) -> anyhow::Result<()> {
-        let progress = MakingProgress::default();
-        let make = || self.artifacts.split.iter().try_for_each(|artifact| Sizes::make(&artifact.plan, None, &progress));
-        show_bytes("Measuring", &progress.done, &progress.total, make)?;
+        show_bytes("Measuring", |progress| {
+            self.artifacts.split.iter().try_for_each(|artifact| Sizes::make(&artifact.plan, None, progress))
+        })?;
         save_index(&self.resources);
         Ok(())
     }

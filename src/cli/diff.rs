@@ -15,9 +15,8 @@ use super::prepare::{resources, save_index, set_jobs};
 use super::progress::show_bytes;
 use super::table::Style;
 use super::terminal::message;
-use crate::diff::{Diff, DiffError, DiffProgress, Settings, Side};
-use crate::report::MakingProgress;
-use crate::split::{self, Packaging};
+use crate::diff::{Diff, Settings, Side};
+use crate::split::Packaging;
 
 /// Exit code if something grew by more than --fail-above allows.
 const EXCEEDED: u8 = 1;
@@ -121,21 +120,13 @@ impl Compare {
         };
         let open = |location: &Path| -> anyhow::Result<Side> {
             let resources = resources(location, &options)?;
-            let progress = split::PlanProgress::default();
-            let side: Result<_, DiffError> = show_bytes("Planning", &progress.done, &progress.total, || {
-                Side::open(location, &settings, &resources, &progress)
-            });
-            Ok(side?)
+            Ok(show_bytes("Planning", |progress| Side::open(location, &settings, &resources, progress))?)
         };
         let (before, after) = (open(&self.before)?, open(&self.after)?);
         if self.sizes {
-            let progress = MakingProgress::default();
-            let make = || before.make_sizes(&progress).and_then(|()| after.make_sizes(&progress));
-            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+            show_bytes("Measuring", |progress| before.make_sizes(progress).and_then(|()| after.make_sizes(progress)))?;
         }
-        let progress = DiffProgress::default();
-        let mut diff =
-            show_bytes("Comparing", &progress.done, &progress.total, || Diff::of(&before, &after, &progress))?;
+        let mut diff = show_bytes("Comparing", |progress| Diff::of(&before, &after, progress))?;
         for side in [&before, &after] {
             save_index(side.resources());
         }

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -13,7 +12,7 @@ use super::prepare::{Prepared, prepare_to_check};
 use super::progress::show_bytes;
 use super::table::size;
 use super::terminal::message;
-use crate::report::{MakingProgress, Sizes};
+use crate::report::Sizes;
 use crate::source::EntryKind;
 
 /// Build the index of an input in advance, so that mounting and reading start at once
@@ -44,9 +43,7 @@ impl IndexArguments {
         prepared.check_members(|_| true)?;
         prepared.check_claims()?;
         if !self.without_sizes {
-            let progress = MakingProgress::default();
-            let make = || Sizes::make(&prepared.plan, prepared.wheels.as_ref(), &progress);
-            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+            show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, prepared.wheels.as_ref(), progress))?;
         }
         prepared.resources.index.save()?;
         prepared.resources.store.finish();
@@ -75,14 +72,13 @@ fn look_into_members(prepared: &Prepared) {
             _ => None,
         })
         .collect();
-    let progress = MakingProgress::default();
-    progress.total.store(members.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
-    show_bytes("Indexing", &progress.done, &progress.total, || {
+    show_bytes("Indexing", |progress| {
+        progress.expect(members.iter().map(|(_, content)| content.size()).sum());
         members.par_iter().with_max_len(1).for_each(|(path, content)| {
             if let Err(error) = content.block_boundaries() {
                 eprintln!("kpackfs: warning: {}", message(&format!("{path}: cannot be read: {error}")));
             }
-            progress.done.fetch_add(content.size(), Ordering::Relaxed);
+            progress.advance(content.size());
         });
     });
 }

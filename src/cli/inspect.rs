@@ -16,9 +16,9 @@ use super::table::Style;
 use super::terminal::message;
 use crate::export::Inputs;
 use crate::page::Page;
-use crate::report::{EmbeddedSummary, InspectReport, MakingProgress, Sizes};
+use crate::report::{EmbeddedSummary, InspectReport, Sizes};
 use crate::source::Input;
-use crate::split::{PlanProgress, embedded};
+use crate::split::embedded;
 
 /// Report what is in a wheel, an install tree or artifacts: libraries, targets, databases and sizes
 #[derive(Debug, Args)]
@@ -69,9 +69,7 @@ impl Inspect {
         let prepared = prepare_listed(&self.source.paths(), &self.options, Input::survey)?;
         let wheels = prepared.wheels.as_ref();
         if self.sizes {
-            let progress = MakingProgress::default();
-            let make = || Sizes::make(&prepared.plan, wheels, &progress);
-            show_bytes("Measuring", &progress.done, &progress.total, make)?;
+            show_bytes("Measuring", |progress| Sizes::make(&prepared.plan, wheels, progress))?;
         }
         let embedded = Some(search(&prepared));
         save_index(&prepared.resources);
@@ -100,9 +98,7 @@ impl Inspect {
 /// Searches for device code that cannot be moved.
 fn search(prepared: &Prepared) -> Vec<EmbeddedSummary> {
     let Prepared { input, plan, resources, .. } = prepared;
-    let progress = PlanProgress::default();
-    let find = || embedded(input, plan, resources, &progress);
-    let found = show_bytes("Searching", &progress.done, &progress.total, find);
+    let found = show_bytes("Searching", |progress| embedded(input, plan, resources, progress));
     for (path, _) in found.iter().filter(|(_, found)| found.is_unfinished) {
         let reason = "not searched to the end for embedded bundles: too much in it looks like one";
         eprintln!("kpackfs: warning: {}", message(&format!("{path}: {reason}")));

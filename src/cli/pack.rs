@@ -18,6 +18,7 @@ use crate::export::NewFiles;
 use crate::fatbin::{CODE_HEADER, CodeObject, bundle_of, code_problem, code_target};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveEntry, ArchiveRope, BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Materialize};
 use crate::source::{EntryKind, EntryPath, Input, open_file};
@@ -96,7 +97,7 @@ impl Create {
             compression: self.compression(),
             ..split::PlanOptions::default()
         };
-        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &split::PlanProgress::default())?;
+        let plan = Plan::make(&Input::open(binary, resources)?, &options, resources, &Progress::default())?;
         for warning in &plan.warnings {
             eprintln!("kpackfs: warning: {}", message(warning));
         }

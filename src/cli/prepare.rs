@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use rayon::prelude::*;
@@ -16,10 +15,9 @@ use crate::gpu::BundleKey;
 use crate::index::Index;
 use crate::join::{self, Joined};
 use crate::metrics::Counters;
-use crate::report::MakingProgress;
 use crate::resources::Resources;
 use crate::source::{Entry, EntryKind, Input, SourceError};
-use crate::split::{Destination, Packaging, Plan, PlanProgress, Statement};
+use crate::split::{Destination, Packaging, Plan, Statement};
 use crate::wheel::states_digests;
 use crate::wheelparts::WheelSet;
 
@@ -64,13 +62,12 @@ impl Prepared {
     }
 
     fn compare_claims(&self, wheels: &WheelSet) -> anyhow::Result<()> {
-        let progress = MakingProgress::default();
         let size = |entry: &Entry| match &entry.kind {
             EntryKind::File { content, .. } => content.size(),
             EntryKind::Directory | EntryKind::Symlink(_) => 0,
         };
-        progress.total.store(self.input.entries.iter().map(size).sum(), Ordering::Relaxed);
-        Ok(show_bytes("Comparing with RECORD", &progress.done, &progress.total, || {
+        Ok(show_bytes("Comparing with RECORD", |progress| {
+            progress.expect(self.input.entries.iter().map(size).sum());
             wheels.check_claims(&progress.done)
         })?)
     }
@@ -143,12 +140,8 @@ fn prepare_with(inputs: &[PathBuf], options: &SplitOptions, list: List, is_check
     if is_checked && states_digests(&input) {
         resources.hashed.hash_members();
     }
-    let joining = join::JoinProgress::default();
-    let joined = show_bytes("Joining", &joining.done, &joining.total, || join::join(&mut input, &resources, &joining));
-    let progress = PlanProgress::default();
-    let plan = show_bytes("Planning", &progress.done, &progress.total, || {
-        Plan::of_joined(&input, &joined, &choices, &resources, &progress)
-    })?;
+    let joined = show_bytes("Joining", |progress| join::join(&mut input, &resources, progress));
+    let plan = show_bytes("Planning", |progress| Plan::of_joined(&input, &joined, &choices, &resources, progress))?;
     resources.index.end_planning();
     let wheels = WheelSet::new(&input, &plan, &options.to_wheel_options()?, &resources)?;
     let of_wheels = wheels.iter().flat_map(|wheels| &wheels.warnings);

@@ -1,13 +1,14 @@
 //! Progress bars: on a terminal, for work that takes long enough.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::table::size;
+use crate::metrics::Progress;
 
 /// Time between two updates of a bar.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -27,16 +28,12 @@ impl Position {
     }
 }
 
-/// Runs `work`, and shows how much of `total` bytes is done. The remaining time is not shown: cached, inflated and
-/// compressed bytes differ in cost by a factor of a hundred.
-pub(super) fn show_bytes<T: Send>(
-    title: &'static str,
-    done: &AtomicU64,
-    total: &AtomicU64,
-    work: impl FnOnce() -> T + Send,
-) -> T {
+/// Runs `work`, and shows how much of it is done. The remaining time is not shown: cached, inflated and compressed bytes
+/// differ in cost by a factor of a hundred.
+pub(super) fn show_bytes<T: Send>(title: &'static str, work: impl FnOnce(&Progress) -> T + Send) -> T {
+    let progress = Progress::default();
     if !std::io::stderr().is_terminal() {
-        return work();
+        return work(&progress);
     }
     let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::stderr()).with_prefix(title);
     let style = ProgressStyle::with_template("{prefix} [{bar:30}] {msg}");
@@ -47,14 +44,14 @@ pub(super) fn show_bytes<T: Send>(
             let mut position = Position::default();
             thread::park_timeout(PERIOD);
             while !finished.load(Ordering::Acquire) {
-                let (done, total) = (done.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+                let (done, total) = (progress.done.load(Ordering::Relaxed), progress.total.load(Ordering::Relaxed));
                 bar.set_position(position.advance(done, total));
                 bar.set_message(format!("{} of {}", size(done), size(total.max(done))));
                 thread::park_timeout(PERIOD);
             }
             bar.finish_and_clear();
         });
-        let result = work();
+        let result = work(&progress);
         finished.store(true, Ordering::Release);
         watcher.thread().unpark();
         result

@@ -17,7 +17,7 @@ use crate::artifact::PackagingConfig;
 use crate::export::Inputs;
 use crate::packages::{Recombined, Shards};
 use crate::resources::Resources;
-use crate::split::{Packaging, PlanProgress, Statement};
+use crate::split::{Packaging, Statement};
 
 /// Join the artifacts of several builds to packages: the host code of one build, and the device code of all by groups
 /// of GPUs
@@ -111,10 +111,8 @@ impl Recombine {
         let config = PackagingConfig::read(config_path)?;
         let options = self.options.to_options(Packaging::Processors)?;
         let resources = resources(place, &self.options)?;
-        let progress = PlanProgress::default();
-        let shards = show_bytes("Planning", &progress.done, &progress.total, || {
-            Shards::open(place, &self.component, &options, &resources, &progress)
-        })?;
+        let shards =
+            show_bytes("Planning", |progress| Shards::open(place, &self.component, &options, &resources, progress))?;
         let recombined = shards.recombine(&config, config_path, self.kpm)?;
         warn(&recombined.notes);
         Ok((recombined, resources))

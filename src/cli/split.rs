@@ -15,7 +15,7 @@ use super::progress::show_bytes;
 use super::terminal::message;
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
 use super::writing::{Writing, clear_set_id, write_with_archives};
-use crate::export::{self, ExportProgress, Inputs, Output, Replace, StatementChange};
+use crate::export::{self, Inputs, Output, Replace, StatementChange};
 use crate::gpu::{BundleKey, begins_device_part};
 use crate::kpack::{ArchiveRope, unmade_size};
 use crate::source::EntryPath;
@@ -311,10 +311,10 @@ impl Split {
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let mut output = self.prepare_output(&views, stated, prepared)?;
         let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
-        let progress = ExportProgress { total: unmade_size(&archives).into(), ..ExportProgress::default() };
-        show_bytes("Writing", &progress.done, &progress.total, || -> anyhow::Result<()> {
+        show_bytes("Writing", |progress| -> anyhow::Result<()> {
+            progress.expect(unmade_size(&archives));
             WheelSet::make(&parts, matches!(self.format, OutputFormat::Wheel), &progress.done)?;
-            Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), &progress)?)
+            Ok(export::write_with(tree, &output.views(&views), self.writing.reflink(), progress)?)
         })?;
         stated.map_or(Ok(()), |stated| stated.write(&mut output))?;
         Ok(output.publish()?)

@@ -16,7 +16,6 @@ use super::table::counted;
 use super::terminal::message;
 use crate::artifact;
 use crate::gpu::GpuSet;
-use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::split::Packaging;
 use crate::verify::{self, FindingGroup, VerifyOptions, VerifyReport};
@@ -106,9 +105,8 @@ impl Verify {
         check_address_space(self.memory << 20)?;
         set_jobs(self.jobs)?;
         let resources = Resources::new(self.memory << 20);
-        let progress = Progress::default();
-        let report = show_bytes("Verifying", &progress.done, &progress.total, || {
-            verify::verify(&paths, self.against.as_deref(), &options, &resources, &progress)
+        let report = show_bytes("Verifying", |progress| {
+            verify::verify(&paths, self.against.as_deref(), &options, &resources, progress)
         });
         Ok(report?)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::progress::show_bytes;
-use crate::export::{self, ExportProgress, Reflink};
+use crate::export::{self, Reflink};
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
 use crate::source::EntryPath;
 use crate::tree::Tree;
@@ -51,9 +51,9 @@ pub(super) fn write_with_archives(
     archives: &[&ArchiveRope],
     writing: Writing,
 ) -> anyhow::Result<()> {
-    let progress = ExportProgress { total: unmade_size(archives).into(), ..ExportProgress::default() };
-    show_bytes("Writing", &progress.done, &progress.total, || {
+    show_bytes("Writing", |progress| {
+        progress.expect(unmade_size(archives));
         make_archives(archives, &progress.done)?;
-        Ok(export::write_with(tree, views, writing.reflink(), &progress)?)
+        Ok(export::write_with(tree, views, writing.reflink(), progress)?)
     })
 }

@@ -8,9 +8,10 @@ use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
 use super::members;
 use super::side::{Downloads, Side};
 use super::{
-    Amount, Change, Changes, Diff, DiffError, DiffProgress, Download, Head, KernelChange, LibraryChange,
-    MetadataChange, PackageChange, Pair, TargetChange,
+    Amount, Change, Changes, Diff, DiffError, Download, Head, KernelChange, LibraryChange, MetadataChange,
+    PackageChange, Pair, TargetChange,
 };
+use crate::metrics::Progress;
 use crate::report::details::{package_name, root};
 use crate::source::EntryPath;
 
@@ -28,7 +29,7 @@ pub(super) fn compare(
     sides: Pair<&Side>,
     inventories: &Pair<Inventory>,
     names: &KernelNames,
-    progress: &DiffProgress,
+    progress: &Progress,
 ) -> Result<Diff, DiffError> {
     let Pair { before, after } = inventories;
     let mut targets = BTreeMap::<String, TargetChange>::new();

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::code::{self, CodeLocation, KernelNames, LibraryCode, Wanted};
 use super::side::{Side, SidePart};
-use super::{Amount, DiffError, DiffProgress};
+use super::{Amount, DiffError};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::begins_archive;
+use crate::metrics::Progress;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath};
 use crate::split;
@@ -90,7 +90,7 @@ impl Libraries {
 
 impl Inventory {
     /// Reads all code objects of an input.
-    pub(super) fn of(side: &Side, names: &KernelNames, progress: &DiffProgress) -> Result<Self, DiffError> {
+    pub(super) fn of(side: &Side, names: &KernelNames, progress: &Progress) -> Result<Self, DiffError> {
         let mut inventory = Self { members: BTreeMap::new(), libraries: BTreeMap::new(), warnings: Vec::new() };
         let mut libraries = Libraries::default();
         let mut archives = Vec::new();
@@ -101,7 +101,7 @@ impl Inventory {
         for archive in &archives {
             inventory.add_archive(archive, &mut libraries);
         }
-        progress.total.fetch_add(code::size(&libraries.wanted), Ordering::Relaxed);
+        progress.expect(code::size(&libraries.wanted));
         let code = code::read(libraries.wanted, names, &side.resources, &progress.done)?;
         let paths: BTreeMap<_, _> = libraries.numbers.iter().map(|(path, number)| (*number, path)).collect();
         for ((number, target), codes) in code {

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::inventory::{InventoryMember, MemberKind};
-use super::{Amount, Change, Changes, DiffError, DiffProgress, Pair};
+use super::{Amount, Change, Changes, DiffError, Pair};
+use crate::metrics::Progress;
 use crate::rope::equal;
 use crate::source::EntryPath;
 
@@ -44,16 +44,16 @@ pub(crate) struct MemberChange {
 pub(super) fn compare(
     before: &BTreeMap<EntryPath, InventoryMember>,
     after: &BTreeMap<EntryPath, InventoryMember>,
-    progress: &DiffProgress,
+    progress: &Progress,
 ) -> Result<Members, DiffError> {
     let pairs: Vec<_> = before.iter().filter_map(|(path, old)| Some((path, old, after.get(path)?))).collect();
     let is_read = |old: &InventoryMember, new: &InventoryMember| old.is_fat == new.is_fat && old.size == new.size;
     let size = pairs.iter().filter(|(_, old, new)| is_read(old, new)).map(|(_, old, _)| old.size).sum();
-    progress.total.fetch_add(size, Ordering::Relaxed);
+    progress.expect(size);
     let compared = pairs.into_iter().par_bridge().map(|(path, old, new)| {
         let is_equal = is_equal(old, new)?;
         if is_read(old, new) {
-            progress.done.fetch_add(old.size, Ordering::Relaxed);
+            progress.advance(old.size);
         }
         Ok((path, Pair { before: Some(old), after: Some(new) }, is_equal))
     });

@@ -15,11 +15,11 @@ mod tables;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 
 use serde::Serialize;
 
 use crate::artifact::ManifestError;
+use crate::metrics::Progress;
 use crate::rope::ReadError;
 use crate::source::SourceError;
 use crate::split::SplitError;
@@ -56,15 +56,6 @@ pub(crate) enum DiffError {
     /// A code object of an archive cannot be read.
     #[error("an archive: {0}")]
     Archive(String),
-}
-
-/// Progress of comparing, for a progress bar, in bytes of code objects and of files that may be equal.
-#[derive(Debug, Default)]
-pub(crate) struct DiffProgress {
-    /// Bytes to read.
-    pub total: AtomicU64,
-    /// Bytes read.
-    pub done: AtomicU64,
 }
 
 /// A number of things and their bytes.
@@ -289,7 +280,7 @@ impl Change {
 
 impl Diff {
     /// Reads all code objects of both inputs, and files that may be equal.
-    pub(crate) fn of(before: &Side, after: &Side, progress: &DiffProgress) -> Result<Self, DiffError> {
+    pub(crate) fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
         let names = KernelNames::default();
         let inventories =
             Pair { before: Inventory::of(before, &names, progress)?, after: Inventory::of(after, &names, progress)? };

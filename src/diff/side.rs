@@ -11,11 +11,12 @@ use super::DiffError;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find};
 use crate::disk;
 use crate::gpu::{BundleKey, Level};
+use crate::metrics::Progress;
 use crate::report::details::Details;
-use crate::report::{InspectReport, MakingProgress, SizedParts, Sizes};
+use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
 use crate::source::{Input, InputKind, SourceError};
-use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, RESERVED, STATEMENT, Statement};
+use crate::split::{Packaging, Plan, PlanOptions, RESERVED, STATEMENT, Statement};
 use crate::view::{HOST, REPORTS};
 use crate::wheel::Metadata;
 use crate::wheelparts::{WheelOptions, WheelSet};
@@ -89,7 +90,7 @@ impl Side {
         location: &Path,
         settings: &Settings,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Self, DiffError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let absolute = location.canonicalize().map_err(io)?;
@@ -140,7 +141,7 @@ impl Side {
         self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
-    fn add(&mut self, location: &Path, settings: &Settings, progress: &PlanProgress) -> Result<(), DiffError> {
+    fn add(&mut self, location: &Path, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
         let input = Input::survey(location, &self.resources)?;
         let refused = |source| DiffError::Split { location: location.to_owned(), source };
         let plan = Plan::make(&input, &settings.options, &self.resources, progress).map_err(refused)?;
@@ -169,7 +170,7 @@ impl Side {
         location: &Path,
         place: String,
         settings: &Settings,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<(), DiffError> {
         let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
         let mut input = Input::survey(location, &self.resources)?;
@@ -195,7 +196,7 @@ impl Side {
     }
 
     /// Does the work of a split, so that the sizes of its wheels are known.
-    pub(crate) fn make_sizes(&self, progress: &MakingProgress) -> Result<(), DiffError> {
+    pub(crate) fn make_sizes(&self, progress: &Progress) -> Result<(), DiffError> {
         for part in &self.parts {
             Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
         }

@@ -1,24 +1,15 @@
-//! The files to write, and the progress of that.
+//! The files to write.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Timespec, Timestamps};
 
 use super::error::{ExportError, reading};
+use crate::metrics::Progress;
 use crate::rope::Content;
 use crate::source::Attributes;
 use crate::tree::Body;
-
-/// Progress of writing in bytes, for a progress bar.
-#[derive(Debug, Default)]
-pub struct ExportProgress {
-    /// Bytes to write.
-    pub total: AtomicU64,
-    /// Bytes written.
-    pub done: AtomicU64,
-}
 
 /// A file to write, and its path.
 #[derive(Clone)]
@@ -37,10 +28,10 @@ pub(super) struct Ready {
 
 impl WriteJob {
     /// Makes the content, and adds its size to the bytes to write.
-    pub(super) fn ready(self, progress: &ExportProgress) -> Result<Ready, ExportError> {
+    pub(super) fn ready(self, progress: &Progress) -> Result<Ready, ExportError> {
         let Self { path, body, attributes } = self;
         let content = body.content().map_err(reading(&path))?;
-        progress.total.fetch_add(content.size(), Ordering::Relaxed);
+        progress.expect(content.size());
         Ok(Ready { path, content, attributes })
     }
 }

@@ -6,8 +6,9 @@ use rustix::io::Errno;
 
 use super::directory::Batch;
 use super::error::{ExportError, at};
-use super::job::{ExportProgress, WriteJob};
+use super::job::WriteJob;
 use super::sharing::{Sharing, SystemCalls};
+use crate::metrics::Progress;
 
 /// A file with its further names.
 pub(super) struct LinkedFile {
@@ -17,11 +18,7 @@ pub(super) struct LinkedFile {
 
 impl LinkedFile {
     /// Creates the further names of a file that has been written.
-    pub(super) fn link<K: SystemCalls>(
-        self,
-        sharing: &Sharing<K>,
-        progress: &ExportProgress,
-    ) -> Result<(), ExportError> {
+    pub(super) fn link<K: SystemCalls>(self, sharing: &Sharing<K>, progress: &Progress) -> Result<(), ExportError> {
         let Self { mut file, names } = self;
         for name in names {
             match sharing.kernel.link(&file.path, &name) {
@@ -79,7 +76,7 @@ mod tests {
         let attributes = Attributes { mode: 0o640, uid, gid, mtime: 7, mtime_nanoseconds: 5 };
         let file = WriteJob { path: place.path().join("0"), body: Body::Ready(content), attributes };
         let names: Vec<_> = (1..7).map(|number| place.path().join(number.to_string())).collect();
-        let (sharing, progress) = (Sharing::new(kernel, Reflink::Auto), ExportProgress::default());
+        let (sharing, progress) = (Sharing::new(kernel, Reflink::Auto), Progress::default());
         let linked = LinkedFile { file: file.clone(), names: names.clone() };
         write_files(vec![file], &sharing, &progress).unwrap();
         linked.link(&sharing, &progress).map_err(|error| error.to_string())?;

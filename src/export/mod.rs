@@ -29,6 +29,7 @@ use self::error::{at, reading};
 use self::job::{WriteJob, times};
 use self::links::LinkedFile;
 use self::sharing::{Linux, Sharing, SystemCalls};
+use crate::metrics::Progress;
 use crate::rope::Content;
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
@@ -36,7 +37,6 @@ use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 pub use self::error::ExportError;
 pub(crate) use self::files::NewFiles;
 pub(crate) use self::inputs::Inputs;
-pub use self::job::ExportProgress;
 pub(crate) use self::output::{Output, Replace};
 pub use self::sharing::Reflink;
 pub(crate) use self::statement::StatementChange;
@@ -56,7 +56,7 @@ struct Jobs {
 
 /// Writes the nodes `views` of a tree, each to the path that is given with it. Shares blocks with the input where
 /// possible.
-pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &ExportProgress) -> Result<(), ExportError> {
+pub fn write(tree: &Tree, views: &[(EntryPath, PathBuf)], progress: &Progress) -> Result<(), ExportError> {
     write_with(tree, views, Reflink::default(), progress)
 }
 
@@ -66,7 +66,7 @@ pub fn write_with(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     reflink: Reflink,
-    progress: &ExportProgress,
+    progress: &Progress,
 ) -> Result<(), ExportError> {
     write_through(tree, views, &Sharing::new(Linux, reflink), progress)
 }
@@ -76,7 +76,7 @@ fn write_through<K: SystemCalls>(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
     sharing: &Sharing<K>,
-    progress: &ExportProgress,
+    progress: &Progress,
 ) -> Result<(), ExportError> {
     let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
     let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
@@ -147,7 +147,7 @@ fn write_directories(
 fn write_files<K: SystemCalls>(
     files: Vec<WriteJob>,
     sharing: &Sharing<K>,
-    progress: &ExportProgress,
+    progress: &Progress,
 ) -> Result<(), ExportError> {
     // Making a content uses all cores by itself, and would wait for itself inside of the thread pool.
     let mut ready = Vec::with_capacity(files.len());

@@ -16,7 +16,6 @@ mod wheels;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
@@ -24,6 +23,7 @@ use crate::binary::{self, BinaryError, FatBinary, MAX_WRAPPERS, SplitBinary, Spl
 use crate::fatbin::{CodeObject, bundle_of, bundle_table_size};
 use crate::kpack::{KpackError, toc_key};
 use crate::loader::{Reach, SearchPath};
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input};
@@ -101,15 +101,6 @@ impl Joined {
     }
 }
 
-/// Progress of joining, for a progress bar, in bytes of the files to examine.
-#[derive(Debug, Default)]
-pub struct JoinProgress {
-    /// Bytes to examine.
-    pub total: AtomicU64,
-    /// Bytes examined.
-    pub done: AtomicU64,
-}
-
 /// A binary to be joined.
 struct JoinCandidate {
     joined: Arc<dyn Content>,
@@ -137,7 +128,7 @@ enum JoinError {
 
 /// Replaces each split binary of an input by a fat one if there are archives for it, and removes archives that are no
 /// longer needed. An input without archives is left alone.
-pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &JoinProgress) -> Joined {
+pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) -> Joined {
     let is_wheel = input.dist_info().is_some();
     let installed = |path: &EntryPath| if is_wheel { wheel::installed(path) } else { path.clone() };
     let archives = InputArchives::of(input, installed);
@@ -204,7 +195,7 @@ fn examine(
     installed: impl Fn(&EntryPath) -> EntryPath + Sync,
     (archives, names): (&InputArchives, &Names<'_>),
     resources: &Arc<Resources>,
-    progress: &JoinProgress,
+    progress: &Progress,
 ) -> Vec<(usize, Examined)> {
     let may_be_binary = |(position, entry): (usize, &'_ Entry)| match &entry.kind {
         EntryKind::File { content, .. } if content.size() >= SMALLEST && !archives.has(&entry.path) => {
@@ -213,10 +204,10 @@ fn examine(
         _ => None,
     };
     let files: Vec<_> = input.entries.iter().enumerate().filter_map(may_be_binary).collect();
-    progress.total.fetch_add(files.iter().map(|(.., content)| content.size()).sum(), Ordering::Relaxed);
+    progress.expect(files.iter().map(|(.., content)| content.size()).sum());
     let examined = files.par_iter().with_max_len(1).map(|(position, path, content)| {
         let found = look_at(path, content, (archives, names), resources);
-        progress.done.fetch_add(content.size(), Ordering::Relaxed);
+        progress.advance(content.size());
         (*position, found)
     });
     examined.collect()

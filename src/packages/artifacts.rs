@@ -9,10 +9,11 @@ use crate::artifact::{
 };
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::ArchiveRope;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, EntryPath, Input, SourceError, Witnesses};
-use crate::split::{Packaging, Plan, PlanOptions, PlanProgress, SplitError};
+use crate::split::{Packaging, Plan, PlanOptions, SplitError};
 use crate::tree::{Body, NodeKind, Tree};
 use crate::view::ViewError;
 use crate::view::items::{Item, ItemKind, add_directories, device_part, fill, host_part};
@@ -106,7 +107,7 @@ impl Artifacts {
         location: &Path,
         options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Option<Self>, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
@@ -157,7 +158,7 @@ impl Artifacts {
         components: &[String],
         options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Self, ArtifactError> {
         let io = |source| SourceError::Io { path: location.to_owned(), source };
         let mut artifacts = Self::default();
@@ -201,7 +202,7 @@ impl Artifacts {
         self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
     }
 
-    fn add_fat(&mut self, location: &Path, options: PlanOptions, resources: &Arc<Resources>, progress: &PlanProgress) {
+    fn add_fat(&mut self, location: &Path, options: PlanOptions, resources: &Arc<Resources>, progress: &Progress) {
         match SplitArtifact::make(location, options, resources, progress) {
             Ok((artifact, notes)) => {
                 self.parts.extend(artifact.parts());
@@ -267,7 +268,7 @@ impl SplitArtifact {
         location: &Path,
         options: PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<(Self, Vec<String>), ArtifactError> {
         let (input, manifest, note) = open(location, resources)?;
         let roots = Some(manifest.prefixes.clone());

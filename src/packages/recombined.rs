@@ -9,10 +9,11 @@ use super::artifacts::{ArtifactError, ArtifactPart, Artifacts};
 use super::package::Package;
 use crate::artifact::{ArtifactName, KpmError, PackagingConfig, Recombination, recombine, shards};
 use crate::kpack::KpackError;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{EntryPath, SourceError, Witnesses};
-use crate::split::{PlanOptions, PlanProgress};
+use crate::split::PlanOptions;
 use crate::view::items::{Item, ItemKind, is_same};
 
 /// Why shards cannot be joined.
@@ -183,7 +184,7 @@ impl Shards {
         components: &[String],
         options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Self, RecombineError> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
         let mut all = Self {

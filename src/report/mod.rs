@@ -15,7 +15,7 @@ use crate::source::Input;
 use crate::split::Plan;
 use crate::wheelparts::WheelSet;
 
-pub(crate) use sizes::{MakingProgress, PartSize, SizedParts, Sizes, UserSize};
+pub(crate) use sizes::{PartSize, SizedParts, Sizes, UserSize};
 pub(crate) use summary::{BinarySummary, EmbeddedSummary, Summary};
 pub(crate) use text::escaped;
 

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
 use super::Summary;
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::{ArchiveRope, make_archives};
+use crate::metrics::Progress;
 use crate::rope::{Materialize, ReadError};
 use crate::source::{Input, InputKind};
 use crate::split::Plan;
@@ -54,15 +55,6 @@ pub(crate) struct UserSize {
     pub download_size: Option<u64>,
     /// Bytes of the files of the host part and the device parts.
     pub installed_size: Option<u64>,
-}
-
-/// Progress of making sizes, for a progress bar, in uncompressed bytes of archives and of rewritten members.
-#[derive(Debug, Default)]
-pub(crate) struct MakingProgress {
-    /// Bytes to process.
-    pub total: AtomicU64,
-    /// Bytes processed.
-    pub done: AtomicU64,
 }
 
 /// The parts of a split whose sizes are determined.
@@ -142,12 +134,12 @@ impl SizedParts {
 impl Sizes {
     /// Does the work for all sizes: compresses every code object once, and splices rewritten members of a wheel. Little
     /// of the result is kept except the sizes.
-    pub(crate) fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &MakingProgress) -> Result<(), ReadError> {
+    pub(crate) fn make(plan: &Plan, wheels: Option<&WheelSet>, progress: &Progress) -> Result<(), ReadError> {
         let archives: Vec<_> = plan.archives.iter().map(|planned| &*planned.archive).collect();
         let of_archives: u64 = archives.iter().map(|archive| archive.original_size()).sum();
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);
         let of_hosts: u64 = hosts().map(|part| part.rewritten_size()).sum();
-        progress.total.fetch_add(of_archives + of_hosts, Ordering::Relaxed);
+        progress.expect(of_archives + of_hosts);
         make_archives(&archives, &progress.done)?;
         // Archives share code objects, which are made once.
         progress.done.store(of_archives, Ordering::Relaxed);
@@ -156,7 +148,7 @@ impl Sizes {
         }
         for part in hosts() {
             part.wheel()?;
-            progress.done.fetch_add(part.rewritten_size(), Ordering::Relaxed);
+            progress.advance(part.rewritten_size());
         }
         for part in wheels.iter().flat_map(|wheels| wheels.devices.values()) {
             part.wheel()?;

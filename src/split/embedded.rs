@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, Plan, PlanProgress};
+use super::{Destination, Plan};
 use crate::binary::data_ranges;
 use crate::fatbin::{Effort, search};
 use crate::gpu::TargetId;
 use crate::index::RecordKind;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, EntryPath, Input};
@@ -37,7 +37,7 @@ pub fn embedded(
     input: &Input,
     plan: &Plan,
     resources: &Arc<Resources>,
-    progress: &PlanProgress,
+    progress: &Progress,
 ) -> Vec<(EntryPath, Embedded)> {
     let binaries = input.entries.iter().zip(&plan.places).filter_map(|(entry, place)| match (place, &entry.kind) {
         (Destination::Rewritten { content, .. }, _) => Some((&entry.path, content.original())),
@@ -45,10 +45,10 @@ pub fn embedded(
         _ => None,
     });
     let binaries: Vec<_> = binaries.collect();
-    progress.total.fetch_add(binaries.iter().map(|(_, content)| content.size()).sum(), Ordering::Relaxed);
+    progress.expect(binaries.iter().map(|(_, content)| content.size()).sum());
     let found = binaries.par_iter().with_max_len(1).filter_map(|(path, content)| {
         let found = find(content, resources);
-        progress.done.fetch_add(content.size(), Ordering::Relaxed);
+        progress.advance(content.size());
         Some(((*path).clone(), found.filter(|found| found.bundles > 0 || found.is_unfinished)?))
     });
     found.collect()

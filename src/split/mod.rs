@@ -14,7 +14,6 @@ mod unserved;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use crate::binary::Rewritten;
 use crate::database::{Arch, Databases, Handler};
@@ -22,6 +21,7 @@ use crate::fatbin::Compressed;
 use crate::gpu::{BundleKey, TargetId};
 use crate::join::Joined;
 use crate::kpack::{ArchiveRope, BundleJobs, Compression};
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
@@ -164,15 +164,6 @@ pub struct PlannedBinary {
     pub wrappers: Vec<Vec<(TargetId, u64)>>,
 }
 
-/// Progress of planning, for a progress bar.
-#[derive(Debug, Default)]
-pub struct PlanProgress {
-    /// Bytes of the files to examine.
-    pub total: AtomicU64,
-    /// Bytes examined.
-    pub done: AtomicU64,
-}
-
 /// Why an input cannot be split at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SplitError {
@@ -245,7 +236,7 @@ impl Plan {
         input: &Input,
         options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Self, SplitError> {
         Self::of_joined(input, &Joined::default(), options, resources, progress)
     }
@@ -256,7 +247,7 @@ impl Plan {
         joined: &Joined,
         options: &PlanOptions,
         resources: &Arc<Resources>,
-        progress: &PlanProgress,
+        progress: &Progress,
     ) -> Result<Self, SplitError> {
         claims::check_members(input)?;
         let roots = Roots::new(input, options)?;

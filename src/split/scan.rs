@@ -3,19 +3,19 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::plain::PlainFiles;
-use super::{Destination, Plan, PlanOptions, PlanProgress, RESERVED};
+use super::{Destination, Plan, PlanOptions, RESERVED};
 use crate::binary::{BinaryError, FatBinary};
 use crate::fatbin::{Bundle, CodeObject, FatbinError};
 use crate::gpu::{TargetId, UNKNOWN};
 use crate::index::RecordKind;
 use crate::join::{self, Joined, SplitForm};
 use crate::kpack::{BundleJobs, Compression, DEFAULT_LEVEL, Frame};
+use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 use crate::source::{EntryKind, Input};
@@ -56,7 +56,7 @@ pub(super) fn scan(
     plan: &mut Plan,
     options: &PlanOptions,
     resources: &Arc<Resources>,
-    progress: &PlanProgress,
+    progress: &Progress,
 ) -> Vec<Fat> {
     let mut known = PlainFiles::get(resources);
     // For each file that can be a binary, its identity if it has no device code.
@@ -77,7 +77,7 @@ pub(super) fn scan(
     }
     candidates.sort_by_key(|(_, content, ..)| Reverse(content.size()));
     let jobs = BundleJobs::of(resources);
-    progress.total.fetch_add(candidates.iter().map(|(_, content, ..)| content.size()).sum(), Ordering::Relaxed);
+    progress.expect(candidates.iter().map(|(_, content, ..)| content.size()).sum());
     let mut results: Vec<_> = candidates
         .into_iter()
         // Splitting the list in halves would process the second largest file last.
@@ -90,7 +90,7 @@ pub(super) fn scan(
                 let name = || input.entries.get(position).map(|entry| entry.path.to_text()).unwrap_or_default().into();
                 scan_file(position, (&name, content), options, &jobs)
             };
-            progress.done.fetch_add(content.size(), Ordering::Relaxed);
+            progress.advance(content.size());
             (position, result, identity, among_files)
         })
         .collect();

@@ -30,7 +30,7 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::join::{self, join};
+use crate::join::join;
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::wheel::{Metadata, normalise};
@@ -140,7 +140,7 @@ fn check_parts(
         return Ok(true);
     }
     let mut fat = Part::open(against, String::new(), resources, &Findings::default())?.input;
-    let joined = join(&mut fat, resources, &join::JoinProgress::default());
+    let joined = join(&mut fat, resources, &Progress::default());
     joined.warnings.into_iter().for_each(|warning| findings.note(warning));
     let name = Metadata::read(&fat).ok().map(|metadata| normalise(&metadata.name));
     // A directory of wheels, or an installation, may contain several splits.

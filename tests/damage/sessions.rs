@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use kpackfs::database::Databases;
 use kpackfs::index::{FrameStore, Index};
-use kpackfs::join::{JoinProgress, join};
+use kpackfs::join::join;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, ReadError};
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{Plan, PlanOptions, PlanProgress};
+use kpackfs::split::{Plan, PlanOptions};
 use kpackfs::tree::{NodeKind, ROOT, Tree};
 use kpackfs::view::{self};
 
@@ -42,9 +43,9 @@ impl Session {
             Resources::new(mode.memory)
         };
         let mut input = Input::open(place, &resources).unwrap();
-        let joined = join(&mut input, &resources, &JoinProgress::default());
+        let joined = join(&mut input, &resources, &Progress::default());
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
-        let plan = Plan::of_joined(&input, &joined, &options, &resources, &PlanProgress::default()).unwrap();
+        let plan = Plan::of_joined(&input, &joined, &options, &resources, &Progress::default()).unwrap();
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         Self { resources, plan, input, tree }
     }

@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use facts::{ProcessorFact, processors};
 use kpackfs::gpu::BundleKey;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
-use kpackfs::split::{Plan, PlanOptions, PlanProgress};
+use kpackfs::split::{Plan, PlanOptions};
 use library::{ANY, BundleEntry, OFF, ON, Place, UNSUPPORTED, code};
 
 /// The targets as a set.
@@ -44,7 +45,7 @@ fn plan_for(place: &Place, target: &str) -> Plan {
     let input = Input::open(&place.at("tree"), &resources).unwrap();
     let gpu_targets = Some(vec![target.parse::<BundleKey>().unwrap()]);
     let options = PlanOptions { gpu_targets, ..PlanOptions::default() };
-    let plan = Plan::make(&input, &options, &Arc::clone(&resources), &PlanProgress::default()).unwrap();
+    let plan = Plan::make(&input, &options, &Arc::clone(&resources), &Progress::default()).unwrap();
     plan.check_selection(&options).unwrap();
     plan
 }

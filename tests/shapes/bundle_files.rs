@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use kpackfs::fatbin::read_bundle;
 use kpackfs::kpack::Compression;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::EntryPath;
-use kpackfs::split::{PlanProgress, embedded};
+use kpackfs::split::embedded;
 use kpackfs::tree::ROOT;
 use md5::{Digest, Md5};
 
@@ -170,7 +171,7 @@ fn bundles_without_wrappers_are_counted() {
     let shown = tree(&[("data.so", library.clone())]);
     let resources = Resources::new(64 << 20);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &PlanProgress::default());
+    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
     let [(path, found)] = &found[..] else { panic!("{found:?}") };
     assert_eq!(path.to_string(), "lib/data.so");
     assert_eq!((found.bundles, found.size), (2, (raw.len() + packed.len()) as u64));
@@ -181,7 +182,7 @@ fn bundles_without_wrappers_are_counted() {
     library[section + 8] |= 4;
     let shown = tree(&[("data.so", library)]);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    assert_eq!(embedded(&input, &shown.plan, &resources, &PlanProgress::default()), []);
+    assert_eq!(embedded(&input, &shown.plan, &resources, &Progress::default()), []);
 }
 
 /// Each entry of such a table is the beginning of another table, and none has code.
@@ -196,7 +197,7 @@ fn a_search_for_embedded_bundles_ends() {
     let shown = tree(&[("data.so", library)]);
     let resources = Resources::new(64 << 20);
     let input = kpackfs::source::Input::open(shown.fat.path(), &resources).unwrap();
-    let found = embedded(&input, &shown.plan, &resources, &PlanProgress::default());
+    let found = embedded(&input, &shown.plan, &resources, &Progress::default());
     let [(path, found)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((path.to_string().as_str(), found.bundles, found.is_unfinished), ("lib/data.so", 0, true));
 }

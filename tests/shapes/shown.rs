@@ -10,12 +10,13 @@ use kpackfs::binary::{SplitBinary, read_marker};
 use kpackfs::database::Databases;
 use kpackfs::gpu::TargetId;
 use kpackfs::kpack::{ArchiveReader, Compression, toc_key};
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::{Content, Rope, Segment};
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{Plan, PlanOptions, PlanProgress};
+use kpackfs::split::{Plan, PlanOptions};
 use kpackfs::tree::{NodeKind, ROOT, Tree};
-use kpackfs::view::{self};
+use kpackfs::view;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{LittleEndian as LE, Object, ObjectSection, RelocationTarget};
 use serde::Deserialize;
@@ -85,7 +86,7 @@ impl Shown {
         let resources = Resources::new(64 << 20);
         let input = Input::open(fat.path(), &resources).unwrap();
         let options = PlanOptions { databases: Databases::all(), compression, ..PlanOptions::default() };
-        let plan = Plan::make(&input, &options, &resources, &PlanProgress::default()).unwrap();
+        let plan = Plan::make(&input, &options, &resources, &Progress::default()).unwrap();
         let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
         let mut shown = Self { fat, plan, tree, archives: BTreeMap::new() };
         let archives = shown.plan.archives.iter().map(|planned| {

@@ -21,11 +21,12 @@ use std::sync::Arc;
 use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::gpu::{BundleKey, GpuSet};
-use kpackfs::join::{self, Joined, join};
+use kpackfs::join::{Joined, join};
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath, Input};
-use kpackfs::split::{FatBinaries, Plan, PlanOptions, PlanProgress};
+use kpackfs::split::{FatBinaries, Plan, PlanOptions};
 use kpackfs::{export, verify, view};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -106,7 +107,7 @@ impl Opened {
     fn new(path: &Path) -> Self {
         let resources = Resources::new(64 << 20);
         let mut input = Input::open(path, &resources).unwrap();
-        let joined = join(&mut input, &resources, &join::JoinProgress::default());
+        let joined = join(&mut input, &resources, &Progress::default());
         Self { input, joined, resources }
     }
 
@@ -115,7 +116,7 @@ impl Opened {
     }
 
     fn plan_with(&self, options: &PlanOptions) -> Plan {
-        Plan::of_joined(&self.input, &self.joined, options, &self.resources, &PlanProgress::default()).unwrap()
+        Plan::of_joined(&self.input, &self.joined, options, &self.resources, &Progress::default()).unwrap()
     }
 
     fn code(&self) -> All {
@@ -138,7 +139,7 @@ fn write(opened: &Opened, plan: &Plan, out: &Path) {
     let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
     let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.join(view.as_path()))).collect();
-    export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
+    export::write(&tree, &views, &Progress::default()).unwrap();
 }
 
 /// A fat tree, its split, and the parts of the split in one directory.
@@ -312,8 +313,7 @@ fn there_is_a_limit_to_wrappers() {
 /// The view `fat/`, written.
 fn fat_view(opened: &Opened, out: &Path) -> BTreeMap<String, Vec<u8>> {
     let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
-    export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &export::ExportProgress::default())
-        .unwrap();
+    export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &Progress::default()).unwrap();
     files(out)
 }
 

@@ -6,11 +6,12 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use kpackfs::join::{JoinProgress, join};
+use kpackfs::join::join;
 use kpackfs::kpack::{Toc, TocEntry};
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{Plan, PlanProgress};
+use kpackfs::split::Plan;
 use kpackfs::{export, view};
 use tempfile::TempDir;
 
@@ -87,15 +88,15 @@ fn installation(count: usize, archive: &[u8]) -> TempDir {
 fn work_of(place: &TempDir, threads: usize) -> u64 {
     let resources = Resources::new(MEMORY);
     let mut input = Input::open(&place.path().join("in"), &resources).unwrap();
-    let joined = join(&mut input, &resources, &JoinProgress::default());
+    let joined = join(&mut input, &resources, &Progress::default());
     assert_eq!(joined.binaries.len(), BINARIES, "{:?}", joined.warnings);
-    let plan = Plan::of_joined(&input, &joined, &options(), &resources, &PlanProgress::default()).unwrap();
+    let plan = Plan::of_joined(&input, &joined, &options(), &resources, &Progress::default()).unwrap();
     let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
     let out = place.path().join(format!("fat-{threads}"));
     let before = resources.counters.bytes_decompressed.get();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let views = [(EntryPath::new(b"fat").unwrap(), out.clone())];
-    pool.install(|| export::write(&tree, &views, &export::ExportProgress::default())).unwrap();
+    pool.install(|| export::write(&tree, &views, &Progress::default())).unwrap();
     let header = &code()[..64];
     for number in 0..BINARIES {
         let fat = fs::read(out.join(format!("lib/x{number}.so"))).unwrap();

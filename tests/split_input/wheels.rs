@@ -9,6 +9,7 @@ use std::process::Command;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::join::{self, join};
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::Input;
 use sha2::{Digest, Sha256};
@@ -50,7 +51,7 @@ fn a_host_wheel_and_its_device_wheels_are_one_tree() {
     let gfx1030 = wheel(at, "e", "1", requires, &gfx1030);
     let resources = Resources::new(64 << 20);
     let mut input = join::open_wheels(&[host, gfx90a, gfx1030], &resources).unwrap();
-    let joined = join(&mut input, &resources, &join::JoinProgress::default());
+    let joined = join(&mut input, &resources, &Progress::default());
     assert_eq!(joined.warnings, Vec::<String>::new());
     let expected = All::from([("plain.so".to_owned(), expected()["plain.so"].clone())]);
     same(&code_of(&input, &resources), &expected);

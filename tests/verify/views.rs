@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use kpackfs::export;
 use kpackfs::gpu::BundleKey;
+use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
-use kpackfs::split::{self, Plan, Statement};
+use kpackfs::split::{Plan, Statement};
 use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
 use kpackfs::view::{self};
 use kpackfs::wheelparts::{WheelOptions, WheelSet};
@@ -33,14 +34,14 @@ fn fat() -> TempDir {
 fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     let resources = Resources::new(64 << 20);
     let input = Input::open(fat, &resources).unwrap();
-    let plan = Plan::make(&input, &all(), &resources, &split::PlanProgress::default()).unwrap();
+    let plan = Plan::make(&input, &all(), &resources, &Progress::default()).unwrap();
     let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap();
     let arch: Vec<BundleKey> = arch.iter().map(|name| name.parse().unwrap()).collect();
     let tree = view::lay_out(&input, &plan, wheels.as_ref(), &arch, Vec::new()).unwrap();
     let names = ["host", "merged"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let out = tempfile::tempdir().unwrap();
     let views: Vec<_> = names.map(|name| (EntryPath::new(name.as_bytes()).unwrap(), out.path().join(name))).collect();
-    export::write(&tree, &views, &export::ExportProgress::default()).unwrap();
+    export::write(&tree, &views, &Progress::default()).unwrap();
     let parts = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).map(str::to_owned);
     let parts = parts.chain(plan.keys.iter().map(|key| format!("merged/{key}")));
     let statement = Statement::of(&all()).with_arch(&arch).with_parts(parts).to_json();
