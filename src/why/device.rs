@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cause, Lookup};
+use super::lookup::{Cause, Lookup};
 use crate::gpu::{ModeSupport, Processor, TargetId};
 
 /// The environment variable that decides whether the HSA runtime calls revision A0 of gfx1250 gfx1250-strict

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Cause, Lookup, WhyError, device};
+use super::device;
+use super::error::WhyError;
+use super::lookup::{Cause, Lookup};
 use crate::binary::FatBinary;
 use crate::fatbin::Bundle;
 use crate::gpu::TargetId;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
-use super::{Cause, Lookup, quoted};
+use super::lookup::{Cause, Lookup, quoted};
 use crate::disk;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;

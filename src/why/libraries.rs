@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::WhyError;
+use super::error::WhyError;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, Input, SourceError, begins_binary, open_file};

@@ -5,29 +5,33 @@
 //! a model.
 
 mod device;
+mod error;
 mod fat;
 mod installed;
 mod libraries;
+mod lookup;
 mod runtime;
 mod split;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rocm_kpack::Environment;
 use serde::Serialize;
 
-use crate::binary::{BinaryError, FatBinary, SplitBinary};
-use crate::fatbin::FatbinError;
+use crate::binary::{FatBinary, SplitBinary};
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::source::{SourceError, open_file};
+use crate::source::open_file;
 
 use libraries::LibraryFile;
+use lookup::Cause;
+
+pub(crate) use error::WhyError;
+pub(crate) use lookup::Lookup;
 pub(crate) use runtime::is_runtime;
 
 /// The question.
@@ -62,98 +66,11 @@ pub(crate) struct Explanation {
     pub unread: Vec<String>,
 }
 
-/// The look-up of a library for a GPU.
-#[derive(Debug, Serialize)]
-pub(crate) struct Lookup {
-    /// The library.
-    pub library: String,
-    /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
-    pub form: &'static str,
-    /// The GPU's own name.
-    pub target: String,
-    /// Number of wrappers that were looked up.
-    pub wrappers: usize,
-    /// Number of wrappers with code.
-    pub with_code: usize,
-    /// Why there is no code.
-    pub cause: Option<Cause>,
-    /// Evidence, in the order in which a runtime would find it.
-    pub evidence: Vec<Evidence>,
-}
-
-/// A cause, and how to fix it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Cause {
-    /// One sentence without its full stop.
-    pub reason: String,
-    /// A shell command, if there is one.
-    pub command: Option<String>,
-}
-
-/// An observation or a conclusion.
-#[derive(Debug, Serialize)]
-pub(crate) struct Evidence {
-    /// Whether it follows from how runtimes work, without being observed.
-    pub model: bool,
-    /// The text.
-    pub text: String,
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WhyError {
-    /// A file cannot be opened.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// A library cannot be parsed.
-    #[error("{}: {source}", path.display())]
-    Binary {
-        /// The library.
-        path: PathBuf,
-        /// The reason.
-        source: BinaryError,
-    },
-    /// A bundle cannot be parsed.
-    #[error("{}: {source}", path.display())]
-    Bundle {
-        /// The library.
-        path: PathBuf,
-        /// The reason.
-        source: FatbinError,
-    },
-    /// No library has device code or a marker.
-    #[error("{}: no library there has device code, or wrappers that lead to archives", .0.display())]
-    Nothing(PathBuf),
-    /// No library has the wrapper that was asked for.
-    #[error("--wrapper {0}: no library has so many")]
-    NoWrapper(usize),
-}
-
 /// A library with device code, or with wrappers that lead to archives.
 enum Library {
     Split(SplitBinary),
     /// The targets for which each wrapper has code.
     Fat(Vec<BTreeSet<TargetId>>),
-}
-
-impl Cause {
-    fn new(reason: impl Into<String>, command: Option<String>) -> Self {
-        Self { reason: reason.into(), command }
-    }
-}
-
-impl Lookup {
-    fn saw(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: false, text: text.into() });
-    }
-
-    fn follows(&mut self, text: impl Into<String>) {
-        self.evidence.push(Evidence { model: true, text: text.into() });
-    }
-
-    fn fail(&mut self, cause: Cause) {
-        self.cause.get_or_insert(cause);
-    }
 }
 
 impl Question {
@@ -288,12 +205,4 @@ fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyE
     }
     let binary = FatBinary::scan(&content).map_err(failed)?;
     binary.map(|binary| fat::targets(path, &content, &binary, resources).map(Library::Fat)).transpose()
-}
-
-/// A path, quoted for a shell.
-fn quoted(path: &Path) -> String {
-    let bytes = path.as_os_str().as_bytes();
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte);
-    let text = path.display().to_string();
-    if bytes.iter().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 
-use super::{Cause, Lookup, installed};
+use super::installed;
+use super::lookup::{Cause, Lookup};
 use crate::disk;
 
 /// Names in a runtime that reads archives: functions of the library `librocm_kpack`, or that library.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
 use super::libraries::LibraryFile;
-use super::{Cause, Lookup, device, installed, quoted};
+use super::lookup::{Cause, Lookup, quoted};
+use super::{device, installed};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::gpu::TargetId;
 use crate::loader::named_target;
@@ -27,6 +28,15 @@ enum SplitState {
     Open(Box<Archive<ArchiveFile>>),
 }
 
+/// The search for archives with the code of a library for a GPU.
+struct ArchiveSearch<'a> {
+    file: &'a LibraryFile,
+    device: &'a TargetId,
+    /// The names under which a runtime asks for code, in its order.
+    targets: Vec<String>,
+    environment: &'a Environment,
+}
+
 /// Follows wrappers to archives as a runtime does.
 pub(super) fn look_up(
     file: &LibraryFile,
@@ -36,7 +46,6 @@ pub(super) fn look_up(
     environment: &Environment,
     lookup: &mut Lookup,
 ) {
-    let path = &*file.path;
     lookup.saw("its wrappers are HIPK: the device code is in archives");
     if environment.is_disabled {
         lookup.saw("ROCM_KPACK_DISABLE is set");
@@ -48,56 +57,199 @@ pub(super) fn look_up(
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
     lookup.follows(format!("a {device} runs code for {}", targets.join(", ")));
-    let mut last: Option<(Marker, Vec<ArchiveCandidate>)> = None;
-    let mut without = Vec::new();
-    for &number in wrappers {
-        let Some(wrapper) = split.wrappers.get(number) else { continue };
-        let marker = match marker(wrapper) {
-            Ok(marker) => marker,
-            Err(error) => {
+    let search = ArchiveSearch { file, device, targets, environment };
+    if let Err(cause) = search.look_up(split, wrappers, lookup) {
+        lookup.fail(cause);
+    }
+}
+
+impl ArchiveSearch<'_> {
+    fn look_up(&self, split: &SplitBinary, wrappers: &[usize], lookup: &mut Lookup) -> Result<(), Cause> {
+        let mut last: Option<(Marker, Vec<ArchiveCandidate>)> = None;
+        let mut missing = None;
+        for &number in wrappers {
+            let Some(wrapper) = split.wrappers.get(number) else { continue };
+            let marker = marker(wrapper).map_err(|error| {
                 lookup.saw(format!("wrapper {number} leads to no marker: {error}"));
                 let again = "install the library again, and strip libraries before they are split (docs/tools.md)";
-                lookup.fail(Cause::new(
-                    format!("the library's marker, which names the archives, is damaged: {again}"),
-                    None,
-                ));
-                return;
+                Cause::new(format!("the library's marker, which names the archives, is damaged: {again}"), None)
+            })?;
+            if last.as_ref().is_none_or(|(before, _)| *before != marker) {
+                let candidates = self.candidates(&marker, lookup);
+                last = Some((marker.clone(), candidates));
             }
-        };
-        if last.as_ref().is_none_or(|(before, _)| *before != marker) {
-            let candidates = candidates(path, &marker, &targets, environment, lookup);
-            last = Some((marker.clone(), candidates));
-        }
-        let Some((_, candidates)) = &last else { continue };
-        let open: Vec<_> = candidates.iter().filter_map(|it| Some((&it.path, it.open()?))).collect();
-        let numbers: Vec<_> = (0..open.len()).collect();
-        let offers = |at: usize, target: &str| open.get(at).is_some_and(|(_, archive)| archive.offers(target));
-        let key = toc_key(&marker.kernel_name, to_usize(wrapper.index & 0xffff_ffff));
-        let mut steps = search::steps(&targets, &numbers, offers);
-        let hit = steps.find(|(at, target)| {
-            open.get(*at).is_some_and(|(_, archive)| archive.find(&key, target).is_ok_and(|found| found.is_some()))
-        });
-        match hit {
+            let Some((_, candidates)) = &last else { continue };
+            let key = toc_key(&marker.kernel_name, to_usize(wrapper.index & 0xffff_ffff));
+            let Some((path, archive, target)) = self.find(candidates, &key) else {
+                missing.get_or_insert(key);
+                continue;
+            };
             // Only the first code object is read here. `verify` reads all.
-            Some((at, target)) if lookup.with_code == 0 => {
-                let read = open.get(at).map(|(archive, opened)| (archive, opened.get(&key, target)));
-                if let Some((archive, Err(error))) = read {
-                    let of_packages = installed::cause(path, device, Some(archive), lookup);
-                    let reason = format!("{} is damaged: {key} for {target}: {error}", archive.display());
-                    lookup.fail(Cause::new(reason, of_packages.and_then(|cause| cause.command)));
-                    return;
-                }
-                lookup.with_code += 1;
+            if lookup.with_code == 0 {
+                archive.get(&key, &target).map_err(|error| {
+                    let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
+                    let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
+                    Cause::new(reason, of_packages.and_then(|cause| cause.command))
+                })?;
             }
-            Some(_) => lookup.with_code += 1,
-            None => without.push(key),
+            lookup.with_code += 1;
+        }
+        lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
+        match (lookup.with_code, &last) {
+            (0, Some((marker, candidates))) => Err(self
+                .archives_beside_link(marker, candidates, lookup)
+                .unwrap_or_else(|| self.cause(candidates, missing.as_deref(), lookup))),
+            _ => Ok(()),
         }
     }
-    lookup.saw(format!("{} of {} wrappers have code", lookup.with_code, lookup.wrappers));
-    if let (0, Some((marker, candidates))) = (lookup.with_code, &last) {
-        let cause = archives_beside_link(file, marker, candidates, &targets, environment, lookup)
-            .unwrap_or_else(|| cause(path, candidates, &targets, device, environment, without.first(), lookup));
-        lookup.fail(cause);
+
+    /// The archive in which a runtime finds a code object, and the target for which it does.
+    fn find<'a>(
+        &self,
+        candidates: &'a [ArchiveCandidate],
+        key: &str,
+    ) -> Option<(&'a Path, &'a Archive<ArchiveFile>, String)> {
+        let open: Vec<_> = candidates.iter().filter_map(|it| Some((&*it.path, it.open()?))).collect();
+        let offers = |(_, archive): (&Path, &Archive<ArchiveFile>), target: &str| archive.offers(target);
+        let mut steps = search::steps(&self.targets, &open, offers);
+        let holds = |archive: &Archive<_>, target| archive.find(key, target).is_ok_and(|found| found.is_some());
+        let ((path, archive), target) = steps.find(|((_, archive), target)| holds(archive, target))?;
+        Some((path, archive, target.to_owned()))
+    }
+
+    /// The archives that a runtime tries, without duplicates.
+    fn candidates(&self, marker: &Marker, lookup: &mut Lookup) -> Vec<ArchiveCandidate> {
+        lookup.saw(format!(
+            "its marker calls it {} and names {}",
+            marker.kernel_name,
+            marker.kpack_search_paths.join(", ")
+        ));
+        for (name, is_set) in [
+            ("ROCM_KPACK_PATH", !self.environment.path.is_empty()),
+            ("ROCM_KPACK_PATH_PREFIX", !self.environment.path_prefix.is_empty()),
+        ] {
+            if is_set {
+                lookup.saw(format!("{name} is set"));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        let paths =
+            self.environment.archive_paths(&marker.kpack_search_paths, &self.file.path, &self.targets).into_iter();
+        let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(ArchiveCandidate::at).collect();
+        for candidate in &candidates {
+            let state = match &candidate.state {
+                SplitState::Absent => "not there".to_owned(),
+                SplitState::Denied => "it may not be read".to_owned(),
+                SplitState::Broken(error) => error.clone(),
+                SplitState::Open(archive) => {
+                    let group = archive.toc().map_or_else(|_| "?".to_owned(), |toc| toc.group_name);
+                    format!("an archive of {group} for {}", archive.targets().join(", "))
+                }
+            };
+            lookup.saw(format!("{}: {state}", candidate.path.display()));
+        }
+        candidates
+    }
+
+    /// The cause of a library that is installed by a symlink: its archives are next to the symlink.
+    fn archives_beside_link(
+        &self,
+        marker: &Marker,
+        candidates: &[ArchiveCandidate],
+        lookup: &mut Lookup,
+    ) -> Option<Cause> {
+        let tried: BTreeSet<_> = candidates.iter().filter_map(|it| it.path.canonicalize().ok()).collect();
+        let beside = |link: &PathBuf| {
+            let paths =
+                Environment::default().archive_paths(&marker.kpack_search_paths, link, &self.targets).into_iter();
+            let archives =
+                paths.map(ArchiveCandidate::at).filter_map(|it| Some((it.open()?.targets().to_vec(), it.path)));
+            let fitting = archives.filter(|(offered, _)| self.targets.iter().any(|target| offered.contains(target)));
+            let fitting: BTreeSet<_> =
+                fitting.filter_map(|(_, path)| path.canonicalize().ok()).filter(|it| !tried.contains(it)).collect();
+            (!fitting.is_empty()).then(|| (link.clone(), fitting))
+        };
+        let (link, archives) = self.file.links.iter().filter(|_| self.environment.path.is_empty()).find_map(beside)?;
+        lookup.saw(format!("{} leads to the library", link.display()));
+        lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+        let reason = format!(
+            "{} is a symlink to it, with archives next to the symlink, where no runtime looks for them; install copies \
+             (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
+            link.display()
+        );
+        let archives: Vec<_> = archives.iter().map(|path| quoted(path)).collect();
+        Some(Cause::new(reason, Some(format!("export ROCM_KPACK_PATH={}", archives.join(":")))))
+    }
+
+    /// Why none of the archives has code.
+    fn cause(&self, candidates: &[ArchiveCandidate], key: Option<&str>, lookup: &mut Lookup) -> Cause {
+        let (path, device) = (&*self.file.path, self.device);
+        if !self.environment.path.is_empty() {
+            let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
+            return Cause::new(reason, Some("unset ROCM_KPACK_PATH".to_owned()));
+        }
+        if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
+            let command = format!("chmod a+r {}", quoted(&denied.path));
+            return Cause::new(format!("{} may not be read", denied.path.display()), Some(command));
+        }
+        let broken = candidates.iter().find_map(|it| match &it.state {
+            SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
+            _ => None,
+        });
+        let offering =
+            candidates.iter().find(|it| it.open().is_some_and(|it| self.targets.iter().any(|name| it.offers(name))));
+        let unfit = candidates.iter().find(|it| it.open().is_some());
+        let of_packages = installed::cause(
+            path,
+            device,
+            broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
+            lookup,
+        );
+        let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
+        if let Some((_, reason)) = broken {
+            return Cause::new(reason, command);
+        }
+        if let Some(offering) = offering {
+            let (archive, key) = (offering.path.display(), key.unwrap_or("it"));
+            let known = of_packages.filter(|cause| cause.reason.contains("version"));
+            let why = match installed::replaced(path, &offering.path) {
+                Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
+                None => "it is of another build or was replaced".to_owned(),
+            };
+            let reason = format!("{archive} has nothing called {key}; {why}");
+            return known.unwrap_or_else(|| Cause::new(reason, command));
+        }
+        if let Some(unfit) = unfit {
+            let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
+            return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
+        }
+        let existing = neighbours(candidates);
+        if let Some(unserved) = device::unserved(device, &existing.iter().collect()) {
+            return unserved;
+        }
+        // Earlier versions named archives after modes that target IDs cannot name.
+        if let Some(code) = existing.iter().find(|code| device.candidates().contains(code)) {
+            let reason =
+                format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
+            return Cause::new(reason, None);
+        }
+        let same = existing.iter().filter(|target| target.processor() == device.processor());
+        let same: Vec<_> = same.map(ToString::to_string).collect();
+        if !same.is_empty() {
+            let reason =
+                format!("there is code for {} only, and the GPU is a {device}: its features differ", same.join(", "));
+            let wants_xnack = same.iter().any(|target| target.contains("xnack+"));
+            return Cause::new(reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
+        }
+        let names: Vec<_> = existing.iter().map(ToString::to_string).collect();
+        let beside = if names.is_empty() {
+            "there are no archives where the library looks for them: no device package is installed, or the library is a copy \
+             whose archives are elsewhere"
+                .to_owned()
+        } else {
+            format!("there are archives for {} only", names.join(", "))
+        };
+        of_packages.unwrap_or_else(|| Cause::new(beside, None))
     }
 }
 
@@ -128,148 +280,6 @@ impl ArchiveCandidate {
             SplitState::Absent | SplitState::Denied | SplitState::Broken(_) => None,
         }
     }
-}
-
-/// The archives that a runtime tries, without duplicates.
-fn candidates(
-    path: &Path,
-    marker: &Marker,
-    targets: &[String],
-    environment: &Environment,
-    lookup: &mut Lookup,
-) -> Vec<ArchiveCandidate> {
-    lookup.saw(format!(
-        "its marker calls it {} and names {}",
-        marker.kernel_name,
-        marker.kpack_search_paths.join(", ")
-    ));
-    for (name, is_set) in [
-        ("ROCM_KPACK_PATH", !environment.path.is_empty()),
-        ("ROCM_KPACK_PATH_PREFIX", !environment.path_prefix.is_empty()),
-    ] {
-        if is_set {
-            lookup.saw(format!("{name} is set"));
-        }
-    }
-    let mut seen = BTreeSet::new();
-    let paths = environment.archive_paths(&marker.kpack_search_paths, path, targets).into_iter();
-    let candidates: Vec<_> = paths.filter(|path| seen.insert(path.clone())).map(ArchiveCandidate::at).collect();
-    for candidate in &candidates {
-        let state = match &candidate.state {
-            SplitState::Absent => "not there".to_owned(),
-            SplitState::Denied => "it may not be read".to_owned(),
-            SplitState::Broken(error) => error.clone(),
-            SplitState::Open(archive) => {
-                let group = archive.toc().map_or_else(|_| "?".to_owned(), |toc| toc.group_name);
-                format!("an archive of {group} for {}", archive.targets().join(", "))
-            }
-        };
-        lookup.saw(format!("{}: {state}", candidate.path.display()));
-    }
-    candidates
-}
-
-/// The cause of a library that is installed by a symlink: its archives are next to the symlink.
-fn archives_beside_link(
-    file: &LibraryFile,
-    marker: &Marker,
-    candidates: &[ArchiveCandidate],
-    targets: &[String],
-    environment: &Environment,
-    lookup: &mut Lookup,
-) -> Option<Cause> {
-    let tried: BTreeSet<_> = candidates.iter().filter_map(|it| it.path.canonicalize().ok()).collect();
-    let beside = |link: &PathBuf| {
-        let paths = Environment::default().archive_paths(&marker.kpack_search_paths, link, targets).into_iter();
-        let archives = paths.map(ArchiveCandidate::at).filter_map(|it| Some((it.open()?.targets().to_vec(), it.path)));
-        let fitting = archives.filter(|(offered, _)| targets.iter().any(|target| offered.contains(target)));
-        let fitting: BTreeSet<_> =
-            fitting.filter_map(|(_, path)| path.canonicalize().ok()).filter(|it| !tried.contains(it)).collect();
-        (!fitting.is_empty()).then(|| (link.clone(), fitting))
-    };
-    let (link, archives) = file.links.iter().filter(|_| environment.path.is_empty()).find_map(beside)?;
-    lookup.saw(format!("{} leads to the library", link.display()));
-    lookup.follows("archives are looked for next to the file that is loaded, symlinks resolved");
-    let reason = format!(
-        "{} is a symlink to it, with archives next to the symlink, where no runtime looks for them; install copies \
-         (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
-        link.display()
-    );
-    let archives: Vec<_> = archives.iter().map(|path| quoted(path)).collect();
-    Some(Cause::new(reason, Some(format!("export ROCM_KPACK_PATH={}", archives.join(":")))))
-}
-
-/// Why none of the archives has code.
-fn cause(
-    path: &Path,
-    candidates: &[ArchiveCandidate],
-    targets: &[String],
-    device: &TargetId,
-    environment: &Environment,
-    key: Option<&String>,
-    lookup: &mut Lookup,
-) -> Cause {
-    if !environment.path.is_empty() {
-        let reason = "ROCM_KPACK_PATH is set, so only the archives that it names are tried, and none of them fits";
-        return Cause::new(reason, Some("unset ROCM_KPACK_PATH".to_owned()));
-    }
-    if let Some(denied) = candidates.iter().find(|it| matches!(it.state, SplitState::Denied)) {
-        let command = format!("chmod a+r {}", quoted(&denied.path));
-        return Cause::new(format!("{} may not be read", denied.path.display()), Some(command));
-    }
-    let broken = candidates.iter().find_map(|it| match &it.state {
-        SplitState::Broken(error) => Some((&it.path, format!("{} is damaged: {error}", it.path.display()))),
-        _ => None,
-    });
-    let offering = candidates.iter().find(|it| it.open().is_some_and(|it| targets.iter().any(|name| it.offers(name))));
-    let unfit = candidates.iter().find(|it| it.open().is_some());
-    let of_packages =
-        installed::cause(path, device, broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)), lookup);
-    let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
-    if let Some((_, reason)) = broken {
-        return Cause::new(reason, command);
-    }
-    if let Some(offering) = offering {
-        let (archive, key) = (offering.path.display(), key.map_or("it", String::as_str));
-        let known = of_packages.filter(|cause| cause.reason.contains("version"));
-        let why = match installed::replaced(path, &offering.path) {
-            Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
-            None => "it is of another build or was replaced".to_owned(),
-        };
-        let reason = format!("{archive} has nothing called {key}; {why}");
-        return known.unwrap_or_else(|| Cause::new(reason, command));
-    }
-    if let Some(unfit) = unfit {
-        let names = unfit.open().map(|archive| archive.targets().join(", ")).unwrap_or_default();
-        return Cause::new(format!("{} is an archive for {names}", unfit.path.display()), command);
-    }
-    let there = neighbours(candidates);
-    if let Some(unserved) = device::unserved(device, &there.iter().collect()) {
-        return unserved;
-    }
-    // Earlier versions named archives after modes that target IDs cannot name.
-    if let Some(code) = there.iter().find(|code| device.candidates().contains(code)) {
-        let reason =
-            format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
-        return Cause::new(reason, None);
-    }
-    let same = there.iter().filter(|target| target.processor() == device.processor());
-    let same: Vec<_> = same.map(ToString::to_string).collect();
-    if !same.is_empty() {
-        let reason =
-            format!("there is code for {} only, and the GPU is a {device}: its features differ", same.join(", "));
-        let wants_xnack = same.iter().any(|target| target.contains("xnack+"));
-        return Cause::new(reason, wants_xnack.then(|| "export HSA_XNACK=1".to_owned()));
-    }
-    let names: Vec<_> = there.iter().map(ToString::to_string).collect();
-    let beside = if names.is_empty() {
-        "there are no archives where the library looks for them: no device package is installed, or the library is a copy \
-         whose archives are elsewhere"
-            .to_owned()
-    } else {
-        format!("there are archives for {} only", names.join(", "))
-    };
-    of_packages.unwrap_or_else(|| Cause::new(beside, None))
 }
 
 /// The targets in the names of archives, in the directories that a runtime searches.

@@ -1,0 +1,71 @@
+//! The look-up of a library for a GPU: evidence, and the cause if there is no code.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// The look-up of a library for a GPU.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lookup {
+    /// The library.
+    pub library: String,
+    /// `split` (`HIPK`, archives) or `fat` (`HIPF`, offload bundles).
+    pub form: &'static str,
+    /// The GPU's own name.
+    pub target: String,
+    /// Number of wrappers that were looked up.
+    pub wrappers: usize,
+    /// Number of wrappers with code.
+    pub with_code: usize,
+    /// Why there is no code.
+    pub cause: Option<Cause>,
+    /// Evidence, in the order in which a runtime would find it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A cause, and how to fix it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cause {
+    /// One sentence without its full stop.
+    pub reason: String,
+    /// A shell command, if there is one.
+    pub command: Option<String>,
+}
+
+/// An observation or a conclusion.
+#[derive(Debug, Serialize)]
+pub(crate) struct Evidence {
+    /// Whether it follows from how runtimes work, without being observed.
+    pub model: bool,
+    /// The text.
+    pub text: String,
+}
+
+impl Cause {
+    pub(super) fn new(reason: impl Into<String>, command: Option<String>) -> Self {
+        Self { reason: reason.into(), command }
+    }
+}
+
+impl Lookup {
+    pub(super) fn saw(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: false, text: text.into() });
+    }
+
+    pub(super) fn follows(&mut self, text: impl Into<String>) {
+        self.evidence.push(Evidence { model: true, text: text.into() });
+    }
+
+    pub(super) fn fail(&mut self, cause: Cause) {
+        self.cause.get_or_insert(cause);
+    }
+}
+
+/// A path, quoted for a shell.
+pub(super) fn quoted(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(byte);
+    let text = path.display().to_string();
+    if bytes.iter().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
